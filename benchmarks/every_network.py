@@ -25,7 +25,6 @@ from click.testing import CliRunner
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
-from mimdsim.base.schema import given_keys
 from mimdsim.base.toml import toml_text
 from mimdsim.cli import main
 from mimdsim.graph.neuron_models import MODELS
@@ -139,7 +138,9 @@ def written(subject: Subject, folder: Path) -> Path:
     base = _as_file(shrunk(subject), folder / "base.toml")
     if subject.source == "state dict":
         made = mimdsim.run(base, "tiny", gpus=())
-        arrays = {f"{place}.weight": made.weights[name].T for place, name in enumerate(("hidden0", "hidden1", "output"))}
+        arrays = {
+            f"{place}.weight": made.weights[name].T for place, name in enumerate(("hidden0", "hidden1", "output"))
+        }
         np.savez(folder / "model.npz", **arrays)  # type: ignore[arg-type]
         return _imported(folder, folder / "model.npz", "--workload", str(base))
     mimdsim.run(base, "tiny", gpus=(), report=folder / "trained")
@@ -173,7 +174,9 @@ def _nir(kind: str) -> NirFile:
     rng, dt = np.random.default_rng(0), 1e-4
 
     def node(kind: str, **arrays: Any) -> NirNode:
-        return NirNode(kind=kind, arrays={name: np.asarray(each, np.float64) for name, each in arrays.items()}, metadata={})
+        return NirNode(
+            kind=kind, arrays={name: np.asarray(each, np.float64) for name, each in arrays.items()}, metadata={}
+        )
 
     def neurons(count: int, last: bool = False) -> NirNode:
         wide = np.ones(count)
@@ -298,7 +301,16 @@ def _place(case: Case) -> Result:
 
 def _mapped(case: Case) -> Result:
     case.done("place", case.folder / "mapping.toml")
-    words = ("--mapping", case.folder / "mapping.toml", "--fill", 0.5, "--processes", 1, "--out", case.folder / "mapped")
+    words = (
+        "--mapping",
+        case.folder / "mapping.toml",
+        "--fill",
+        0.5,
+        "--processes",
+        1,
+        "--out",
+        case.folder / "mapped",
+    )
     return typed("sweep", case.workload, case.machine, "--set", "tile.worker_contexts=2,4", *words)
 
 
@@ -339,7 +351,9 @@ def _api_run(case: Case) -> Result:
 
 def _api_study(case: Case) -> Result:
     def whole() -> None:
-        mimdsim.sweep(case.workload, case.machine, {"training.learning_rate": [0.1, 0.2]}, training_steps=1, processes=1)
+        mimdsim.sweep(
+            case.workload, case.machine, {"training.learning_rate": [0.1, 0.2]}, training_steps=1, processes=1
+        )
         mimdsim.place(case.workload, case.machine, candidates=4, processes=1)
         mimdsim.check(case.workload, case.machine, timesteps=2, batch=2)
 
@@ -387,9 +401,7 @@ def pairwise(*factors: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 def _gains(missing: set[tuple[int, int, str, str]], row: list[str | None], place: int, value: str) -> int:
     pairs = ((min(at, place), max(at, place), at) for at, given in enumerate(row) if given is not None)
-    return sum(
-        (a, b, *((row[at], value) if at < place else (value, row[at]))) in missing for a, b, at in pairs
-    )  # type: ignore[comparison-overlap]
+    return sum((a, b, *((row[at], value) if at < place else (value, row[at]))) in missing for a, b, at in pairs)  # type: ignore[comparison-overlap]
 
 
 class Bench:
@@ -442,7 +454,10 @@ def page(rows: list[dict[str, str]]) -> str:
 
 def _general(sentence: str) -> str:
     """A sentence without the paths of temporary files."""
-    words = (word if "/" not in word or not word.strip("'(:").startswith("/") else Path(word).name for word in sentence.split())
+    words = (
+        word if "/" not in word or not word.strip("'(:").startswith("/") else Path(word).name
+        for word in sentence.split()
+    )
     return " ".join(words)
 
 

@@ -20,7 +20,8 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.places import Named, is_path, several
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.units import parse_numbers
-from mimdsim.base.whole import replaced
+from mimdsim.base.whole import KERNEL, RUN, refuse_other, replaced
+from mimdsim.functional import constant_layers
 from mimdsim.machine import GpuMachine, MimdMachine, given_machine, sourced_machine
 from mimdsim.machine.narrowed import write_narrowing
 from mimdsim.profile import MAPPING_FILE, save_profile
@@ -29,6 +30,7 @@ from mimdsim.program import Program
 from mimdsim.run.advice import Asked
 from mimdsim.run.changes import load_gpu, load_line_up, load_tiled, split_changes
 from mimdsim.run.detail import WINDOW, is_kept
+from mimdsim.run.firing import layers_said
 from mimdsim.run.made import Run
 from mimdsim.run.walk import Progress, recorded_spikes, silent
 from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search, smallest_sram
@@ -59,6 +61,7 @@ def run(
     dump: str | Path | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
+    accept_other_code: bool = False,
     window: str | int | Sequence[int] | None = None,
     progress: Progress = silent,
 ) -> Run:
@@ -66,17 +69,23 @@ def run(
 
     mapping: a file with options of the mapping, as `place` writes it. report: a folder for the report, the profile and
     the trained weights; written as a whole at the end. checkpoint: a file that the training is saved to after every
-    epoch; resume: continue from it. dump: a folder for the program as text. window: timesteps of which every tile is
+    epoch; resume: continue from it; accept_other_code: also where other sources of mimdsim wrote it, which the profile
+    records. dump: a folder for the program as text. window: timesteps of which every tile is
     kept one by one, as "40-49" or numbers (default: the first ten).
     """
     if resume and checkpoint is None:
         problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
         raise DescriptionError("resume", [problem])
-    from mimdsim.run import simulate
+    if accept_other_code and not resume:
+        raise DescriptionError("accept-other-code", ["is for a training that is continued: add  --resume"])
+    from mimdsim.run import descriptions_of, simulate
 
+    if report is not None:
+        refuse_other(Path(report), RUN)
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
-    beside = tuple(load_gpu(gpu) for gpu in several(gpus))
+    gpus = several(gpus)
+    beside = tuple(load_gpu(gpu) for gpu in gpus)
     chosen = WINDOW if window is None else _window(window, wanted.data.timesteps)
     with _backgrounds(report) as (advising, drawing):
         made = simulate(
@@ -84,6 +93,8 @@ def run(
             dump=None if dump is None else Path(dump),
             checkpoint=None if checkpoint is None else Path(checkpoint),
             resume=resume,
+            accept_other_code=accept_other_code,
+            described=descriptions_of(workload, (machine, *gpus), mapping),
             progress=progress,
             changes=for_workload | for_machine | _from_file(mapping),
             asked=_asked(workload, machine, changes, mapping),
@@ -123,8 +134,10 @@ def compare(
 ) -> Run:
     """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
     are timed with its spikes. `mapping` and `report` as in `run`."""
-    from mimdsim.run import simulate
+    from mimdsim.run import descriptions_of, simulate
 
+    if report is not None:
+        refuse_other(Path(report), RUN)
     for_workload, for_machine = split_changes(dict(changes or {}))
     line_up = several(machines)
     wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(line_up, for_machine)
@@ -132,6 +145,7 @@ def compare(
         made = simulate(
             *(wanted, tiled[0], gpus),
             beside=tiled[1:],
+            described=descriptions_of(workload, line_up, mapping),
             progress=progress,
             changes=for_workload | for_machine | _from_file(mapping),
             asked=_asked(workload, _first_tiled(line_up), changes, mapping),
@@ -242,6 +256,8 @@ def place(
     )
     find = smallest_sram if smallest else search
     found = find(case, aims, candidates=candidates, processes=processes or os.cpu_count() or 1, progress=progress)
+    if recorded is not None:
+        found = replace(found, doubted=tuple(layers_said(network, constant_layers(network, recorded))))
     if out is not None:
         write_found(out, found, wanted, tiled)
     return found
@@ -371,10 +387,8 @@ def _checked_kernel(
     from mimdsim.check.kernel_file import load_kernel, profile_of
     from mimdsim.report import report_files, write_report
 
-    if folder is not None and (folder / "weights.safetensors").exists():
-        raise DescriptionError(
-            "check", [f"--out {folder} holds the weights and report of a run; choose another folder"]
-        )
+    if folder is not None:
+        refuse_other(folder, KERNEL)
     kernel = load_kernel(path, reference)
     result = kernel.check(machine, strict=strict)
     if folder is not None:

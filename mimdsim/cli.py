@@ -133,6 +133,11 @@ main.add_command(sweep_command)
 @click.option("--checkpoint", type=FILE_TO_WRITE, help="Save the training to this file after every epoch.")
 @click.option("--resume", is_flag=True, help="Continue from the checkpoint, as if the training had never stopped.")
 @click.option(
+    "--accept-other-code",
+    is_flag=True,
+    help="With --resume: also if other sources of mimdsim wrote the checkpoint; the profile records it.",
+)
+@click.option(
     "--window", metavar="40-49", help="Timesteps of which every tile is kept one by one (default: the first ten)."
 )
 @MAPPING
@@ -146,6 +151,7 @@ def run(
     dump: Path | None,
     checkpoint: Path | None,
     resume: bool,
+    accept_other_code: bool,
     window: str | None,
     changes: tuple[str, ...],
 ) -> None:
@@ -155,7 +161,7 @@ def run(
 
     def made(**given: Any) -> Run:
         beside = tuple(gpu for gpu in gpus if gpu != "none")
-        to_go_on: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
+        to_go_on: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "accept_other_code": accept_other_code}
         return api.run(workload, machine, mapping=mapping, gpus=beside, dump=dump, window=window, **to_go_on, **given)
 
     changed, name = _named(workload, changes, mapping)
@@ -214,13 +220,13 @@ def _run(
 ) -> None:
     """Write what `make` makes to `folder` and show it."""
     from mimdsim.base.files import folders_to_write
-    from mimdsim.report import summary_lines
+    from mimdsim.report import marked_as_bad, summary_lines
 
     needed = (folder, dump, checkpoint and checkpoint.parent)
     with says_how_to_go_on(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
         found = make(changes=changes, report=folder, progress=bars.show)
-    for line in summary_lines(found.profile):
-        say(line)
+    for line, bad in marked_as_bad(summary_lines(found.profile)):
+        say(line, bad=bad)
     say(f"\nReport: {folder / 'report.html'}")
 
 

@@ -92,7 +92,7 @@ def place_command(
             workload, machine, changes=changed, out=out, smallest=smallest_sram, progress=bars.show, **given
         )
     for line in found_lines(found):
-        say(line)
+        say(line, bad=line.startswith("!"))
     if smallest_sram:
         for line in smallest_lines(found):
             say(line)

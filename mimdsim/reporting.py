@@ -46,12 +46,13 @@ def report_command(
     """Redraw the report of a saved profile.json. With the profile.json of another run, OTHER, the page also shows the
     differences of that run (B) to PROFILE (A): totals, supersteps by name, and single tiles if both have as many."""
     from mimdsim.base.files import folders_to_write, read_whole
-    from mimdsim.base.whole import replaced
+    from mimdsim.base.whole import KERNEL, RUN, refuse_other, replaced
     from mimdsim.profile import load_profile
     from mimdsim.profile.detail import load_beside
-    from mimdsim.report import difference_lines, report_files, summary_lines, write_report
+    from mimdsim.report import difference_lines, marked_as_bad, report_files, summary_lines, write_report
 
     folder = out or (profile.parent if other is None else profile.parent / "report-compared")
+    refuse_other(folder, RUN, KERNEL)
     with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
         loaded = load_profile(profile)  # while no other process writes there
         beside = folder / "profile.json"
@@ -64,8 +65,8 @@ def report_command(
             against = load_profile(other)
             compared = (against, load_beside(other, against))
         write_report(loaded, draft, bars.show, detail, compared)
-    for line in difference_lines(loaded, compared[0]) if compared else summary_lines(loaded):
-        say(line)
+    for line, bad in marked_as_bad(difference_lines(loaded, compared[0]) if compared else summary_lines(loaded)):
+        say(line, bad=bad)
     page = folder / "report.html"
     say(f"\nReport: {page}{traced}")
     if opened:

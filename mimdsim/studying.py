@@ -18,7 +18,7 @@ from mimdsim.checking import WORKLOAD
 from mimdsim.placing import MAPPING
 
 if TYPE_CHECKING:
-    from mimdsim.study import Studied
+    from mimdsim.study import Studied, Study
 
 PROCESSES = click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
 DASK = click.option("--dask", metavar="ADDRESS", help="Work on the cluster of this Dask scheduler (tcp://HOST:PORT).")
@@ -46,7 +46,7 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
     with _in_file(study):
         studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask, as_is=as_is))
     for line in answer_lines(studied):
-        say(line)
+        say(line, bad=line.startswith("!"))
     _said_written(studied, write_report(studied, folder))
 
 
@@ -103,6 +103,7 @@ def sweep_command(
     from mimdsim import api
     from mimdsim.study import make_study, note_lines, parse_axes, table_lines, write_figures, write_study
     from mimdsim.study.files import write_report
+    from mimdsim.study.told import firing_words
 
     if best_mapping and mapping is not None:
         raise DescriptionError(
@@ -119,18 +120,27 @@ def sweep_command(
         mapping="best" if best_mapping else "published" if mapping is None else str(mapping),
         candidates=candidates,
     )
-    folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep"
+    folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep{_mark(given)}"
     if save is not None:
         write_study(given, save, command=f"mimdsim study {save}")
     studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask))
     rows, names, beside = list(studied.rows), list(given.axes), tuple(Path(gpu).stem for gpu in gpus)
     files = [*write_figures(rows, names, folder, beside), *write_report(studied, folder)]
-    for line in (*table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
-        say(line)
+    doubted = [f"! {line}" for line in firing_words(studied)]
+    for line in (*doubted, *table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
+        say(line, bad=line.startswith("!"))
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
     say(f"\n{spikes}. The same command continues where this one stopped.")
     _said_written(studied, files)
+
+
+def _mark(sweep: Study) -> str:
+    """A suffix for a folder's name, so that a sweep over other fields, or otherwise, never takes one's place."""
+    from mimdsim.base.files import changes_mark
+
+    table = sweep.model_dump(mode="json", exclude={"workloads", "machine"})
+    return changes_mark(table | {"axes": list(sweep.axes)})
 
 
 def _studied(folder: Path, compute: Callable[..., Studied]) -> Studied:

@@ -22,7 +22,7 @@ from mimdsim.run.changes import load_line_up, parse_changes, split_changes
 from mimdsim.study import engines, make_study, running, work, write_figures
 from mimdsim.study.engines import AHEAD, Batch, Local
 from mimdsim.study.files import write_tables
-from mimdsim.study.points import Point, Points, data_digest, parse_axes, parse_axis
+from mimdsim.study.points import Point, Points, parse_axes, parse_axis
 from mimdsim.study.results import RESULTS, gpu_columns, shown, with_ratios
 from mimdsim.study.running import compute
 from mimdsim.study.store import Store
@@ -335,17 +335,6 @@ def test_spikes_depend_on_all_but_mapping_and_names() -> None:
     keys = [point.activity_key for point in points_of(training_steps=1, fill=None, **axes)]
     assert [keys.index(key) for key in keys] == [0, 0, 2, 2, 0, 0, 2, 2]
     assert {len(key) for key in keys} == {24}
-
-
-def test_files_of_data_are_told_apart(tmp_path: Path) -> None:
-    assert data_digest("") == ""
-    (tmp_path / "a").write_text("1")
-    one = data_digest(str(tmp_path))
-    assert one == data_digest(str(tmp_path))
-    (tmp_path / "a").write_text("12")
-    two = data_digest(str(tmp_path))
-    (tmp_path / "b").write_text("")
-    assert len({one, two, data_digest(str(tmp_path)), data_digest(str(tmp_path / "none"))}) == 4
 
 
 def test_machines_in_a_line_up() -> None:

@@ -23,7 +23,7 @@ from mimdsim.functional.train import split
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import load_machine
-from mimdsim.run.walk import course_digest
+from mimdsim.run.identity import course_digest
 from mimdsim.workload import load_workload
 
 NETWORK = small_network(

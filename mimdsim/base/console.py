@@ -29,9 +29,11 @@ def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape", "surrogatepass").decode()
 
 
-def say(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print to the console; all that the commands print goes through here."""
-    click.echo(printable(text), nl=nl, err=err)
+def say(text: str, *, nl: bool = True, err: bool = False, bad: bool = False) -> None:
+    """Print to the console; all that the commands print goes through here. bad: in red, where a terminal shows it
+    (and NO_COLOR is not set)."""
+    text = printable(text)
+    click.echo(click.style(text, fg="red") if bad and not os.environ.get("NO_COLOR") else text, nl=nl, err=err)
 
 
 @contextlib.contextmanager

@@ -39,4 +39,5 @@ def possible_path(text: str) -> str:
     return text
 
 
-PathText = Annotated[str, AfterValidator(possible_path)]  # the path of a file, in a description
+NAMES_FILES = "names files"  # mark of fields whose files a result belongs to (`base/identity.py`)
+PathText = Annotated[str, AfterValidator(possible_path), NAMES_FILES]  # the path of a file or folder, in a description

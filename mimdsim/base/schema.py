@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -27,6 +27,7 @@ from pydantic import (
 
 from mimdsim.base.errors import MOST_PROBLEMS, DescriptionError, shortened, suggest
 from mimdsim.base.files import read_bounded_text
+from mimdsim.base.names import NAMES_FILES
 from mimdsim.base.sources import HOW, is_kind, kind_of
 from mimdsim.base.units import parse_quantity
 
@@ -67,6 +68,16 @@ class Section(BaseModel):
         if taken.whole and isinstance(value, (int, float)) and not -MOST_WHOLE <= value <= MOST_WHOLE:
             raise ValueError("is no number" if value != value else "must be less than 2^63, like all whole numbers")
         return value
+
+
+def files_named(section: BaseModel, above: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted key, path as given) of every field of a section, and of those in it, that names files (`PathText`)."""
+    for key, field in type(section).model_fields.items():
+        value = getattr(section, key)
+        if isinstance(value, BaseModel):
+            yield from files_named(value, f"{above}{key}.")
+        elif NAMES_FILES in field.metadata and value:
+            yield f"{above}{key}", value
 
 
 class SourcedSection(Section):

@@ -24,6 +24,13 @@ LOCK = ".mimdsim.lock"
 DRAFT = ".mimdsim-draft-"
 LONGEST_WAIT_SECONDS = 300.0  # drawing a report takes some seconds; a longer wait means the other process was stopped
 LOOK_AGAIN_SECONDS = 0.05
+HELD = {  # what a folder is of, by what is in it
+    "study.toml": "a study or sweep",
+    "points": "a study or sweep",
+    "weights.safetensors": "the weights and report of a run",
+    "profile.json": "the report of a kernel",
+}
+STUDY, RUN, KERNEL = HELD["study.toml"], HELD["weights.safetensors"], HELD["profile.json"]
 HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 if sys.platform == "win32":
@@ -36,6 +43,13 @@ else:
 
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def refuse_other(folder: Path, *kinds: str) -> None:
+    """Raise MimdsimError if a folder holds results of other kinds, some of whose files would be replaced."""
+    held = next((what for name, what in HELD.items() if os.path.lexists(folder / name)), None)
+    if held is not None and held not in kinds:
+        raise MimdsimError(f"{folder}: holds {held}; choose another folder with --out")
 
 
 @contextlib.contextmanager

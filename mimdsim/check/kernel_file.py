@@ -11,12 +11,13 @@ from typing import Any
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
 from mimdsim.base.files import read_whole
+from mimdsim.base.identity import code_digest, file_digest
 from mimdsim.base.version import __version__
 from mimdsim.check.kernel import Build, Inputs, KernelResult, Reference, check_kernel
 from mimdsim.check.kernel_values import RELATIVE_TOLERANCE
 from mimdsim.check.user_code import load_file
 from mimdsim.machine import MimdMachine, changed_machine
-from mimdsim.profile import RunProfile, WhatIf
+from mimdsim.profile import NamedFile, RunProfile, WhatIf
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.run.advice import Asked, difference, machine_levers, most_first
 
@@ -93,6 +94,8 @@ def profile_of(kernel: KernelFile, result: KernelResult, asked: Asked | None = N
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
         config_sha256=hashlib.sha256(said).hexdigest(),
+        inputs=(NamedFile(key="kernel", path=str(kernel.path), sha256=file_digest(kernel.path)),),
+        code_sha256=code_digest(),
         seed=0,
         workload=kernel.path.stem,
         workload_title=kernel.title,

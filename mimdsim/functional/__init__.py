@@ -1,7 +1,7 @@
 """The functional engine. Executes a lowered program for real values, vertex by vertex, on their slices."""
 
-from mimdsim.functional.activity import activity_problem, activity_profiles
-from mimdsim.functional.checkpoint import Checkpoints
+from mimdsim.functional.activity import activity_problem, activity_profiles, constant_layers
+from mimdsim.functional.checkpoint import UNKNOWN_CODE, Checkpoints
 from mimdsim.functional.engines import engine_refusals
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.initial import InitialActivity, scaled_to_activity
@@ -11,6 +11,7 @@ from mimdsim.functional.train import Evaluation, TrainingLog, TrainingPlan, eval
 from mimdsim.functional.whole_tensors import WholeTensors
 
 __all__ = [
+    "UNKNOWN_CODE",
     "Checkpoints",
     "Evaluation",
     "Executor",
@@ -21,6 +22,7 @@ __all__ = [
     "WholeTensors",
     "activity_problem",
     "activity_profiles",
+    "constant_layers",
     "engine_refusals",
     "evaluate",
     "execute_strictly",

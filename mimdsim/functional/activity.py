@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.names import INPUT
 from mimdsim.profile import Activity, Sparsity
 from mimdsim.program import RecordedActivity
 
 RASTER_POINTS = 4000
+Firing = Literal["never", "always"]
+
+
+def constant_layers(network: SpikingNetwork, activity: RecordedActivity) -> dict[str, Firing]:
+    """The layers, and the input, whose spikes of a training step tell nothing: none, or in every sample all neurons in
+    every timestep from the first spike on, over half of the timesteps; dropped spikes count."""
+    found: dict[str, Firing] = {}
+    for name, neurons in _populations(network):
+        counts = activity.counts[name][..., 0]
+        emitted = int(counts.sum(dtype=np.int64)) + activity.dropped.get(name, 0)
+        if not emitted:
+            found[name] = "never"
+            continue
+        since = int((len(counts) - (counts > 0).argmax(axis=0)).sum())  # timesteps from the first spike of each sample
+        if name != INPUT and 2 * since > counts.size and emitted == neurons * since:
+            found[name] = "always"
+    return found
+
+
+def spike_shares(network: SpikingNetwork, activity: RecordedActivity) -> dict[str, float]:
+    """By layer, the share of its neurons that spike in a timestep; mean over timesteps and samples."""
+    return {
+        name: float(activity.counts[name][..., 0].mean()) / neurons
+        for name, neurons in _populations(network)
+        if name != INPUT
+    }
+
+
+def _populations(network: SpikingNetwork) -> list[tuple[str, int]]:
+    """Name and neurons of what sends spikes: the input, if it does, and the layers."""
+    sources = [] if network.steady_input else [(INPUT, network.inputs)]
+    return sources + [(layer.name, layer.neurons) for layer in network.layers if layer.spiking]
 
 
 def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:

@@ -23,11 +23,13 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError, shortened
 from mimdsim.base.files import open_regular, parse_json, write_atomically
+from mimdsim.base.identity import Input, by_file, changed_files
 from mimdsim.base.npz import READ_BYTES, Bounded
 from mimdsim.functional.execute import Executor
 from mimdsim.program import RecordedActivity
 
 SCHEMA = 2
+UNKNOWN_CODE = "unknown"  # of a checkpoint that was written before code was recorded
 CURVES = ("train", "validation", "test")
 MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not trusted
 MAX_TEXT_BYTES = 1 << 20
@@ -40,17 +42,25 @@ DAMAGE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
-    """Where a training is written; digest: of all descriptions that decide it; resume: go on from what the file has."""
+    """Where a training is written, and what it belongs to.
+
+    digest: of all descriptions that decide it; inputs: the files that they name; described: those that they are from;
+    code: digest of the sources. resume: go on from what the file has; accept_other_code: though of other sources.
+    """
 
     path: Path
     digest: str
+    inputs: tuple[Input, ...] = ()
+    described: tuple[Input, ...] = ()
+    code: str = ""
     resume: bool = False
+    accept_other_code: bool = False
 
 
 @dataclass
 class Course:
     """A training so far: training steps done, their loss and scheduled scalars, accuracies by epoch ('train': of the
-    batches as they were trained on), the best weights."""
+    batches as they were trained on), the best weights, digests of other sources that computed some of it."""
 
     done: int = 0
     right: int = 0  # samples of this epoch that were classified correctly while trained on
@@ -60,6 +70,7 @@ class Course:
     best_epoch: int = -1
     best: dict[str, np.ndarray] = field(default_factory=dict)
     activity: RecordedActivity | None = None
+    earlier_code: tuple[str, ...] = ()
 
     def add(self, loss: float, right: int, scalars: dict[str, np.ndarray]) -> None:
         """One training step."""
@@ -92,6 +103,8 @@ def write_checkpoint(checkpoints: Checkpoints, executor: Executor, course: Cours
         "best_epoch": course.best_epoch, "curves": course.curves, "scheduled": sorted(course.scheduled),
         "finished": course.activity is not None,
         "dropped": course.activity.dropped if course.activity is not None else {},
+        "inputs": by_file(checkpoints.inputs), "described": by_file(checkpoints.described),
+        "code": checkpoints.code, "earlier_code": course.earlier_code,
     }  # fmt: skip
     members: dict[str, np.ndarray] = {"loss": np.array(course.loss, np.float64)}
     members |= {f"scheduled/{name}": np.array(values, np.float64) for name, values in course.scheduled.items()}
@@ -115,10 +128,11 @@ def read_checkpoint(checkpoints: Checkpoints, executor: Executor, weights: tuple
     path = checkpoints.path
     try:
         with open_regular(path) as file, zipfile.ZipFile(Bounded(file)) as archive:
-            about = _about(path, archive, checkpoints.digest)
+            about = _about(checkpoints, archive)
             course = Course(
                 done=about["done"], right=about["right"], best_epoch=about["best_epoch"], curves=about["curves"]
             )
+            course.earlier_code = _earlier_code(checkpoints, about)
             members = _Members(path, archive)
             steps = (course.done,)
             course.loss = members.read("loss", "<f8", steps).tolist()
@@ -170,8 +184,50 @@ def _content_digest(about: dict[str, Any], members: dict[str, np.ndarray]) -> st
     return digest.hexdigest()
 
 
-def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
+def _recorded(about: dict[str, Any], what: str) -> dict[str, str]:
+    """Files and their sha256 as a description records them; empty where it was written before."""
+    found = about.get(what, {})
+    if not isinstance(found, dict) or not all(isinstance(known, str) for known in found.values()):
+        raise ValueError(f"'{what}' are no files")
+    return found
+
+
+def _check_training(checkpoints: Checkpoints, about: dict[str, Any]) -> None:
+    """Raise DataFileError for a checkpoint of another training, which names the files that are others."""
+    path, again = checkpoints.path, "or leave out --resume to start again"
+    if about.get("digest") != checkpoints.digest:
+        described = _recorded(about, "described")
+        which = "; ".join(changed_files(described, by_file(checkpoints.described))) if described else ""
+        raise DataFileError(
+            path,
+            f"belongs to another workload or machine (digest {str(about.get('digest'))[:12]}, this one "
+            f"{checkpoints.digest[:12]}{which and '; '}{which}): give the same descriptions and --set, {again}",
+        )
+    if "inputs" in about and (changed := changed_files(_recorded(about, "inputs"), by_file(checkpoints.inputs))):
+        raise DataFileError(
+            path, f"was written with other inputs: since then {'; '.join(changed)}: give the same files, {again}"
+        )
+
+
+def _earlier_code(checkpoints: Checkpoints, about: dict[str, Any]) -> tuple[str, ...]:
+    """Digests of the sources other than the present ones that computed a part of the training, the latest last."""
+    earlier = about.get("earlier_code", [])
+    code = about.get("code", UNKNOWN_CODE)
+    if not isinstance(earlier, list) or not all(isinstance(each, str) for each in (*earlier, code)):
+        raise ValueError("its code is no digest")
+    if code not in (checkpoints.code, UNKNOWN_CODE) and not checkpoints.accept_other_code:
+        raise DataFileError(
+            checkpoints.path,
+            f"was written by other sources of mimdsim (code {code[:12]}, these {checkpoints.code[:12]}), so the values "
+            "of the rest may not be those that the whole would have: add --accept-other-code to go on all the same, "
+            "which the profile will say, or leave out --resume to start again",
+        )
+    return tuple(dict.fromkeys(each for each in (*earlier, code) if each != checkpoints.code))
+
+
+def _about(checkpoints: Checkpoints, archive: zipfile.ZipFile) -> dict[str, Any]:
     """The description, checked for its format and for the training it belongs to."""
+    path = checkpoints.path
     text = _read(archive, "about", MAX_TEXT_BYTES)
     about = parse_json(text.tobytes().decode())
     if text.dtype != np.uint8 or not isinstance(about, dict):
@@ -180,12 +236,7 @@ def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
         raise DataFileError(
             path, f"is a checkpoint of format {shortened(repr(about.get('schema')))}; this mimdsim reads {SCHEMA}"
         )
-    if about.get("digest") != digest:
-        raise DataFileError(
-            path,
-            f"belongs to another workload or machine (digest {str(about.get('digest'))[:12]}, this one "
-            f"{digest[:12]}): give the same descriptions and --set, or leave out --resume to start again",
-        )
+    _check_training(checkpoints, about)
     whole = {"done": (0, MAX_TRAINING_STEPS), "right": (0, 1 << 62), "best_epoch": (-1, MAX_TRAINING_STEPS)}
     for name, (least, most) in whole.items():
         if not _is_whole(about[name], least, most):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,12 @@ from mimdsim.graph import SpikingNetwork
 from mimdsim.program import RecordedActivity, Superstep
 
 
-def run_recorded(executor: Executor, network: SpikingNetwork) -> RecordedActivity:
-    """Run one training step of the compiled program; its spikes, and how many were dropped."""
+def run_recorded(
+    executor: Executor, network: SpikingNetwork, phases: Collection[str] | None = None
+) -> RecordedActivity:
+    """Run one training step of the compiled program, or `phases` of it; its spikes, and how many were dropped."""
     watched = FiredBeyondStash(executor, network)
-    executor.run(observe=watched if watched.fired else None)
+    executor.run(phases, observe=watched if watched.fired else None)
     activity = executor.activity()
     dropped = dropped_spikes(executor, network, activity) | watched.dropped(activity)
     return replace(activity, dropped=dropped)

@@ -8,8 +8,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError
+from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
+from mimdsim.base.units import counted
 from mimdsim.functional.activity import activity_problem
 from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
 from mimdsim.functional.divergence import refuse_diverged
@@ -58,6 +59,7 @@ class TrainingLog:
     best_epoch: int | None = None  # counted from 0, where its weights were kept
     scheduled: dict[str, tuple[float, ...]] = field(default_factory=dict)
     gradients: dict[str, np.ndarray] = field(default_factory=dict)
+    earlier_code: tuple[str, ...] = ()  # digests of other sources that computed a part before it was resumed
 
 
 def initial_weights(
@@ -181,7 +183,8 @@ def train(
     With `checkpoints` the state is written to a file after every epoch, and read from it first where it shall be
     resumed: the log is then that of a training that was never interrupted, byte for byte. Raises DataFileError for a
     file that is not a checkpoint of this training, MappingError for an engine that cannot train the network, Diverged
-    as soon as weights or the loss are not finite.
+    as soon as weights or the loss are not finite, DescriptionError for a share that leaves no sample to train on or
+    to validate with.
     """
     training = _Training(Engine(plan.engine, program, network), network, train_data, test_data, plan, weights)
     if checkpoints is not None and checkpoints.resume:
@@ -213,7 +216,9 @@ class _Training:
         self.trained = tuple(weights)
         self.runner.write(weights)
         refuse_diverged(self.runner, self.trained, "before the first training step")
-        self.kept, self.held_out = split(len(train_data.labels), plan.evaluation.validation_share, plan.seed)
+        share = plan.evaluation.validation_share
+        self.kept, self.held_out = split(len(train_data.labels), share, plan.seed)
+        refuse_empty(self.kept, self.held_out, share)
         self.per_epoch = max(1, len(self.kept) // network.batch)
         self.total = min(plan.epochs * self.per_epoch, plan.max_training_steps or plan.epochs * self.per_epoch)
         self.course = Course()
@@ -337,6 +342,7 @@ class _Training:
             best_epoch=course.best_epoch if course.best else None,
             scheduled={name: tuple(values) for name, values in course.scheduled.items()},
             gradients=self.gradients,
+            earlier_code=course.earlier_code,
         )
 
 
@@ -351,6 +357,23 @@ def split(samples: int, validation_share: float, seed: int) -> tuple[np.ndarray,
     count = round(validation_share * samples)
     held_out[stream(seed, "validation").permutation(samples)[:count]] = True
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def refuse_empty(kept: np.ndarray, held_out: np.ndarray, validation_share: float) -> None:
+    """Raise DescriptionError where a share of the samples leaves none to train on, or takes none to validate with."""
+    samples = len(kept) + len(held_out)
+    if len(kept) and (len(held_out) or not validation_share):
+        return
+    if not samples:
+        raise DescriptionError("data", ["there are no samples to train on"])
+    lacks = "to validate with" if len(kept) else "to train on"
+    raise DescriptionError(
+        "training.validation_share",
+        [
+            f"{validation_share:g} of {counted(samples, 'training sample')} are {len(held_out):,}, which leaves none "
+            f"{lacks}: give a share that leaves at least one of each, or more samples"
+        ],
+    )
 
 
 def guesses(runner: Runner) -> np.ndarray:

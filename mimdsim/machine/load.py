@@ -35,6 +35,18 @@ def given_machine(machine: Given) -> MimdMachine | GpuMachine:
     return machine if isinstance(machine, (MimdMachine, GpuMachine)) else load_machine(machine)
 
 
+def described_in(name: Named) -> tuple[Path, ...]:
+    """The files that the description of a machine is read from: its own, and those of what it is narrowed from and
+    by."""
+    path = find_machine(name)
+    table, _ = read_toml(path)
+    if table.get("kind") == KIND:
+        named = read_narrowing(path).machine
+        return path, find_machine(str(path.parent / named) if is_path(named) else named)
+    by = table.get(KIND)
+    return (path, path.parent / by) if isinstance(by, str) else (path,)
+
+
 def tiled_machine(machine: Given, advice: str) -> MimdMachine:
     """A tiled machine, given itself or by name or file; raises DescriptionError with the advice for a GPU."""
     found = given_machine(machine)

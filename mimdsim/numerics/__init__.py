@@ -1,4 +1,4 @@
-"""The arithmetic of vertices, compiled by numba (no fastmath, cached), over columns of vertices.
+"""The arithmetic of vertices, compiled by numba (no fastmath; kept by `compiled.py`), over columns of vertices.
 
 Every function takes whole arrays and int64 columns, one entry per vertex, and writes in place. float32 sums run in
 the order of the listed ids, as one worker context would do them.
@@ -7,23 +7,6 @@ the order of the listed ids, as one worker context would do them.
 import contextlib
 import importlib
 import sys
-
-import numba
-
-from mimdsim.base.errors import MimdsimError
-
-
-def _kept() -> None:
-    """Never compiled: declaring it shows whether compiled kernels can be cached."""
-
-
-try:
-    numba.njit(cache=True)(_kept)
-except RuntimeError:  # raised by numba if it finds no folder
-    raise MimdsimError(
-        f"compiled kernels can be kept neither in {__path__[0]} nor in your cache folder; set NUMBA_CACHE_DIR to "
-        "a writable folder"
-    ) from None
 
 
 def _begin_numba() -> None:
@@ -38,3 +21,4 @@ def _begin_numba() -> None:
 
 
 _begin_numba()
+importlib.import_module("mimdsim.numerics.compiled").check_folder()

@@ -2,7 +2,7 @@
 
 After installation no kernel is compiled, and compiling those of a training step takes longer than the rest of the run.
 numba compiles one at a time, so a process beside this one begins with the kernels that are needed last, and keeps them
-where numba does; this one compiles what it needs, and finds the others. `kernels.txt` lists them, each with the types
+on disk; this one compiles what it needs, and finds the others. `kernels.txt` lists them, each with the types
 of its arguments, in the order in which a run needs them; benchmarks/first_run.py writes it.
 """
 
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from numba import types
+
+from mimdsim.numerics.compiled import CONFIG, is_kept
 
 LISTED = Path(__file__).with_name("kernels.txt")
 _TYPES: dict[str, Any] = {**vars(types), "bool": types.boolean}
@@ -54,17 +56,11 @@ def _made(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
-def is_kept(name: str) -> bool:
-    """Whether numba has kept a kernel, for whatever arguments."""
-    folder, plain = Path(kernel(name).stats.cache_path), name.rpartition(".")[2]
-    return any(folder.glob(f"*.{plain}-*.nbi"))
-
-
 @cache
 def compile_ahead() -> subprocess.Popen[bytes] | None:
     """Begin, once in a process, if there is a second processor and nothing is compiled yet; the other process ends when
     it is done or this one has ended."""
-    if (os.cpu_count() or 1) < 2 or is_kept(listed()[0][0]):
+    if CONFIG.DISABLE_JIT or (os.cpu_count() or 1) < 2 or is_kept(kernel(listed()[0][0])):
         return None
     nowhere = subprocess.DEVNULL
     command = [sys.executable, "-P", "-c", "from mimdsim.numerics.ahead import compile_listed; compile_listed()"]

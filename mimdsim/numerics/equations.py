@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
+
+from mimdsim.numerics.compiled import compiled
 
 KINDS = ("superspike", "arctan", "sigmoid", "triangular", "boxcar", "straight_through")
 SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR = range(5)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def integrated(v, current, decay, scale, threshold, zero):  # type: ignore[no-untyped-def]
     """The potential a timestep later: (0 if v > threshold else decay * v) + scale * current."""
     kept = v * decay
@@ -20,20 +21,20 @@ def integrated(v, current, decay, scale, threshold, zero):  # type: ignore[no-un
     return kept + scale * current
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def unless_spiked(value, v_previous, threshold, zero):  # type: ignore[no-untyped-def]
     """The gradient masked by the reset: 0 where v_previous > threshold."""
     return zero if v_previous > threshold else value
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # the divisor is never zero
+@compiled(error_model="numpy")  # the divisor is never zero
 def superspike(x, slope, one):  # type: ignore[no-untyped-def]
     """1 / (slope * |x| + 1)^2, in place of the derivative of a spike at x = v - threshold."""
     scaled = slope * abs(x) + one
     return one / (scaled * scaled)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
     """The surrogate for the derivative of a spike, at x = u - threshold; all in the dtype of the array `like`."""
     real = like.dtype.type

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from mimdsim.numerics.compiled import compiled
 
 _LARGEST = np.uint32(0x477FE000)  # 65504 as the bits of a float32
 _INFINITE = np.uint32(0x7F800000)
@@ -12,7 +13,7 @@ _SMALLEST_NORMAL = np.float32(2.0**-14)
 _SPACED = np.float32(0.75)  # float32 values next to 0.75 are 2^-24 apart, like subnormal halves
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def round_to_half(values, bits):  # type: ignore[no-untyped-def]
     """Every float32 of `values` to the nearest half, ties to even, infinite beyond 65504; `bits`: its uint32 view."""
     for i in range(values.size):

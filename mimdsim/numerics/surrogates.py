@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numba
-
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import surrogate
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, *constants):  # type: ignore[no-untyped-def]
     """dv[b, id] += g[b, k] * surrogate(v[b, id] - threshold) for the listed ids of sample b in [start, stop)."""
     threshold, slope, kind = constants
@@ -19,7 +18,7 @@ def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, *constants):  
                 dv[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold, slope, dv)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope, kind):  # type: ignore[no-untyped-def]
     """row[b] = dv[b], plus the surrogate times g at the listed ids."""
     for i in range(len(sample)):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled
 def sum_squares(gradient, partial, start, stop, part):  # type: ignore[no-untyped-def]
     """partial[part] = sum of the squares of gradient[:, start:stop]."""
     for i in range(len(part)):
@@ -17,7 +18,7 @@ def sum_squares(gradient, partial, start, stop, part):  # type: ignore[no-untype
         partial[part[i]] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_parts(partial, totals, which):  # type: ignore[no-untyped-def]
     """totals[which] = sum of partial."""
     for i in range(len(which)):
@@ -27,7 +28,7 @@ def add_parts(partial, totals, which):  # type: ignore[no-untyped-def]
         totals[which[i]] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def clip_factor(totals, factor, place, largest_norm, floor):  # type: ignore[no-untyped-def]
     """factor = min(1, largest_norm / (sqrt of the sum of totals + floor))."""
     for i in range(len(place)):
@@ -37,7 +38,7 @@ def clip_factor(totals, factor, place, largest_norm, floor):  # type: ignore[no-
         factor[place[i]] = min(factor.dtype.type(1), largest_norm / (np.sqrt(total) + floor))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scale_all(gradient, factor, start, stop):  # type: ignore[no-untyped-def]
     """gradient[:, start:stop] *= factor[0]."""
     for row in range(gradient.shape[0]):

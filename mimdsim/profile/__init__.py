@@ -6,6 +6,7 @@ numpy. Loading one validates every field, so a report can be drawn from someone 
 
 from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source
 from mimdsim.profile.records import (
+    FIRING,
     MAPPING_FILE,
     STATIC,
     Activity,
@@ -19,6 +20,7 @@ from mimdsim.profile.records import (
     KernelSpan,
     Liveness,
     MemoryProfile,
+    NamedFile,
     RunProfile,
     Span,
     Sparsity,
@@ -31,6 +33,7 @@ from mimdsim.profile.silicon import SiliconPart, SiliconProfile
 from mimdsim.profile.store import load_profile, save_profile
 
 __all__ = [
+    "FIRING",
     "MAPPING_FILE",
     "STATIC",
     "Activity",
@@ -45,6 +48,7 @@ __all__ = [
     "KernelSpan",
     "Liveness",
     "MemoryProfile",
+    "NamedFile",
     "RunProfile",
     "SiliconPart",
     "SiliconProfile",

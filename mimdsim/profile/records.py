@@ -11,10 +11,12 @@ from typing import Literal
 from mimdsim.base.units import show_bytes
 from mimdsim.profile.silicon import SiliconProfile
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 # that are still read, and what their profiles lack, and those of tiled machines in them
-OLDER_VERSIONS: dict[int, dict[str, object]] = {3: {"advice": ()}, 4: {}, 5: {}}
+_ORIGIN: dict[str, object] = {"inputs": (), "code_sha256": "", "earlier_code_sha256": ()}
+OLDER_VERSIONS: dict[int, dict[str, object]] = {3: {"advice": (), **_ORIGIN}, 4: _ORIGIN, 5: _ORIGIN, 6: _ORIGIN}
 OLDER_TILED: dict[str, object] = {"costs_of_another": (), "silicon": None}
+FIRING = "firing"  # the finding of a run whose layers never fire, or always
 STATIC = "static power"  # the part of an energy that does not depend on what is done
 
 
@@ -37,6 +39,16 @@ class Change:
 
     key: str
     value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedFile:
+    """A file or folder that a description names: in which key, the path as given, and the sha256 of its contents; ''
+    where nothing is there."""
+
+    key: str
+    path: str
+    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,7 +444,13 @@ class WhatIf:
 
 @dataclass(frozen=True, kw_only=True)
 class RunProfile:
-    """All results of one run; what `profile.json` holds. For a kernel: no network, one timestep, a batch of 1."""
+    """All results of one run; what `profile.json` holds. For a kernel: no network, one timestep, a batch of 1.
+
+    config_sha256: of the resolved descriptions and the contents of the files that they name, which `inputs` lists;
+    code_sha256: of the sources that made it, '' in profiles of versions before 7, where neither is known;
+    earlier_code_sha256: of others that computed training steps before it was resumed, 'unknown' where a checkpoint did
+    not say.
+    """
 
     schema_version: int
     tool_version: str
@@ -449,12 +467,17 @@ class RunProfile:
     activity: tuple[Activity, ...]
     warnings: tuple[str, ...]
     tiled_beside: tuple[TiledProfile, ...] = ()  # other tiled machines, on the spikes that `tiled` recorded
-    findings: tuple[Finding, ...] = ()  # of the check of a kernel
+    # of the check of a kernel; of a run: what its samples, its spikes and its training came to, where that is no news
+    findings: tuple[Finding, ...] = ()
     changes: tuple[Change, ...] = ()  # of the workload, by key; those of a machine are assumptions of its profile
+    inputs: tuple[NamedFile, ...] = ()
+    code_sha256: str = ""
+    earlier_code_sha256: tuple[str, ...] = ()
     advice: tuple[WhatIf, ...] = ()  # changes that save time, most first; empty where none was looked for
 
     def __repr__(self) -> str:
         machines = [each for each in (self.tiled, *self.tiled_beside) if each is not None]
+        wrong = [f"  ! {one.name}: {one.text}" for one in self.findings if not one.passed]
         return "\n".join(
-            [f"{self.workload}: {self.workload_title}", *(f"  {each}" for each in (*machines, *self.gpus))]
+            [f"{self.workload}: {self.workload_title}", *wrong, *(f"  {each}" for each in (*machines, *self.gpus))]
         )

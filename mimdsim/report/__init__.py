@@ -3,12 +3,13 @@
 Drawing and templates are imported when a page is written, so that importing this package is cheap.
 """
 
-from mimdsim.report.console import difference_lines, summary_lines
+from mimdsim.report.console import difference_lines, marked_as_bad, summary_lines
 from mimdsim.report.page import begin_figures, prepare_figures, report_files, write_report
 
 __all__ = [
     "begin_figures",
     "difference_lines",
+    "marked_as_bad",
     "prepare_figures",
     "report_files",
     "summary_lines",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mimdsim.base.units import counted
@@ -23,6 +23,7 @@ from mimdsim.report.wording import changed_fields, clipped, plain, significant, 
 WIDTH = 110
 LONGEST = 5
 SHORTEST_NAME = 12
+FOLDED = "! warning     "  # later lines of a verdict are indented by as much
 PLAIN_SIGNS = str.maketrans({"–": "-", "−": "-", "×": "x", "★": "*", "·": "|"})  # a console may only support ASCII
 
 
@@ -30,6 +31,14 @@ def summary_lines(profile: RunProfile) -> list[str]:
     """The summary of a run, line by line without newlines; verdicts first, then tables in the page's order."""
     lines = [line.rstrip() for line in _lines(profile)]
     return [line.translate(PLAIN_SIGNS) if len(line) <= WIDTH else clipped(line, WIDTH) for line in lines]
+
+
+def marked_as_bad(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Every line of a summary, and whether it says what is wrong: those that begin with "!", and what they fold to."""
+    bad = False
+    for line in lines:
+        bad = line.startswith("!") or (bad and line.startswith(" " * len(FOLDED)))
+        yield line, bad
 
 
 def difference_lines(profile: RunProfile, other: RunProfile) -> list[str]:
@@ -63,7 +72,7 @@ def _lines(profile: RunProfile) -> Iterator[str]:
         mark = "!" if verdict.mood == "bad" else " "
         yield from _wrapped(f"{mark} {verdict.subject:<11} ", plain(verdict.text))
     for warning in profile.warnings:
-        yield from _wrapped("! warning     ", plain(warning))
+        yield from _wrapped(FOLDED, plain(warning))
     commands = [one for one in profile.advice[:MOST_ADVICE] if one.command]
     if commands:
         yield from ["", "How to take this advice"]

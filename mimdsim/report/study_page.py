@@ -43,7 +43,8 @@ class StudyColumn:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StudyPage:
     """What the page shows, in its order: title and facts, the answer, sections, all points, provenance, and what would
-    change the answer. facts: below the title; provenance: name and text; source: the study file."""
+    change the answer. facts: below the title; provenance: name and text; source: the study file; doubted: why the
+    answer does not hold for a network that works, said before it."""
 
     title: str
     facts: Sequence[str]
@@ -54,6 +55,7 @@ class StudyPage:
     provenance_tables: Sequence[Table]
     source: str
     change: Sequence[str]
+    doubted: Sequence[str] = ()
 
 
 def study_page(page: StudyPage) -> str:

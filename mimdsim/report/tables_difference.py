@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import show_bytes
-from mimdsim.profile import RunProfile, Span, TiledProfile
+from mimdsim.profile import FIRING, RunProfile, Span, TiledProfile
 from mimdsim.report.tables import Cell, Table, count, shown, table, text
 from mimdsim.report.walk import matched
 from mimdsim.report.wording import changed_fields, significant, thousands
@@ -56,6 +56,12 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
         rows,
         f"A: {profile.workload} on {one.title}, batch {profile.batch}, {profile.timesteps} timesteps. "
         f"B: {other.workload} on {two.title}, batch {other.batch}, {other.timesteps} timesteps."
+        + "".join(
+            f" {name}: {found.text}"
+            for name, run in (("A", profile), ("B", other))
+            for found in run.findings
+            if found.name == FIRING and not found.passed
+        )
         + "".join(_only(name, run, beside) for name, run, beside in (("A", profile, other), ("B", other, profile))),
     )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mimdsim.base.units import counted, show_bytes
-from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.profile import FIRING, RunProfile, TiledProfile
 from mimdsim.report.contenders import Contender, contenders, strongest_gpu
 from mimdsim.report.wording import duration, interval, milliseconds, reach, share, significant, thousands
 
+OF_SPIKES = ("time", "advice", "machine", "GPU")  # subjects whose numbers depend on what layers fire
 MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table
 FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spikes do not move the accuracy visibly
 
@@ -49,7 +50,15 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     found += _training(profile)
     if profile.tiled is not None and profile.tiled.spans:
         found += [_bottleneck(profile.tiled), _balance(profile.tiled)]
-    return tuple(found + _spikes(profile))
+    found += _spikes(profile)
+    if any(one.name == FIRING and not one.passed for one in profile.findings):
+        found = [_doubted(one) if one.subject in OF_SPIKES else one for one in found]
+    return tuple(found)
+
+
+def _doubted(verdict: Verdict) -> Verdict:
+    """A verdict that rests on spikes that tell nothing."""
+    return replace(verdict, mood="bad", text=f"{verdict.text} This holds for these spikes only: see {FIRING}.")
 
 
 def waiting_cycles(tiled: TiledProfile) -> float:

@@ -46,6 +46,12 @@ class Run(Questions):
         return self.tiled.cycles
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with inputs, spikes or training, most important first; the report begins with it."""
+        wrong = tuple(f"{one.name}: {one.text}" for one in self.profile.findings if not one.passed)
+        return wrong + self.profile.warnings
+
+    @property
     def gradients(self) -> dict[str, np.ndarray]:
         """Of the last training step, as used by the update: 'hidden0' float32[inputs, neurons], 'hidden0.recurrent'
         and 'hidden0.bias' if there are any."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.identity import Input, code_digest
 from mimdsim.base.processes import Background
 from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, compile_graph
@@ -46,11 +46,21 @@ from mimdsim.run.cautions import (
     unscaled_energy,
     unused_chips,
 )
+from mimdsim.run.firing import firing_said
 from mimdsim.run.gpus import time_on_gpus
+from mimdsim.run.identity import (
+    changed_meanwhile,
+    config_digest,
+    course_digest,
+    earlier_code,
+    named_files,
+)
+from mimdsim.run.inputs import absent_classes, event_findings
+from mimdsim.run.learning import learning_findings, nothing_to_learn
 from mimdsim.run.made import Run
 from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.run.retiming import retime
-from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
+from mimdsim.workload import SpikeDataset, Workload, given_weights, inputs_of, network_of, open_dataset
 
 SCOPES = {"all": "stopped by the exchanges of all", "chip": "stopped by its own exchanges only"}
 WORTH_LOOKING = 20_000_000  # simulated cycles of all training steps, which take longer than looking for advice
@@ -81,6 +91,8 @@ def simulate(
     progress: Progress = silent,
     checkpoint: Path | None = None,
     resume: bool = False,
+    accept_other_code: bool = False,
+    described: tuple[Input, ...] = (),
     changes: Mapping[str, Any] | None = None,
     asked: Asked | None = None,
     background: Background | None = None,
@@ -89,10 +101,12 @@ def simulate(
 
     beside: tiled machines for which the same training step is also compiled, and timed with the spikes recorded here;
     it need not fit them, and the result says whether it does.
-    checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds.
+    checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds;
+    accept_other_code: also where other sources of mimdsim wrote it. described: the files of the descriptions.
     changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. asked: for commands
     that take advice, if there can be any. background: where changes are estimated for it meanwhile.
     """
+    inputs = inputs_of(workload)
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
     estimated = None
@@ -102,8 +116,17 @@ def simulate(
     data = open_data(workload, progress)
     checkpoints = None
     if checkpoint is not None:
-        checkpoints = Checkpoints(path=checkpoint, digest=course_digest(workload, machine), resume=resume)
+        checkpoints = Checkpoints(
+            path=checkpoint,
+            digest=course_digest(workload, machine),
+            inputs=inputs,
+            described=described,
+            code=code_digest(),
+            resume=resume,
+            accept_other_code=accept_other_code,
+        )
     log = train_workload(workload, compiled, data, progress, checkpoints)
+    idle, unusual = firing_said(workload, compiled, data[0], log, partial(_again, machine, compiled, data), progress)
     lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
     profile = RunProfile(
         schema_version=SCHEMA_VERSION,
@@ -120,12 +143,25 @@ def simulate(
             retime(theirs, other, log.activity) for other, theirs in (*_in_doubt(machine, compiled), *others)
         ),
         changes=recorded_changes(changes or {}),
+        inputs=named_files((*described, *inputs)),
+        code_sha256=code_digest(),
+        earlier_code_sha256=log.earlier_code,
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
         activity=activity_profiles(compiled.network, log.activity),
-        warnings=surplus_warning(workload, data[0])
+        findings=(
+            *idle,
+            *event_findings(workload, data),
+            *learning_findings(workload, data, log),
+        ),
+        warnings=changed_meanwhile(workload, inputs)
+        + earlier_code(log)
+        + surplus_warning(workload, data[0])
         + fewer_slots(workload, compiled.network)
         + repeated_samples(workload, data[0])
+        + absent_classes(workload, data)
+        + unusual
+        + nothing_to_learn(workload, data, log)
         + beyond_sources(machine)
         + other_costs(compiled.program, machine)
         + tuple(said for other, theirs in others for said in other_costs(theirs.program, other))
@@ -223,27 +259,30 @@ def train_workload(
     )
 
 
+def _shortened(workload: Workload, training_steps: int) -> Workload:
+    """Only so many training steps, for their spikes: nothing is evaluated."""
+    recipe = {"max_training_steps": training_steps, "evaluate": "never", "keep_best": False, "engine": "program"}
+    return workload.model_copy(update={"training": workload.training.model_copy(update=recipe)})
+
+
+def _again(
+    machine: MimdMachine,
+    compiled: Compiled,
+    data: tuple[SpikeDataset, SpikeDataset],
+    workload: Workload,
+    training_steps: int,
+) -> TrainingLog:
+    """So many training steps of a changed workload on the samples of another, compiled again if it must be."""
+    workload = _shortened(workload, training_steps)
+    if network_of(workload) != compiled.network:
+        compiled = compile_workload(workload, machine, must_fit=False)
+    return train_workload(workload, compiled, data)
+
+
 def recorded_spikes(
     workload: Workload, machine: MimdMachine, training_steps: int, progress: Progress = silent
 ) -> RecordedActivity:
     """The spikes of the last of so many training steps; memory limits do not matter for values."""
-    shorter = workload.training.model_copy(update={"max_training_steps": training_steps, "evaluate": "never"})
-    workload = workload.model_copy(update={"training": shorter})
+    workload = _shortened(workload, training_steps)
     compiled = compile_workload(workload, machine, must_fit=False)
     return train_workload(workload, compiled, open_data(workload, progress), progress).activity
-
-
-def course_digest(workload: Workload, machine: MimdMachine) -> str:
-    """sha256 of everything that determines how a training continues: all but its length, if no training step depends on
-    it."""
-    recipe = workload.training
-    if recipe.schedule == "constant" and recipe.engine == "program":
-        length = {"epochs": 1, "max_training_steps": 0}
-        workload = workload.model_copy(update={"training": recipe.model_copy(update=length)})
-    return config_digest(workload, machine)
-
-
-def config_digest(workload: Workload, *machines: MimdMachine | GpuMachine) -> str:
-    """sha256 of everything that determines a result: the resolved descriptions."""
-    resolved = [workload.model_dump(mode="json"), *(machine.model_dump(mode="json") for machine in machines)]
-    return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()

@@ -13,6 +13,7 @@ from mimdsim.search.walk import Found
 
 def found_lines(found: Found) -> Iterator[str]:
     """The published mapping and the best one beside each other, the front, and what each change saved."""
+    yield from (f"! {line}." for line in found.doubted)
     first, best = found.published, found.best
     both = [one for one in (first, best) if one is not None]
     names = ["published"] * (first is not None) + ["best"]

@@ -45,7 +45,7 @@ class Found:
     """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
     which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one;
     candidates: mappings lowered; combined: how many different ones more were made of their layers; by_chips: the best
-    timed mapping of each number of chips in use."""
+    timed mapping of each number of chips in use; doubted: why the times do not hold for a network that works."""
 
     best: Timed
     published: Timed | None
@@ -54,6 +54,7 @@ class Found:
     candidates: int
     combined: int
     by_chips: tuple[Timed, ...]
+    doubted: tuple[str, ...] = ()
 
 
 def search(

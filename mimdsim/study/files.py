@@ -7,15 +7,17 @@ version of mimdsim and digest of its resolved descriptions. Parquet also has the
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import read_whole, write_atomically
-from mimdsim.base.whole import replaced
+from mimdsim.base.whole import STUDY, refuse_other, replaced
 from mimdsim.report.columns import csv_text
-from mimdsim.study.description import Study, write_study
+from mimdsim.study.description import Axis, Study, read_study, write_study
 from mimdsim.study.metrics import Row
 from mimdsim.study.results import DESCRIBED, RESULTS, gpu_columns
 
@@ -23,7 +25,58 @@ if TYPE_CHECKING:
     from mimdsim.study.studied import Studied
 
 TABLES = ("results.csv", "results.parquet")
+SAID_ONLY = ("question", "metrics", "constraints")  # keys of a study that no row depends on
 FIGURES = ("sweep.png", "crossover.png")
+
+
+def begin_folder(study: Study, folder: Path) -> list[str]:
+    """Write down what a folder is of; what is unknown of what it held before, in words.
+
+    Raises MimdsimError, and changes nothing, if its tables and page are of a run, or of a study whose rows this one
+    lacks.
+    """
+    refuse_other(folder, STUDY)
+    path = folder / "study.toml"
+    said = []
+    if path.exists():
+        try:
+            _refuse_other_study(read_study(path), study, folder)
+        except DescriptionError as problem:
+            said = [f"which study {folder} was of is unknown, as its study.toml cannot be read: {problem.problems[0]}"]
+    elif (folder / TABLES[0]).exists():
+        said = [f"which study {folder / TABLES[0]} was of is unknown, as no study.toml is beside it; it is replaced"]
+    with contextlib.suppress(MimdsimError):  # given from Python, it may hold values that no file can
+        write_study(study, path)
+    return said
+
+
+def _refuse_other_study(before: Study, study: Study, folder: Path) -> None:
+    """Raise MimdsimError unless every row of the study before is one of this, too."""
+    why = [
+        f"{key} = {getattr(before, key)!r}, here {getattr(study, key)!r}"
+        for key in Study.model_fields
+        if key not in (*SAID_ONLY, "axes", "sampling") and getattr(before, key) != getattr(study, key)
+    ]
+    if list(before.axes) != list(study.axes):
+        why.append(f"over {', '.join(before.axes) or 'nothing'}, here over {', '.join(study.axes) or 'nothing'}")
+    else:
+        why += [f"other values of {key}" for key in study.axes if not _holds(study.axes[key], before.axes[key])]
+    if before.sampling.model_copy(update={"points": 0}) != study.sampling.model_copy(update={"points": 0}):
+        why.append("other sampling")
+    if before.sampling.points > study.sampling.points:
+        why.append(f"{before.sampling.points:,} points, here {study.sampling.points:,}")
+    if why:
+        raise MimdsimError(
+            f"{folder}: holds another study or sweep ({shortened('; '.join(why), 300)}); choose another folder with "
+            f"--out, or delete {folder / 'study.toml'} to have its tables and page replaced"
+        )
+
+
+def _holds(axis: Axis, before: Axis) -> bool:
+    """Whether an axis has all values that it had before."""
+    if axis.values and before.values:
+        return all(value in axis.values for value in before.values)
+    return axis == before
 
 
 def write_tables(rows: Sequence[Row], study: Study, folder: Path) -> list[Path]:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
 
-from mimdsim.base.errors import DescriptionError, shortened
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
+from mimdsim.base.identity import Input, by_file, changed_files, code_digest, digest_of
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
-from mimdsim.run import config_digest
+from mimdsim.run import config_digest, descriptions_of
 from mimdsim.run.changes import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
 from mimdsim.study.description import Study
 from mimdsim.study.sampling import Design, Varied, field_of, spread
-from mimdsim.workload import Workload, load_workload
-
-SAYS = ("report", "check", "conversion")  # packages that no result comes from
+from mimdsim.workload import Workload, inputs_of, load_workload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,7 +27,9 @@ class Point:
     """A workload on a machine with the changes of one design.
 
     changes: what a table shows of it. fill: lists filled to this share of their capacity; None: spikes of a run.
-    best_mapping: candidates of a search for its best mapping; 0: the workload's.
+    best_mapping: candidates of a search for its best mapping; 0: the workload's. inputs: the files that it was made
+    from with the sha256 of their contents; code: digest of the sources that make its results. asked: digest of what
+    was asked for, whatever the files and the code.
     """
 
     changes: tuple[tuple[str, Any], ...]
@@ -39,12 +39,26 @@ class Point:
     gpus: tuple[GpuMachine, ...] = ()
     fill: float | None = None
     best_mapping: int = 0
+    inputs: Mapping[str, str]
+    code: str
+    asked: str
 
     @cached_property
     def key(self) -> str:
-        decides = f"{config_digest(self.workload, self.machine, *self.gpus)}{self.activity_key}{code_digest()}"
+        decides = f"{config_digest(self.workload, self.machine, *self.gpus)}{self.activity_key}{self.code}"
         decides += f"best of {self.best_mapping}" if self.best_mapping else ""
         return hashlib.sha256(decides.encode()).hexdigest()
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a folder keeps of a point with its row, to say why it is computed again."""
+        return {"asked": self.asked, "inputs": dict(self.inputs), "code": self.code}
+
+    def check(self) -> None:
+        """Raise MimdsimError if what the workload reads here is no longer, or not, what the point was made of."""
+        now = by_file(inputs_of(self.workload))
+        if changed := changed_files({name: self.inputs.get(name, "") for name in now}, now):
+            raise MimdsimError(f"{'; '.join(changed)} since the point was made; the same command computes it again")
 
 
 class Points:
@@ -54,8 +68,9 @@ class Points:
         self.study = study
         self.gpus = tuple(load_gpu(name) for name in study.gpus)
         self.machine = load_tiled(study.machine)  # reports a GPU before its fields are looked up
-        self.workloads: dict[tuple[str, str], tuple[Workload, str]] = {}
+        self.workloads: dict[tuple[str, str], tuple[Workload, str, tuple[Input, ...]]] = {}
         self.machines: dict[str, MimdMachine] = {}
+        self.described: dict[str, tuple[Input, ...]] = {}
         first = next(iter(study.workloads))
         self.base = {**self._workload(first, {})[0].model_dump(), **self.machine.model_dump()}
         self.varied = Varied(study=study, base=lambda key: field_of(key, self.base), whole=_is_whole)
@@ -79,7 +94,8 @@ class Points:
 
     def _point(self, name: str, design: Design, machine: str) -> Point:
         for_workload, for_machine = split_changes({**self.study.changes, **design})
-        workload, activity = self._workload(name, for_workload)
+        workload, activity, inputs = self._workload(name, for_workload)
+        best = self.study.candidates if self.study.mapping == "best" else 0
         return Point(
             changes=tuple(design.items()),
             workload=workload,
@@ -87,10 +103,22 @@ class Points:
             activity_key=activity,
             gpus=self.gpus,
             fill=self.study.fill,
-            best_mapping=self.study.candidates if self.study.mapping == "best" else 0,
+            best_mapping=best,
+            inputs=by_file((*self._described(machine), *inputs)),
+            code=code_digest(),
+            asked=digest_of([name, machine, _said({**self.study.changes, **design}), self._settings(best)]),
         )
 
-    def _workload(self, name: str, changes: dict[str, Any]) -> tuple[Workload, str]:
+    def _settings(self, best: int) -> list[Any]:
+        given = self.study
+        return [list(given.gpus), given.mapping, best, given.fill, given.training_steps]
+
+    def _described(self, machine: str) -> tuple[Input, ...]:
+        if machine not in self.described:
+            self.described[machine] = descriptions_of(None, (machine, *self.study.gpus))
+        return self.described[machine]
+
+    def _workload(self, name: str, changes: dict[str, Any]) -> tuple[Workload, str, tuple[Input, ...]]:
         named = name, _said(changes)
         if named not in self.workloads:
             of_file = None if self.study.mapping in ("published", "best") else self.study.mapping
@@ -98,7 +126,8 @@ class Points:
             shorter = {"training.max_training_steps": steps} if steps else {}
             loaded = load_workload(name, changes | shorter, of_file)
             fill = self.study.fill
-            self.workloads[named] = loaded, activity_key(loaded) if fill is None else f"filled {fill!r}"
+            inputs = (*descriptions_of(name, (), of_file), *inputs_of(loaded))
+            self.workloads[named] = loaded, activity_key(loaded) if fill is None else f"filled {fill!r}", inputs
         return self.workloads[named]
 
     def _machine(self, name: str, changes: dict[str, Any]) -> MimdMachine:
@@ -125,37 +154,36 @@ def _is_whole(key: str) -> bool:
     return int in (at, *typing.get_args(at)) and float not in typing.get_args(at)
 
 
-@lru_cache(maxsize=1)
-def code_digest() -> str:
-    """Digest of the sources that results come from, so that points of another version are not mistaken for this one's;
-    what only draws or says something is not among them."""
-    digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for path in sorted(package.rglob("*.py")):
-        where = path.relative_to(package).parts
-        if len(where) > 1 and where[0] not in SAYS:
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def data_digest(path: str) -> str:
-    """Digest of names, sizes and times of the files under `path`; '' without a path."""
-    if not path:
-        return ""
-    digest = hashlib.sha256()
-    root = Path(path)
-    for file in sorted([root, *root.rglob("*")] if root.exists() else []):
-        about = file.stat()
-        digest.update(f"{file}{about.st_size}{about.st_mtime_ns}".encode())
-    return digest.hexdigest()
-
-
 def activity_key(workload: Workload) -> str:
-    """Digest of everything that determines the spikes: sources, data files, and all of the workload except mapping and
-    titles (mapping only affects rounding)."""
+    """Digest of everything that determines the spikes: sources, the contents of all that the workload reads, and all of
+    the workload except mapping and titles (mapping only affects rounding)."""
     table = workload.model_dump(mode="json", exclude={"mapping", "title", "name"})
-    decides = json.dumps(table, sort_keys=True) + data_digest(workload.data.path) + code_digest()
-    return hashlib.sha256(decides.encode()).hexdigest()[:24]
+    read = [(each.key, each.sha256) for each in inputs_of(workload)]
+    return digest_of([table, read, code_digest()])[:24]
+
+
+def computed_again(points: Iterable[Point], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Why points that a folder has rows of are computed again, in words; `rows`: by key."""
+    by_asked: dict[str, Mapping[str, Any]] = {row["asked"]: row for row in rows.values() if "asked" in row}
+    reasons: dict[str, int] = {}
+    again = {point.key: point for point in points if point.key not in rows}
+    for point in again.values():
+        before = by_asked.get(point.asked)
+        if before is None:
+            continue
+        why = changed_files(before["inputs"], point.inputs)
+        if before["code"] != point.code:
+            why.append("the sources of mimdsim are others")
+        reason = "; ".join(why or ["the machine or workload is described otherwise"])
+        reasons[reason] = reasons.get(reason, 0) + 1
+    said = [f"{count:,} points are computed again: {reason}" for reason, count in reasons.items()]
+    unknown = sum("asked" not in row for row in rows.values())
+    if again and unknown:
+        said.append(
+            f"{unknown:,} rows in this folder are from before inputs were recorded, so what they belong to is unknown; "
+            "they are not used"
+        )
+    return said
 
 
 def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:

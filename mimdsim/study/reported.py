@@ -16,9 +16,10 @@ from mimdsim.study.metrics import METRICS, Metric
 from mimdsim.study.overturn import would_change
 from mimdsim.study.phrases import interval, name_of
 from mimdsim.study.provenance import doubts_table, facts_of, numbers_table
+from mimdsim.study.results import FIRING_COLUMN
 from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
-from mimdsim.study.told import answer, best_table, notes_of
+from mimdsim.study.told import answer, best_table, firing_words, notes_of
 from mimdsim.study.told_found import effects_table, how_found
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def page_of(studied: Studied, source: str) -> StudyPage:
     return StudyPage(
         title=study.question or f"A study of {', '.join(study.workloads)} on {study.machine}",
         facts=_facts(studied, found),
+        doubted=firing_words(studied),
         answer=answer(studied, found),
         sections=[section for section in _sections(studied, found) if section is not None],
         columns=_columns(found),
@@ -214,6 +216,11 @@ def _numbered(name: str, unit: str, values: np.ndarray) -> StudyColumn:
 
 
 def _became(found: Judged, at: int) -> str:
+    idle = any(row.get(FIRING_COLUMN) for row in found.designs[at].rows)
+    return _judged(found, at) + (", with layers that never fire, or always" if idle else "")
+
+
+def _judged(found: Judged, at: int) -> str:
     if at == found.best:
         return "the answer"
     if found.kept[at]:

@@ -46,6 +46,7 @@ OF_TIME = (  # what is unknown where the costs are
     *("dynamic_watts", "dynamic_watts_low", "dynamic_watts_high", "samples_per_second", "samples_per_joule"),
     "seconds_by_source",
 )
+FIRING_COLUMN = "firing"  # said of layers of a point that never fire, or always; in no file of results but as a note
 DESCRIBED = ("seed", "tool_version", "digest")  # what a row is of, besides the changes
 POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source", *DESCRIBED)  # of a point alone
 TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")

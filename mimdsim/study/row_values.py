@@ -19,6 +19,7 @@ WHOLE = (
     *("limit_bytes", "seed"),
 )
 TEXTS = ("note", "tool_version", "digest")
+ORIGIN = ("asked", "inputs", "code")  # what a row is of; earlier ones do not say
 LOW = ("_low", "_low_ms")  # ends of intervals that may reach below zero
 TIMED = (  # where there is a time there are all of these
     *("ms_per_training_step", "ms_low", "ms_high", "compute_cycles", "exchange_cycles", "sync_cycles"),
@@ -42,8 +43,10 @@ def _problems(key: str, row: Row) -> Iterator[str]:
         return
     if not KEY.fullmatch(key) or row["digest"] != key:
         yield f"column 'digest' is {shortened(repr(row['digest']))}, not that of its point"
+    if "asked" in row and not _is_origin(row):
+        yield "does not say what it is of"
     for name, value in row.items():
-        if not _is_value(name, value):
+        if name not in ORIGIN and not _is_value(name, value):
             yield f"column '{shortened(name)}' is {shortened(repr(value))}"
     if not isinstance(row["fits"], bool):
         yield "column 'fits' is not true or false"
@@ -63,6 +66,13 @@ def _problems(key: str, row: Row) -> Iterator[str]:
     for gpu in sorted(gpus):
         if lacks := [name for name in GPU_RESULTS if f"{gpu} {name}" not in row]:
             yield f"column '{gpu} {lacks[0]}' is missing"
+
+
+def _is_origin(row: Row) -> bool:
+    """Whether a row says what it was asked for, from which inputs and by which code; older ones do not."""
+    inputs = row.get("inputs")
+    texts = (row["asked"], row.get("code"), *(inputs.values() if isinstance(inputs, dict) else (None,)))
+    return all(isinstance(one, str) for one in texts)
 
 
 def _ends(name: str) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, of_the_machine
@@ -18,7 +19,7 @@ from mimdsim.study.metrics import Row
 from mimdsim.study.points import Point
 from mimdsim.study.results import POINT_RESULTS, gpu_columns
 from mimdsim.study.store import Store
-from mimdsim.study.work import best_mapping, record, time_points
+from mimdsim.study.work import best_mapping, of_same_inputs, record, time_points
 
 MOST_IN_A_BATCH = 20  # points: as many as a process can lose
 POLL_SECONDS = 0.3  # between looks at what another process is doing
@@ -96,7 +97,8 @@ class _Unfinished:
         def keep(batch: Batch, found: Any) -> None:
             rows = dict(zip((point.key for point in batch.points), found, strict=True))
             self.problems |= {key: row for key, row in rows.items() if isinstance(row, Exception)}
-            self.store.keep({key: row for key, row in rows.items() if not isinstance(row, Exception)})
+            made = {key: row for key, row in rows.items() if not isinstance(row, Exception)}
+            self.store.keep({key: row | waiting[key].origin for key, row in made.items()})
             self.kept()
 
         most = max(1, min(MOST_IN_A_BATCH, len(waiting) // (4 * self.engine.workers)))
@@ -142,7 +144,8 @@ class _Unfinished:
         total = len(left)
         while left:
             worked = False
-            with contextlib.closing(self.engine.each(work, self._claimed(left, most, is_done), *more)) as all_done:
+            claimed = self._claimed(left, most, is_done)
+            with contextlib.closing(self.engine.each(partial(of_same_inputs, work), claimed, *more)) as all_done:
                 for done in all_done:
                     worked = True
                     keys = [names[point] for point in done.batch.points]

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -115,12 +115,19 @@ class Store:
     def has_activity(self, key: str) -> bool:
         return self._is_whole(self.activity_path(key), load_activity)
 
-    def keep_activity(self, key: str, activity: RecordedActivity, accuracy: float | None) -> None:
+    def keep_activity(
+        self, key: str, activity: RecordedActivity, accuracy: float | None, said: Sequence[str] = ()
+    ) -> None:
+        """Recorded spikes, the test accuracy of their training, and what is wrong with its samples."""
         arrays: dict[str, np.ndarray] = {}
         for layer, ids in activity.ids.items():
             arrays[f"ids.{layer}"], arrays[f"counts.{layer}"] = ids, activity.counts[layer]
+        for layer, dropped in activity.dropped.items():
+            arrays[f"dropped.{layer}"] = np.array([dropped])
         if accuracy is not None:
             arrays["accuracy"] = np.array([accuracy])
+        if said:
+            arrays["said"] = np.frombuffer("\n".join(said).encode(), np.uint8)
         write_sealed_arrays(self.activity_path(key), arrays)
 
     def has_mapping(self, key: str) -> bool:
@@ -182,18 +189,25 @@ def load_mapping(path: Path) -> MappingOptions | None:
         raise DataFileError(path, "is no mapping; the same command searches again") from None
 
 
-def load_activity(path: Path) -> tuple[RecordedActivity, float | None]:
-    """Recorded spikes from disk, and the test accuracy of their training if there was a test; raises DataFileError for
-    anything else."""
+def load_activity(path: Path) -> tuple[RecordedActivity, float | None, tuple[str, ...]]:
+    """Recorded spikes from disk, the test accuracy of their training if there was a test, and what is wrong with its
+    samples; raises DataFileError for anything else."""
     advice = "the same command records them again"
     stored = read_sealed_arrays(path, MAX_ACTIVITY_BYTES, advice)
-    ids = {name.removeprefix("ids."): array for name, array in stored.items() if name.startswith("ids.")}
-    counts = {name.removeprefix("counts."): array for name, array in stored.items() if name.startswith("counts.")}
-    accuracy = stored.pop("accuracy", None)
+    ids, counts, dropped = (
+        {name.removeprefix(prefix): array for name, array in stored.items() if name.startswith(prefix)}
+        for prefix in ("ids.", "counts.", "dropped.")
+    )
+    accuracy, said = stored.get("accuracy"), stored.get("said", np.zeros(0, np.uint8))
     known = None if accuracy is None or accuracy.size != 1 else float(accuracy.reshape(-1)[0])
-    if ids.keys() != counts.keys() or len(ids) + len(counts) != len(stored) or not 0 <= (known or 0.0) <= 1:
+    others = stored.keys() - {"accuracy", "said"} - {f"{kind}.{name}" for kind in ("ids", "counts") for name in ids}
+    sound = ids.keys() == counts.keys() and others == {f"dropped.{name}" for name in dropped}
+    sound &= all(array.shape == (1,) and array.dtype.kind in "iu" and array[0] >= 0 for array in dropped.values())
+    if not sound or said.dtype != np.uint8 or not 0 <= (known or 0.0) <= 1:
         raise DataFileError(path, f"holds no recorded spikes; {advice}")
-    return RecordedActivity(ids=ids, counts=counts, dropped={}), known
+    lost = {name: int(array[0]) for name, array in dropped.items()}
+    texts = tuple(said.tobytes().decode(errors="replace").splitlines())
+    return RecordedActivity(ids=ids, counts=counts, dropped=lost), known, texts
 
 
 def count_rows(folder: Path) -> int:

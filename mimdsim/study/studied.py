@@ -11,9 +11,9 @@ from typing import Any
 from mimdsim.study.best import search_plan
 from mimdsim.study.description import Study
 from mimdsim.study.engines import Engine
-from mimdsim.study.files import write_tables
+from mimdsim.study.files import begin_folder, write_tables
 from mimdsim.study.metrics import Row
-from mimdsim.study.points import Point, Points
+from mimdsim.study.points import Point, Points, computed_again
 from mimdsim.study.results import shown, with_ratios
 from mimdsim.study.running import compute, done_rows
 from mimdsim.study.sampling import Design
@@ -63,7 +63,9 @@ def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as
     """
     points = Points(study)
     with Store(folder) as store:
+        unknown = begin_folder(study, folder)
         running = _Running(study, points, store, engine, progress, as_is)
+        running.again += unknown
         return running.whole()
 
 
@@ -74,6 +76,7 @@ class _Running:
         self.asked: list[Point] = []
         self.without: dict[str, Row] = {}  # points without result, by key
         self.stages: list[int] = []
+        self.again: list[str] = []
         self.next_write = time.monotonic() + WRITE_SECONDS
 
     def whole(self) -> Studied:
@@ -103,11 +106,12 @@ class _Running:
             stages=tuple(self.stages),
             found=found,
             reference=tuple(row for row in done_rows(self.store, self.reference) if row is not None),
-            warnings=tuple(self.store.damaged.values()),
+            warnings=(*self.again, *self.store.damaged.values()),
         )
         return replace(studied, files=tuple(write_tables(studied.rows, self.study, self.store.folder)))
 
     def _computed(self, points: Sequence[Point]) -> Sequence[Row | None]:
+        self.again += [line for line in computed_again(points, self.store.rows) if line not in self.again]
         if self.as_is:
             return done_rows(self.store, points)
         rows = compute(points, self.store, self.engine, self.progress, self._kept)

@@ -12,12 +12,13 @@ from mimdsim.study.front import Judged, judged
 from mimdsim.study.metrics import Constraint, over_workloads
 from mimdsim.study.overturn import would_change
 from mimdsim.study.phrases import bounds, count_of, in_words, name_of, quantity_alone
-from mimdsim.study.results import RATIOS, note_lines
+from mimdsim.study.results import FIRING_COLUMN, RATIOS, note_lines
 from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
 from mimdsim.study.told_found import effects_table, how_found, sensitivity_words
 
 MOST_ROWS, MOST_NOTES = 10, 8
+MOST_NAMED = 4  # points in a sentence
 OF_TIME = ("time", "ratio", "throughput")
 
 
@@ -27,6 +28,7 @@ def answer_lines(studied: Studied) -> Iterator[str]:
     if studied.study.question:
         yield studied.study.question
         yield ""
+    yield from (f"! {line}" for line in firing_words(studied))
     yield from answer(studied, found)
     yield ""
     for title, header, rows, more in tables(studied, found):
@@ -60,12 +62,32 @@ def answer(studied: Studied, found: Judged) -> list[str]:
     return said
 
 
+def firing_words(studied: Studied) -> list[str]:
+    """Which points are timed with spikes of layers that never fire, or always; nothing where none is."""
+    names = [*(["workload"] if len(studied.study.workloads) > 1 else []), *studied.study.varied]
+    points: dict[str, list[str]] = {}
+    for row in studied.rows:
+        if row.get(FIRING_COLUMN):
+            named = ", ".join(f"{name} = {field_value(name, row[name])}" for name in names)
+            points.setdefault(row[FIRING_COLUMN], []).append(named)
+    found = []
+    for said, those in points.items():
+        several = len(those) < len(studied.rows)
+        more = f"; and {len(those) - MOST_NAMED:,} more" if len(those) > MOST_NAMED else ""
+        named = f" ({'; '.join(those[:MOST_NAMED])}{more})" if several else ""
+        which = f"{len(those):,} of {count_of(len(studied.rows))}{named}" if several else "All points"
+        found.append(f"{which}: {said}. Their times hold for such spikes only; mimdsim run says what mends it.")
+    return found
+
+
 def _best(studied: Studied, found: Judged) -> Iterator[str]:
     best = found.best
     assert best is not None
     first = found.metrics[0]
     of = f" of {len(found.designs):,} points" if len(found.designs) > 1 else ""
     yield f"Best in {first.name}{of}: {name_of(found, best) or 'the machine as it is'}."
+    if any(row.get(FIRING_COLUMN) for row in found.designs[best].rows):
+        yield "It has layers that never fire, or always: a network that works takes another time."
     values = "; ".join(
         f"{metric.name if metric.unit else metric.label} {in_words(found, place, best)}"
         for place, metric in enumerate(found.metrics)

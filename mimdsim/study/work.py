@@ -4,7 +4,7 @@ a process of a cluster needs no folder of the study."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from mimdsim.base.errors import DoesNotFit, MimdsimError
 from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, fits_executable
-from mimdsim.functional import activity_problem
+from mimdsim.functional import activity_problem, constant_layers
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import EnergyProfile, TiledProfile, seconds_by_source
@@ -23,9 +23,11 @@ from mimdsim.run import (
     beyond_sources,
     compile_workload,
     half_warning,
+    layers_said,
     open_data,
     other_costs,
     retime,
+    samples_said,
     time_on_gpus,
     train_workload,
     unscaled_energy,
@@ -34,13 +36,23 @@ from mimdsim.run import (
 from mimdsim.search import Aims, Case, best_of, search
 from mimdsim.study.metrics import Row
 from mimdsim.study.points import Point
-from mimdsim.study.results import OF_TIME, POINT_RESULTS, SILICON, gpu_columns
+from mimdsim.study.results import FIRING_COLUMN, OF_TIME, POINT_RESULTS, SILICON, gpu_columns
 from mimdsim.study.store import load_activity
 from mimdsim.workload import MappingOptions, filled_activity, network_of
 
-Spikes = tuple[RecordedActivity, float | None]  # and the test accuracy of the training that they are of
+# and the test accuracy of the training that they are of, and what is wrong with its samples
+Spikes = tuple[RecordedActivity, float | None, tuple[str, ...]]
 PROGRAMS = Programs()  # of this process: points of one program come one after the other
 Given = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
+
+
+def of_same_inputs(work: Callable[..., Any], points: Sequence[Point], *given: Any) -> Any:
+    """What `work` makes of points; raises MimdsimError if what they read, here and by the end, is not what they were
+    made of: rows are kept as results of that."""
+    found = work(points, *given)
+    for point in points:
+        point.check()
+    return found
 
 
 def record(points: Sequence[Point], _: Mapping[str, Given]) -> Spikes | None:
@@ -54,10 +66,11 @@ def record(points: Sequence[Point], _: Mapping[str, Given]) -> Spikes | None:
         compiled = compile_workload(workload, point.machine, must_fit=False)
     except DoesNotFit:
         return None
-    log = train_workload(workload, compiled, open_data(workload))
+    data = open_data(workload)
+    log = train_workload(workload, compiled, data)
     by_epoch = log.test_accuracy_by_epoch
     accuracy = by_epoch[-1 if log.best_epoch is None else log.best_epoch] if by_epoch else None
-    return log.activity, accuracy
+    return log.activity, accuracy, samples_said(workload, data)
 
 
 def best_mapping(points: Sequence[Point], spikes: Mapping[str, Given]) -> MappingOptions | None:
@@ -88,11 +101,13 @@ def time_points(
     return found
 
 
-def _spikes_of(point: Point, spikes: Mapping[str, Given]) -> tuple[RecordedActivity | None, float | None]:
+def _spikes_of(
+    point: Point, spikes: Mapping[str, Given]
+) -> tuple[RecordedActivity | None, float | None, tuple[str, ...]]:
     """Spikes of a point; None: its lists are filled, or its layers have too few tiles to record any."""
     given = spikes.get(point.activity_key)
     if given is None:
-        return None, None
+        return None, None, ()
     return _read(given, given.stat().st_mtime_ns) if isinstance(given, Path) else given
 
 
@@ -131,7 +146,11 @@ def _best_mapped(point: Point, activity: RecordedActivity | None, mappings: Sequ
 
 
 def _timed(
-    given: Point, recorded: RecordedActivity | None, accuracy: float | None, mappings: Sequence[MappingOptions]
+    given: Point,
+    recorded: RecordedActivity | None,
+    accuracy: float | None,
+    said: Sequence[str],
+    mappings: Sequence[MappingOptions],
 ) -> Row:
     point = _best_mapped(given, recorded, mappings) if given.best_mapping else given
     row: Row = dict.fromkeys(POINT_RESULTS)
@@ -148,6 +167,9 @@ def _timed(
         assert activity is not None
         profile = retime(compiled, point.machine, activity)
         row |= _results(point, compiled, profile) | {"accuracy": accuracy}
+        row["note"] = "; ".join(filter(None, [*said, row["note"]]))
+        if given.fill is None:
+            row |= _firing(row, compiled.network, activity)
         if profile.unknown:  # counted by costs of other machine code, so no answer may rest on them
             row |= dict.fromkeys(OF_TIME) | {
                 "note": f"{row['note']}; by the costs that there are {row['ms_per_training_step']:.4g} ms"
@@ -181,6 +203,12 @@ def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
         "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
         "note": "; ".join(_cautions(point, compiled, point.machine)),
     }
+
+
+def _firing(row: Row, network: SpikingNetwork, activity: RecordedActivity) -> Row:
+    """What is wrong with layers whose spikes tell nothing, as a note too."""
+    said = ". ".join(layers_said(network, constant_layers(network, activity)))
+    return {FIRING_COLUMN: said, "note": "; ".join(filter(None, [said, row["note"]]))} if said else {}
 
 
 def _cautions(point: Point, compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from mimdsim.workload.describe import Workload, find_workload, list_workloads, load_workload
 from mimdsim.workload.filled import filled_activity
+from mimdsim.workload.inputs import inputs_of
 from mimdsim.workload.interchange.start import given_weights
 from mimdsim.workload.mapping import MappingOptions, Split
 from mimdsim.workload.mapping_file import write_mapping_file
@@ -18,6 +19,7 @@ __all__ = [
     "find_workload",
     "given_weights",
     "input_shape",
+    "inputs_of",
     "list_workloads",
     "load_workload",
     "network_of",

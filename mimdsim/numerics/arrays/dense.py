@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
+from mimdsim.numerics.compiled import compiled
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def move_rows(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
     """target[rows] = source[rows]; `timestep` says which entry of a sequence; the caller has taken it."""
     for i in range(len(start)):
@@ -14,7 +14,7 @@ def move_rows(source, target, timestep, start, stop):  # type: ignore[no-untyped
                 target[row, k] = source[row, k]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def move_columns(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
     """target[..., columns] = source[..., columns]."""
     old, new = source.reshape(-1, source.shape[-1]), target.reshape(-1, target.shape[-1])
@@ -25,7 +25,7 @@ def move_columns(source, target, timestep, start, stop):  # type: ignore[no-unty
                 after[n] = before[n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def move_slots(source, target, timestep, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """target[sample, slots] = source[sample, slots]."""
     for i in range(len(sample)):
@@ -34,7 +34,7 @@ def move_slots(source, target, timestep, sample, slot_start, slot_stop):  # type
             new[k] = old[k]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def move_boxes(source, target, timestep, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[..., box] = source[..., box]."""
     old = source.reshape(-1, source.shape[-2], source.shape[-1])
@@ -46,7 +46,7 @@ def move_boxes(source, target, timestep, row_start, row_stop, start, stop):  # t
                     new[s, r, n] = old[s, r, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_columns(target, start, stop):  # type: ignore[no-untyped-def]
     """target[..., columns] = 0."""
     rows = target.reshape(-1, target.shape[-1])
@@ -56,7 +56,7 @@ def fill_columns(target, start, stop):  # type: ignore[no-untyped-def]
                 rows[row, n] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_boxes(target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[..., box] = 0."""
     blocks = target.reshape(-1, target.shape[-2], target.shape[-1])
@@ -67,7 +67,7 @@ def fill_boxes(target, row_start, row_stop, start, stop):  # type: ignore[no-unt
                     blocks[s, r, n] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_vector(target, start, stop, value):  # type: ignore[no-untyped-def]
     """target[range] = value."""
     for i in range(len(start)):
@@ -75,7 +75,7 @@ def fill_vector(target, start, stop, value):  # type: ignore[no-untyped-def]
             target[n] = value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_rows(target, start, stop):  # type: ignore[no-untyped-def]
     """target[rows] = 0."""
     for i in range(len(start)):
@@ -84,7 +84,7 @@ def fill_rows(target, start, stop):  # type: ignore[no-untyped-def]
                 target[row, k] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sum_replicas(replicas, total, start, stop):  # type: ignore[no-untyped-def]
     """total[:, columns] = sum over the first axis of replicas[:, :, columns]."""
     for row in range(total.shape[0]):
@@ -96,7 +96,7 @@ def sum_replicas(replicas, total, start, stop):  # type: ignore[no-untyped-def]
                 total[row, n] = value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sum_own_replicas(replicas, totals, first, last, row_start, row_stop, start, stop, copy):  # type: ignore[no-untyped-def]
     """totals[copy, box] = sum of replicas[first:last, box]."""
     for i in range(len(start)):
@@ -108,7 +108,7 @@ def sum_own_replicas(replicas, totals, first, last, row_start, row_stop, start, 
                 totals[copy[i], row, n] = value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sum_some_replicas(replicas, total, first, last, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """total[box] = sum of replicas[first:last, box]."""
     for i in range(len(start)):
@@ -120,7 +120,7 @@ def sum_some_replicas(replicas, total, first, last, row_start, row_stop, start, 
                 total[row, n] = value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_replicas(replicas, totals, first, last, row_start, row_stop, start, stop, copy):  # type: ignore[no-untyped-def]
     """totals[copy, box] += sum of replicas[first:last, box]."""
     for i in range(len(start)):
@@ -132,7 +132,7 @@ def add_replicas(replicas, totals, first, last, row_start, row_stop, start, stop
                 totals[copy[i], row, n] = value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_replicas(target, first, last, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[first:last, box] = 0."""
     for i in range(len(start)):
@@ -142,7 +142,7 @@ def fill_replicas(target, first, last, row_start, row_stop, start, stop):  # typ
                     target[r, row, n] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_slots(target, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """target[sample, slots] = 0."""
     for i in range(len(sample)):
@@ -150,7 +150,7 @@ def fill_slots(target, sample, slot_start, slot_stop):  # type: ignore[no-untype
             target[sample[i], k] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def copy_columns(source, target, start, stop):  # type: ignore[no-untyped-def]
     """target[:, columns] = source[:, columns]."""
     for row in range(source.shape[0]):
@@ -160,21 +160,21 @@ def copy_columns(source, target, start, stop):  # type: ignore[no-untyped-def]
                 after[n] = before[n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_on(timestep, tile, by):  # type: ignore[no-untyped-def]
     """timestep[tile] += by."""
     for i in range(len(tile)):
         timestep[tile[i]] += by
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def offset_from(previous, timestep, tile, by):  # type: ignore[no-untyped-def]
     """previous[tile] = timestep[tile] + by."""
     for i in range(len(tile)):
         previous[tile[i]] = timestep[tile[i]] + by
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def random_offsets(offsets, slot):  # type: ignore[no-untyped-def]
     """offsets[slot] = a number of a linear congruential sequence."""
     for i in range(len(slot)):

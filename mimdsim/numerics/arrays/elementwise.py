@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numba
-
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import integrated, surrogate, unless_spiked
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def lif_boxes(v, current, row_start, row_stop, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """v <- (0 if v > threshold else decay*v) + scale * current."""
     zero = v.dtype.type(0)
@@ -17,7 +16,7 @@ def lif_boxes(v, current, row_start, row_stop, start, stop, decay, scale, thresh
                 v[b, n] = integrated(v[b, n], current[b, n], decay, scale, threshold, zero)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def spike_boxes(v, spikes, row_start, row_stop, start, stop, threshold):  # type: ignore[no-untyped-def]
     """spikes = 1 where v > threshold, else 0."""
     for i in range(len(start)):
@@ -26,7 +25,7 @@ def spike_boxes(v, spikes, row_start, row_stop, start, stop, threshold):  # type
                 spikes[b, n] = 1 if v[b, n] > threshold else 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_surrogate(dv, g, v, row_start, row_stop, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
     """dv += g * the surrogate of v - threshold."""
     for i in range(len(start)):
@@ -35,7 +34,7 @@ def add_surrogate(dv, g, v, row_start, row_stop, start, stop, threshold, slope, 
                 dv[b, n] += g[b, n] * surrogate(kind, v[b, n] - threshold, slope, dv)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def surrogate_boxes(target, g, v, row_start, row_stop, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
     """target = g * the surrogate of v - threshold."""
     for i in range(len(start)):
@@ -44,7 +43,7 @@ def surrogate_boxes(target, g, v, row_start, row_stop, start, stop, threshold, s
                 target[b, n] = g[b, n] * surrogate(kind, v[b, n] - threshold, slope, target)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scale_boxes(source, target, row_start, row_stop, start, stop, factor):  # type: ignore[no-untyped-def]
     """target = factor * source."""
     for i in range(len(start)):
@@ -53,7 +52,7 @@ def scale_boxes(source, target, row_start, row_stop, start, stop, factor):  # ty
                 target[b, n] = factor * source[b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def decay_boxes(dv, row_start, row_stop, start, stop, factor):  # type: ignore[no-untyped-def]
     """dv <- factor * dv."""
     for i in range(len(start)):
@@ -62,7 +61,7 @@ def decay_boxes(dv, row_start, row_stop, start, stop, factor):  # type: ignore[n
                 dv[b, n] = factor * dv[b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def masked_decay_boxes(dv, v_previous, row_start, row_stop, start, stop, factor, threshold):  # type: ignore[no-untyped-def]
     """dv <- factor * dv, or 0 where v_previous > threshold."""
     zero = dv.dtype.type(0)
@@ -72,7 +71,7 @@ def masked_decay_boxes(dv, v_previous, row_start, row_stop, start, stop, factor,
                 dv[b, n] = unless_spiked(factor * dv[b, n], v_previous[b, n], threshold, zero)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_rows(spikes, totals, sample):  # type: ignore[no-untyped-def]
     """totals[sample] = sum over time of spikes[:, sample], whole numbers."""
     for i in range(len(sample)):
@@ -83,7 +82,7 @@ def count_rows(spikes, totals, sample):  # type: ignore[no-untyped-def]
             totals[sample[i], n] = count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target = source + row[0], the row for every sample."""
     for i in range(len(start)):
@@ -92,7 +91,7 @@ def add_row(source, row, target, row_start, row_stop, start, stop):  # type: ign
                 target[b, n] = source[b, n] + row[0, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def multiply_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target = source * row[0], the row for every sample."""
     for i in range(len(start)):
@@ -101,7 +100,7 @@ def multiply_row(source, row, target, row_start, row_stop, start, stop):  # type
                 target[b, n] = source[b, n] * row[0, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sum_samples(source, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
     """pieces[piece, n] = sum of source[:, n] over the samples of the box."""
     for i in range(len(start)):
@@ -112,7 +111,7 @@ def sum_samples(source, pieces, row_start, row_stop, start, stop, piece):  # typ
             pieces[piece[i], n] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sum_products(one, other, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
     """pieces[piece, n] = sum of one[:, n] * other[:, n] over the samples of the box."""
     for i in range(len(start)):
@@ -123,7 +122,7 @@ def sum_products(one, other, pieces, row_start, row_stop, start, stop, piece):  
             pieces[piece[i], n] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_pieces(total, pieces, start, stop):  # type: ignore[no-untyped-def]
     """total[0, n] += sum over the first axis of pieces[:, n]."""
     for i in range(len(start)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
+
+from mimdsim.numerics.compiled import compiled
 
 
 def multiply_blocks(left_transposed: bool, right_transposed: bool) -> Callable[..., None]:
@@ -39,7 +40,7 @@ def _rectangles(
     return list(zip(row_start.tolist(), row_stop.tolist(), start.tolist(), stop.tolist(), strict=True))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sum_parts(partial, total, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """total[box] = sum over the first axis of partial[:, box]."""
     for i in range(len(start)):
@@ -51,7 +52,7 @@ def sum_parts(partial, total, row_start, row_stop, start, stop):  # type: ignore
                 total[r, n] = value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def copy_boxes(source, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[box] = source[box]."""
     for i in range(len(start)):
@@ -60,7 +61,7 @@ def copy_boxes(source, target, row_start, row_stop, start, stop):  # type: ignor
                 target[r, n] = source[r, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_boxes(target, more, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[box] += more[box]."""
     for i in range(len(start)):
@@ -69,7 +70,7 @@ def add_boxes(target, more, row_start, row_stop, start, stop):  # type: ignore[n
                 target[r, n] += more[r, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sum_boxes(one, other, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[box] = one[box] + other[box]."""
     for i in range(len(start)):

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
+
+from mimdsim.numerics.compiled import compiled
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class OnRows:
             self.compute(*views, *(column[chosen] for column in columns), *constants)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def keep_boxes(source, target, first, last, start, stop, one_row):  # type: ignore[no-untyped-def]
     """target[..., box] = source[..., box]; one_row: `last` is the row itself."""
     old = source.reshape(-1, source.shape[-2], source.shape[-1])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from mimdsim.numerics.compiled import compiled
 
 FREE = -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def places_among(group, turns):  # type: ignore[no-untyped-def]
     """int32[entries]: how many entries of its group precede each, plus turns[group]; turns is advanced."""
     place = np.empty(len(group), np.int32)
@@ -18,7 +19,7 @@ def places_among(group, turns):  # type: ignore[no-untyped-def]
     return place
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def order_by(group, groups):  # type: ignore[no-untyped-def]
     """(entries by group, in their order within each group; where each group 0..groups - 1 begins, and the end)."""
     begins = np.zeros(groups + 1, np.int64)
@@ -33,7 +34,7 @@ def order_by(group, groups):  # type: ignore[no-untyped-def]
     return order, begins
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def number_alike(before, begins, words):  # type: ignore[no-untyped-def]
     """(number of each stretch words[begins[k]:begins[k + 1]], first stretch of each), numbered in order of appearance.
 
@@ -72,7 +73,7 @@ def number_alike(before, begins, words):  # type: ignore[no-untyped-def]
     return number_of, first[:found].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def digest(words):  # type: ignore[no-untyped-def]
     """uint64[4] of uint64 words: every fourth word goes into one number, so that any word that is changed alone changes
     the digest, and several at random by all but a chance of 2^-64. Not safe against words made to collide."""

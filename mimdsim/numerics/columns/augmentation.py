@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
+from mimdsim.numerics.compiled import compiled
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def move(ids, counts, across, down, columns, lines):  # type: ignore[no-untyped-def]
     """Move the events of sample b by across[b] columns and down[b] lines; events that leave the sensor are dropped.
 

@@ -5,13 +5,14 @@ Bounds are int64[axes, 2, boxes], contiguous: start and stop per axis. Intervals
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from mimdsim.numerics.compiled import compiled
 
 MOST_KEYS = 2.0**62  # rows that int64 keys can distinguish, with room for the rounding of a float product
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def keys_of(columns, chosen):  # type: ignore[no-untyped-def]
     """(one number per row in the lexicographic order of its chosen columns, whether these ascend).
 
@@ -40,7 +41,7 @@ def keys_of(columns, chosen):  # type: ignore[no-untyped-def]
     return keys, ascending
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def number_equal(columns, order):  # type: ignore[no-untyped-def]
     """(the number of each row's distinct value, one row of each value) of rows sorted by `order`; numbers ascend."""
     which, one_of_each = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
@@ -60,7 +61,7 @@ def number_equal(columns, order):  # type: ignore[no-untyped-def]
     return which, one_of_each[:found].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def join_touching(columns, order, start):  # type: ignore[no-untyped-def]
     """Rows that differ only in columns [start, start + 1], and touch or overlap there, as one row.
 
@@ -88,7 +89,7 @@ def join_touching(columns, order, start):  # type: ignore[no-untyped-def]
     return joined[:, :found].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def first_outside(bounds, shape):  # type: ignore[no-untyped-def]
     """The first box that is not inside a variable of `shape` or ends before it begins, -1 if there is none."""
     for box in range(bounds.shape[2]):
@@ -100,7 +101,7 @@ def first_outside(bounds, shape):  # type: ignore[no-untyped-def]
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def is_empty(bounds, box):  # type: ignore[no-untyped-def]
     """Whether a box has no element."""
     empty = False
@@ -109,7 +110,7 @@ def is_empty(bounds, box):  # type: ignore[no-untyped-def]
     return empty
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def first_meeting(left, owners, right, owners_right, order, along, beside):  # type: ignore[no-untyped-def]
     """(box of left, box of right) of different owners sharing an element, the first such one of right; (-1, -1): none.
 
@@ -147,7 +148,7 @@ def first_meeting(left, owners, right, owners_right, order, along, beside):  # t
     return -1, -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def whole_from(bounds, shape):  # type: ignore[no-untyped-def]
     """The axis at which runs of consecutive elements begin: all boxes are whole along the axes after it."""
     axis = len(shape) - 1
@@ -159,7 +160,7 @@ def whole_from(bounds, shape):  # type: ignore[no-untyped-def]
     return axis
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def box_whole_from(bounds, box, shape):  # type: ignore[no-untyped-def]
     """The same for one box."""
     axis = len(shape) - 1
@@ -168,7 +169,7 @@ def box_whole_from(bounds, box, shape):  # type: ignore[no-untyped-def]
     return axis
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def runs_of(bounds, box, axis):  # type: ignore[no-untyped-def]
     """How many runs a box has that begin at `axis`."""
     runs = 1
@@ -177,7 +178,7 @@ def runs_of(bounds, box, axis):  # type: ignore[no-untyped-def]
     return runs
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def run_at(bounds, box, axis, number, strides):  # type: ignore[no-untyped-def]
     """First element and one past the last of run `number` of a box, whose runs begin at `axis`."""
     start = bounds[axis, 0, box] * strides[axis]
@@ -188,7 +189,7 @@ def run_at(bounds, box, axis, number, strides):  # type: ignore[no-untyped-def]
     return start, start + (bounds[axis, 1, box] - bounds[axis, 0, box]) * strides[axis]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def strides_of(shape):  # type: ignore[no-untyped-def]
     """Elements from one index to the next along every axis, in C order."""
     strides = np.empty(len(shape), np.int64)
@@ -199,7 +200,7 @@ def strides_of(shape):  # type: ignore[no-untyped-def]
     return strides
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def first_from(entries, least, low, high):  # type: ignore[no-untyped-def]
     """The position of the first of entries[low:high] (ascending) that is at least `least`; high if none is."""
     while low < high:
@@ -211,7 +212,7 @@ def first_from(entries, least, low, high):  # type: ignore[no-untyped-def]
     return low
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def holds(holders, starts, stops, at, tile, start, stop):  # type: ignore[no-untyped-def]
     """Whether the intervals of one tile, from number `at` on, hold everything from start to stop."""
     if stop <= start:
@@ -227,7 +228,7 @@ def holds(holders, starts, stops, at, tile, start, stop):  # type: ignore[no-unt
 NONE, SEVERAL = -1, -2
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
     """(first holder; for every tile from it to the last holder, its only interval, or NONE, or SEVERAL)."""
     low, high = 0, -1
@@ -242,7 +243,7 @@ def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
     return low, only
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def local_boxes(holders, starts, stops, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
     """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, or along elements if that is -1;
     by_tile: as from `interval_of_tiles`."""
@@ -269,7 +270,7 @@ def local_boxes(holders, starts, stops, by_tile, axis, shape, tiles, bounds):  #
     return local
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def intervals_by_tile(holders):  # type: ignore[no-untyped-def]
     """(first holder; where in the following those of every tile from it to the last holder begin, and the end; the
     intervals, tile by tile, ascending)."""
@@ -290,7 +291,7 @@ def intervals_by_tile(holders):  # type: ignore[no-untyped-def]
     return low, begin, found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
     """bool[boxes]: whether tiles[k] holds all of box k of a variable of `shape` that is cut into bands side by side.
 
@@ -383,14 +384,14 @@ def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds
     return local
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def is_among(turns, low, high, turn):  # type: ignore[no-untyped-def]
     """Whether turns[low:high], which ascend, have `turn`."""
     place = low if high == low + 1 else first_from(turns, turn, low, high)
     return place < high and turns[place] == turn
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def first_after(stops, chosen, low, high, reached):  # type: ignore[no-untyped-def]
     """The position of the first of chosen[low:high] whose stop is after `reached`; high if none is."""
     while low < high:
@@ -402,7 +403,7 @@ def first_after(stops, chosen, low, high, reached):  # type: ignore[no-untyped-d
     return low
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def contained_boxes(owners, delivered, tiles, bounds):  # type: ignore[no-untyped-def]
     """bool[boxes]: whether a box delivered to tiles[k] contains box k; `owners` ascend."""
     inside = np.zeros(len(tiles), np.bool_)

@@ -6,11 +6,12 @@ added to all cells, one timestep after another, so that they stay in cache.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled
 def add_by_count(load, cell, weight, sample, counts):  # type: ignore[no-untyped-def]
     """load[cell, t] += weight * counts[sample, t], per vertex."""
     for i in range(len(cell)):
@@ -19,7 +20,7 @@ def add_by_count(load, cell, weight, sample, counts):  # type: ignore[no-untyped
             into[t] += factor * each[t]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_by_count_over(load, cell, weight, first, last, running):  # type: ignore[no-untyped-def]
     """load[cell, t] += weight * (counts of samples first..last-1), from running sums [batch + 1, timesteps]."""
     for i in range(len(cell)):
@@ -28,7 +29,7 @@ def add_by_count_over(load, cell, weight, first, last, running):  # type: ignore
             into[t] += factor * (high[t] - low[t])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def append_listed(ids, counts, lists, flat, at):  # type: ignore[no-untyped-def]
     """Append the ids, list after list from flat[at]; lists[t * batch + b]: begin, end of spikes, end. Returns the end.
 
@@ -48,7 +49,7 @@ def append_listed(ids, counts, lists, flat, at):  # type: ignore[no-untyped-def]
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_owners(owner, first, last, start, stop):  # type: ignore[no-untyped-def]
     """owner[sample, neuron] = vertex for samples first..last - 1 and neurons start..stop - 1 of every vertex."""
     for vertex in range(len(start)):
@@ -56,7 +57,7 @@ def fill_owners(owner, first, last, start, stop):  # type: ignore[no-untyped-def
             owner[sample, start[vertex] : stop[vertex]] = vertex
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def of_owners(owner, members, place, row):  # type: ignore[no-untyped-def]
     """(place, row) int32 of the vertex members[owner] of every neuron, place -1 where there is no owner."""
     places, rows = np.empty(owner.size, np.int32), np.zeros(owner.size, np.int32)
@@ -69,7 +70,7 @@ def of_owners(owner, members, place, row):  # type: ignore[no-untyped-def]
     return places, rows
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def cells_on(place, row, rows, contexts):  # type: ignore[no-untyped-def]
     """int32: context * rows + row, where context `place % contexts` runs the vertex; -1 where the place is -1."""
     first = np.empty(1 + max(0, place.max()), np.int32)  # cell of the context of each place: dividing is slow
@@ -88,7 +89,7 @@ HITS, WITHIN, SHARED_HITS = 0, 1, 2
 KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, BEGINS = range(12)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_hits(loads, cells, weights, shape, source):  # type: ignore[no-untyped-def]
     """loads[turn, cell] += weight for every listed id that has a cell, cells[sample * extent + id], not -1; weights as
     cells, or one. Returns how many.
@@ -112,7 +113,7 @@ def add_hits(loads, cells, weights, shape, source):  # type: ignore[no-untyped-d
     return added
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_shared_hits(loads, groups, cells, weights, shape, source):  # type: ignore[no-untyped-def]
     """The same for all cells of a group: groups[sample * extent + id] is that of an id, -1 for none; behind all of
     these, the first cell of each group."""
@@ -130,7 +131,7 @@ def add_shared_hits(loads, groups, cells, weights, shape, source):  # type: igno
                         loads[turn, cells[cell]] += weights[cell if len(weights) > 1 else 0]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_within(loads, ends, cells, weights, shape, source):  # type: ignore[no-untyped-def]
     """The same for the cells of a sample's slots below the listed count: cells[ends[0]:ends[count]], of its own
     ends[sample * (extent + 1):]."""
@@ -151,7 +152,7 @@ def add_within(loads, ends, cells, weights, shape, source):  # type: ignore[no-u
                     load[own[k]] += weights[low + k]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped-def]
     """loads[t - first, cell] += weight for everything the terms find listed at timestep t; found[term] += hits.
 
@@ -177,7 +178,7 @@ def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped
             add_shared_hits(some, begins[term[BEGINS] :], own, each, shape, source)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def barrel(cycles, load, rows, contexts, issue_cycles, whole):  # type: ignore[no-untyped-def]
     """cycles[row] = max(issue_cycles * longest context, all contexts together); load [contexts, rows], flat."""
     for r in range(rows):
@@ -194,7 +195,7 @@ def barrel(cycles, load, rows, contexts, issue_cycles, whole):  # type: ignore[n
         cycles[r] = longest if longest > whole[r] else whole[r]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_kinds(load, each, runs, contexts):  # type: ignore[no-untyped-def]
     """load [contexts, rows], flat: each[context * kinds + kind] of the kind of every row."""
     kinds, rows = len(runs) - 1, runs[-1]
@@ -203,7 +204,7 @@ def fill_kinds(load, each, runs, contexts):  # type: ignore[no-untyped-def]
             load[context * rows + runs[kind] : context * rows + runs[kind + 1]] = each[context * kinds + kind]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_cycles(  # type: ignore[no-untyped-def]
     cycles, first, times, base, constant, runs, contexts, issue_cycles, by_id, found
 ):
@@ -229,7 +230,7 @@ def count_cycles(  # type: ignore[no-untyped-def]
             barrel(cycles[begin + turn], some[turn], rows, contexts, issue_cycles, whole)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def advance(since_sync, longest, cycles, busy):  # type: ignore[no-untyped-def]
     """since_sync[t, class] and busy[class] += cycles[t or 0, class]; longest[t] becomes the most that any class has now
     reached."""
@@ -246,7 +247,7 @@ def advance(since_sync, longest, cycles, busy):  # type: ignore[no-untyped-def]
         longest[t] = most
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def total_by_hit(weight, owner, shift, timesteps, first_list, batch, which, lists, flat):  # type: ignore[no-untyped-def]
     """Sum over timesteps of the weights of the vertices that own listed ids; which: columns of `lists`."""
     total = 0.0

@@ -6,15 +6,15 @@ pieces are then runs of elements, with one axis.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from mimdsim.numerics.columns.boxes import box_whole_from, first_from, is_empty, run_at, runs_of, strides_of
+from mimdsim.numerics.compiled import compiled
 
 MOST_PLACES, PLACES_EACH = 1 << 16, 8  # indices along an axis up to which, and more for each box, none are sorted
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
     """(box, start, stop) of every run of consecutive elements: each box cut at the axis after which it is whole."""
     strides = strides_of(shape)
@@ -33,7 +33,7 @@ def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
     return of, starts, stops
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def intervals_met(starts, stops, along_start, along_stop):  # type: ignore[no-untyped-def]
     """(first, count) of the ascending intervals that each run from along_start to along_stop meets."""
     first, count = np.empty(len(along_start), np.int64), np.empty(len(along_start), np.int64)
@@ -54,7 +54,7 @@ def intervals_met(starts, stops, along_start, along_stop):  # type: ignore[no-un
     return first, count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no-untyped-def]
     """(run, interval) of every piece of runs from along_start to along_stop, cut at ascending intervals."""
     first, count = intervals_met(starts, stops, along_start, along_stop)
@@ -68,7 +68,7 @@ def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no
     return run_of, interval
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def cut_at_ranges(bounds, along, starts, stops, apart, extent):  # type: ignore[no-untyped-def]
     """(box, range, bounds) of what of every box lies in each of ascending ranges along an axis.
 
@@ -103,7 +103,7 @@ def cut_at_ranges(bounds, along, starts, stops, apart, extent):  # type: ignore[
     return of, within, inside
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
     """For every piece: elements, and separate runs per interval of the mapped axis, whose own part counts as whole."""
     elements, fragments = np.empty(bounds.shape[2], np.int64), np.empty(bounds.shape[2], np.int64)
@@ -122,14 +122,14 @@ def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
     return elements, fragments
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_up(counts):  # type: ignore[no-untyped-def]
     """Replace every count by the sum of all counts up to it."""
     for place in range(1, len(counts)):
         counts[place] += counts[place - 1]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_received(  # type: ignore[no-untyped-def]
     which, reader, order, piece_box, sender, size_bytes, fragments, boxes, per_chip, totals
 ):
@@ -175,7 +175,7 @@ def count_received(  # type: ignore[no-untyped-def]
     return others
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_pairs(which, reader, order, piece_box, sender, size_bytes, boxes, per_chip, pairs, group_of, groups):  # type: ignore[no-untyped-def]
     """Add the bytes of every piece to pairs[sender, reader on its chip] and groups[its group, the reader's group], for
     readers on the sender's chip that do not hold it; pairs may be empty. Arguments as of `count_received`."""
@@ -193,7 +193,7 @@ def count_pairs(which, reader, order, piece_box, sender, size_bytes, boxes, per_
                 groups[group_of[tile], group_of[other]] += size
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def linked_pieces(which, reader, order, piece_box, sender, boxes, per_chip):  # type: ignore[no-untyped-def]
     """(piece, chip) for every chip but the sender's with a reader of the piece's box; `order` sorts by box, reader."""
     begin = np.zeros(boxes + 1, np.int64)
@@ -233,7 +233,7 @@ def are_apart(bounds: np.ndarray) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _apart_by_place(starts, stops):  # type: ignore[no-untyped-def]
     """1 if intervals are equal or apart, 0 if not, -1 if they span too many places to look at each."""
     if not len(starts):
@@ -260,7 +260,7 @@ def _apart_by_place(starts, stops):  # type: ignore[no-untyped-def]
     return 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _apart_in_order(starts, stops, order):  # type: ignore[no-untyped-def]
     """Whether intervals are equal or apart; `order` sorts them by their starts."""
     before, reached = -1, 0
@@ -273,14 +273,14 @@ def _apart_in_order(starts, stops, order):  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_each(total, group, amount, chosen):  # type: ignore[no-untyped-def]
     """total[group] += amount of the chosen entries."""
     for entry in chosen:
         total[group[entry]] += amount[entry]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_fresh(group, starts, stops, order, total):  # type: ignore[no-untyped-def]
     """total[group] += elements of its runs, each counted once; `order` sorts by group, then start."""
     before, reached = -1, 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled
 def arrivals(sender, duration, first, port, of_end_first, of_end, places):  # type: ignore[no-untyped-def]
     """int64[messages]: when each message has arrived, in the unit of `duration`.
 
@@ -56,7 +57,7 @@ def arrivals(sender, duration, first, port, of_end_first, of_end, places):  # ty
     return arrived
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _may_begin(message, sender, first, port, free):  # type: ignore[no-untyped-def]
     if free[sender[message]] == 0:
         return False
@@ -66,7 +67,7 @@ def _may_begin(message, sender, first, port, free):  # type: ignore[no-untyped-d
     return at == first[message + 1]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _occupy(message, sender, first, port, free, by):  # type: ignore[no-untyped-def]
     free[sender[message]] += by
     for k in range(first[message], first[message + 1]):

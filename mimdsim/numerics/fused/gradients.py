@@ -8,9 +8,9 @@ A sum that starts from zero is never -0, so one more zero in front changes no bi
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import superspike, unless_spiked
 from mimdsim.numerics.fused.nested import EIGHT, deal, dot_nested
 from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip
@@ -18,7 +18,7 @@ from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip
 SAMPLES = 16  # whose adjoints are spread at once, so that many rows follow one another: few ends of loops to foresee
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def in_eights(lists, width, begins, rows):  # type: ignore[no-untyped-def]
     """Where the rows of width numbers begin that places list, each place from EIGHT * begins[place] on, the last one
     repeated until EIGHT are full. Returns how many there are; called without room (rows of length 0) it only says so.
@@ -42,7 +42,7 @@ def in_eights(lists, width, begins, rows):  # type: ignore[no-untyped-def]
     return total * EIGHT
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def spread(matrix, order, numbers, into, first, last):  # type: ignore[no-untyped-def]
     """into[block, row] for blocks first..last-1: of every row of the matrix, as by `spread_rows`."""
     (rows, each), width = matrix.shape, into.shape[2]
@@ -51,7 +51,7 @@ def spread(matrix, order, numbers, into, first, last):  # type: ignore[no-untype
         spread_rows(source, 0, each, rows, order, numbers, block, made, block * rows * width, width)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def spread_rows(source, first, each, count, order, numbers, block, into, at, width):  # type: ignore[no-untyped-def]
     """into[at + width * row + k] = source[first + each * row + taken[block, k]], row < count, k < width; zero, which
     adds nothing to a sum, at the places empty[e, 1] of block empty[e, 0]. order: taken, empty, and whether a block
@@ -71,7 +71,7 @@ def spread_rows(source, first, each, count, order, numbers, block, into, at, wid
                     made[empty[e, 1]] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def input_gradient(blocks, sums, w, q, each, order, rows, begins, ends, form, first, last):  # type: ignore[no-untyped-def]
     """Goes on with the sums of what places first..last-1 list over some blocks (first, last + 1) of neurons.
 
@@ -98,7 +98,7 @@ def input_gradient(blocks, sums, w, q, each, order, rows, begins, ends, form, fi
             )
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def listed_gradients(g, sums, listed, begins, first, last):  # type: ignore[no-untyped-def]
     """g[place, slot] of what places first..last-1 list, from the sums of all blocks."""
     for place in range(first, last):
@@ -107,7 +107,7 @@ def listed_gradients(g, sums, listed, begins, first, last):  # type: ignore[no-u
             own[k] = sums[(2 * (begins[place] + k // EIGHT) + 1) * EIGHT + k % EIGHT]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def adjoint(q, dv, v, g, ids, counts, gain, decay, v_previous, threshold, slope, fired, low, high):  # type: ignore[no-untyped-def]
     """`state_gradient` of dv for samples low..high-1, then q = gain * dv, then `scale_unless_spiked` of dv; fired: the
     threshold above which v_previous masks it."""
@@ -122,7 +122,7 @@ def adjoint(q, dv, v, g, ids, counts, gain, decay, v_previous, threshold, slope,
             every[n] = unless_spiked(every[n] * decay[n], before[n], fired, zero)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def record_lists(ids, counts, first, starts, listed):  # type: ignore[no-untyped-def]
     """Append the true spikes of every sample to `listed`, whose lists end at starts[first + sample + 1]."""
     end = starts[first]
@@ -133,7 +133,7 @@ def record_lists(ids, counts, first, starts, listed):  # type: ignore[no-untyped
         starts[first + b + 1] = end
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def record_rows(q, first, history):  # type: ignore[no-untyped-def]
     """Store q in history [strips, rows, WIDTH], from row `first` on."""
     batch, neurons = q.shape
@@ -145,7 +145,7 @@ def record_rows(q, first, history):  # type: ignore[no-untyped-def]
                 into[n] = source[n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sort_by_replica(replica_of_sample, inputs, lists, columns, rows):  # type: ignore[no-untyped-def]
     """rows[columns[r * inputs + id]:...]: the places, ascending, where a sample of replica r lists id as a true spike;
     columns int64[replicas * inputs + 2]. lists: as for `in_eights`."""
@@ -168,7 +168,7 @@ def sort_by_replica(replica_of_sample, inputs, lists, columns, rows):  # type: i
                 columns[column] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def summed_weight_gradient(total, replicas, copies, columns, rows, history, first, last):  # type: ignore[no-untyped-def]
     """total[id, n] = the sum over replicas of the sums of their rows of the history, for strips first..last-1; with
     several copies of a layer first over the replicas of each, then over copies. A history of fewer strips begins again

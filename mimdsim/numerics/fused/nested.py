@@ -3,19 +3,18 @@
 A program sums the products of a tile's neurons (a part), the parts of a group of tiles, and the groups. Parts are
 summed side by side, one per vector lane; then EIGHT vectors of EIGHT listed rows are turned over, so that groups are
 summed side by side, one listed row per lane.
-
-The compiled code of a kernel that uses them is cached next to its own file: after a change here, remove `__pycache__`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
+from mimdsim.numerics.compiled import compiled
+from mimdsim.numerics.fused import interpreted
+from mimdsim.numerics.fused.interpreted import EIGHT, WIDTH, in_registers
 from mimdsim.numerics.fused.registers import (
     FLOAT,
     INDEX,
@@ -28,9 +27,7 @@ from mimdsim.numerics.fused.registers import (
     shuffled,
     widest,
 )
-from mimdsim.numerics.fused.vectors import WIDTH
 
-EIGHT = 8  # as many vectors as lanes, so that they can be turned over in registers
 EIGHT_VECTOR = ir.VectorType(FLOAT, EIGHT)
 
 
@@ -55,7 +52,7 @@ def _deal(numbers: int) -> Any:
     """numbers: of a part."""
     kind = ir.VectorType(FLOAT, numbers * EIGHT)
 
-    @intrinsic
+    @in_registers(interpreted.deal(numbers))
     def deal(typing_context, source, first, each, count, into, at, width):  # type: ignore[no-untyped-def]
         signature = types.void(source, *indices(3), into, *indices(2))
 
@@ -87,7 +84,7 @@ MOST_DEALT = 4  # numbers of a part
 deal_1, deal_2, deal_3, deal_4 = map(_deal, range(1, MOST_DEALT + 1))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def deal(source, first, each, count, into, at, width, numbers):  # type: ignore[no-untyped-def]
     """into[at + width * row:][:width], row < count: numbers that follow one another from source[first + each * row] on,
     of EIGHT parts after EIGHT parts of up to MOST_DEALT numbers: first the first of every part, then the second."""
@@ -109,7 +106,7 @@ def _nested(unrolled: int) -> Any:
     follow them it foresees, and fetching these too takes longer.
     """
 
-    @intrinsic
+    @in_registers(interpreted.nested(unrolled, pieces_of(unrolled) if unrolled else 1))
     def dot(typing_context, sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers):  # type: ignore[no-untyped-def]
         signature = types.void(sums, w, types.int64, rows, *indices(2), q, q_starts, ends, *indices(2))
 
@@ -201,7 +198,7 @@ def _in_groups(builder: Any, parts: list[Any], bits: Any, group: Any, total: Any
 dot_nested_of_1, dot_nested_of_2, dot_nested_of_3, dot_nested_of_4, dot_nested_of_any = map(_nested, (1, 2, 3, 4, 0))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def dot_nested(sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers):  # type: ignore[no-untyped-def]
     """Goes on with the sums of rows[EIGHT * first:EIGHT * last], sums [eights, 2, EIGHT]: of the group and of all
     groups before, by the products of w[w_start + row:] for every row with q[q_starts[eight]:]; pieces

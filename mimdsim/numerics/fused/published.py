@@ -5,14 +5,14 @@ Entries, and lists from them, are as in `whole_linear`; blocks are independent o
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.fused.vectors import WIDTH, above, integrate_strip, lowest_bit
 from mimdsim.numerics.fused.whole_linear import FIRED, ONE_BIT
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def forward_blocks(first, last, batch, lag, w, neurons, source, constants, entries):  # type: ignore[no-untyped-def]
     """Advance blocks first..last-1 through all timesteps. lag: how many places back the input of a place is (0, or
     batch: the previous timestep). constants: decay, scale of the currents, threshold, second threshold. Returns whether
@@ -51,7 +51,7 @@ def forward_blocks(first, last, batch, lag, w, neurons, source, constants, entri
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def adjoint(block, batch, masked, decay, scale, entries, g, q):  # type: ignore[no-untyped-def]
     """Gradient of the currents of a block at all timesteps, q [timesteps + 1, batch * WIDTH]; its last row is zero.
 

@@ -7,7 +7,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-LANES = 16  # floats per vector; machines with narrower or wider registers split or join them
+from mimdsim.numerics.fused.interpreted import LANES
+
 CACHE_LINE = 16  # floats
 FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)

@@ -10,9 +10,9 @@ place. Blocks are independent of each other, and so are places in `list_turns`.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import superspike
 from mimdsim.numerics.fused.vectors import (
     WIDTH,
@@ -29,7 +29,7 @@ from mimdsim.numerics.fused.whole_tensors import copy_block
 ONE_BIT = np.uint64(1)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def forward_turns(first, last, begin, w, own_weights, states, source, constants, limits, kept, made, streams):  # type: ignore[no-untyped-def]
     """Advance blocks first..last-1 from timestep `begin` on. Returns whether there was room for all values; if there
     is none at all, none are kept.
@@ -87,7 +87,7 @@ def forward_turns(first, last, begin, w, own_weights, states, source, constants,
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def end_to_end(starts, trues, ids, begins, made):  # type: ignore[no-untyped-def]
     """made[begins[place]:begins[place + 1]]: the true spikes of a place, which begin at ids[starts[place]]."""
     for place in range(len(starts)):
@@ -96,7 +96,7 @@ def end_to_end(starts, trues, ids, begins, made):  # type: ignore[no-untyped-def
             own[k] = given[k]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def list_turns(first, last, origin, fires, listed, ranks, ids, counts):  # type: ignore[no-untyped-def]
     """ids[place - origin] of places first..last-1: those that fired, then others above the lower threshold, both
     ascending, up to the capacity; counts: of the first, of all."""
@@ -122,7 +122,7 @@ def list_turns(first, last, origin, fires, listed, ranks, ids, counts):  # type:
         counts[place - origin, 0], counts[place - origin, 1] = middle, min(later, capacity)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def weigh_values(first, last, kept, capacity, given, shape, made):  # type: ignore[no-untyped-def]
     """made[block, k], of timesteps first..last-1: the gradient of a kept value, times its surrogate; -0, which changes
     no sum, where its list had no room.
@@ -158,7 +158,7 @@ def weigh_values(first, last, kept, capacity, given, shape, made):  # type: igno
                 own[k] *= superspike(some[k] - threshold, slope, one)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def adjoint_turns(block, masked, dv, factors, kept, weighted, q):  # type: ignore[no-untyped-def]
     """The adjoint dv [batch, neurons] of a block, as the tables of a program make it, from the last timestep to the
     first, and the gradients of the currents: q [timesteps * batch * WIDTH], in this order.
@@ -188,7 +188,7 @@ def adjoint_turns(block, masked, dv, factors, kept, weighted, q):  # type: ignor
     _store_strips(strip, dv, origin, real)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _load_strips(strips, rows, origin, real):  # type: ignore[no-untyped-def]
     """strips [samples * WIDTH] = `real` neighbours from `origin` on of every row."""
     for b in range(len(rows)):
@@ -196,7 +196,7 @@ def _load_strips(strips, rows, origin, real):  # type: ignore[no-untyped-def]
             strips[b * WIDTH + n] = rows[b, origin + n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _store_strips(strips, rows, origin, real):  # type: ignore[no-untyped-def]
     """The other way."""
     for b in range(len(rows)):

@@ -8,8 +8,6 @@ a strip of WIDTH adjacent numbers stays in registers while the listed rows pass 
     dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
     add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
     above       which of WIDTH numbers lie above a limit, as bits
-
-The compiled code of a kernel that uses them is cached next to its own file: after a change here, remove `__pycache__`.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
+from mimdsim.numerics.compiled import compiled
+from mimdsim.numerics.fused import interpreted
+from mimdsim.numerics.fused.interpreted import LANES, WIDTH, in_registers
 from mimdsim.numerics.fused.registers import (
     CACHE_LINE,
     INDEX,
-    LANES,
     VECTOR,
     Loop,
     anywhere,
@@ -41,14 +39,13 @@ from mimdsim.numerics.fused.registers import (
     widest,
 )
 
-WIDTH = 64  # floats per strip: eight vectors, which with eight for loads fit the sixteen registers of most processors
 WHOLE_VECTOR = ir.VectorType(ir.IntType(32), LANES)
 
 
 def _strip(vectors: int, start: str, end: str) -> Any:
     """start: sums begin from "out" or "zero"; end: they are "stored" to out or "added" to it."""
 
-    @intrinsic
+    @in_registers(interpreted.strip(vectors, start, end))
     def add(typing_context, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
         signature = types.void(out, types.int64, rows, *indices(2), ids, *indices(2))
 
@@ -108,7 +105,7 @@ TOGETHER = (8, 4, 1)  # listed rows whose sums of lanes are made at once
 
 
 def _product(vectors: int) -> Any:
-    @intrinsic
+    @in_registers(interpreted.product(vectors))
     def dot(typing_context, out, rows, row_start, stride, ids, first, last, q, q_start):  # type: ignore[no-untyped-def]
         signature = types.void(out, rows, *indices(2), ids, *indices(2), q, types.int64)
 
@@ -153,7 +150,7 @@ def _product(vectors: int) -> Any:
     return dot
 
 
-@intrinsic
+@in_registers(interpreted.above)
 def above(typing_context, numbers, begin, limit):  # type: ignore[no-untyped-def]
     """uint64: bit n is set where numbers[begin + n] > limit, for WIDTH numbers of four bytes, float or int."""
     signature = types.uint64(numbers, types.int64, numbers.dtype)
@@ -174,7 +171,7 @@ def above(typing_context, numbers, begin, limit):  # type: ignore[no-untyped-def
     return signature, build
 
 
-@intrinsic
+@in_registers(interpreted.lowest_bit)
 def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     """int64: the number of the lowest set bit; at least one must be set."""
     signature = types.int64(types.uint64)
@@ -185,7 +182,7 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     return signature, build
 
 
-@intrinsic
+@in_registers(interpreted.count_bits)
 def count_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     """int64: how many bits are set."""
     signature = types.int64(types.uint64)
@@ -196,7 +193,7 @@ def count_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     return signature, build
 
 
-@intrinsic
+@in_registers(interpreted.integrate_strip)
 def integrate_strip(typing_context, v, start, rows, row_start, ids, first, last, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """`equations.integrated` of WIDTH neighbours v[start:], by the sum of listed rows of WIDTH numbers."""
     signature = types.void(v, types.int64, rows, types.int64, ids, *indices(2), *(types.float32,) * 3)
@@ -224,7 +221,7 @@ def integrate_strip(typing_context, v, start, rows, row_start, ids, first, last,
     return signature, build
 
 
-@intrinsic
+@in_registers(interpreted.fade_strip)
 def fade_strip(typing_context, row, start, factors, made, made_start):  # type: ignore[no-untyped-def]
     """WIDTH numbers of a row: made <- row * factors[:WIDTH], then row <- row * factors[WIDTH:]."""
     signature = types.void(row, types.int64, factors, made, types.int64)
@@ -243,7 +240,7 @@ def fade_strip(typing_context, row, start, factors, made, made_start):  # type: 
     return signature, build
 
 
-@intrinsic
+@in_registers(interpreted.weigh_strips)
 def weigh_strips(typing_context, strips, sums, sources, coefficients, begin, bits):  # type: ignore[no-untyped-def]
     """Strips of WIDTH numbers from weighted strips: for every row of sums int64[n, 3], strips[row 0] <- the sum, over
     terms from row 1 up to row 2, of coefficients times strips[sources[term]], in this order.
@@ -302,7 +299,7 @@ def weigh_strips(typing_context, strips, sums, sources, coefficients, begin, bit
 def _copied(stored: Callable[[Any, Any, Any], Any]) -> Any:
     """stored: how vectors are stored in `made`."""
 
-    @intrinsic
+    @in_registers(interpreted.copy)
     def copy(typing_context, made, made_start, given, given_start, count):  # type: ignore[no-untyped-def]
         signature = types.void(made, types.int64, given, *indices(2))
 
@@ -327,7 +324,7 @@ def _copied(stored: Callable[[Any, Any, Any], Any]) -> Any:
 stream_strips, copy_strips = _copied(streamed), _copied(anywhere)
 
 
-@intrinsic
+@in_registers(interpreted.add_products)
 def add_products(typing_context, made, made_start, one, one_start, other, other_start):  # type: ignore[no-untyped-def]
     """made += one * other, a strip of WIDTH numbers."""
     signature = types.void(made, types.int64, one, types.int64, other, types.int64)
@@ -344,7 +341,7 @@ def add_products(typing_context, made, made_start, one, one_start, other, other_
     return signature, build
 
 
-@intrinsic
+@in_registers(interpreted.fetch_strips)
 def fetch_strips(typing_context, rows, row_start, ids, first, last):  # type: ignore[no-untyped-def]
     """Fetch listed rows of WIDTH numbers that are soon read, which no processor foresees."""
     signature = types.void(rows, types.int64, ids, *indices(2))
@@ -370,7 +367,7 @@ add_sum_strip = _strip(WIDTH // LANES, "zero", "added")
 dot_strip = _product(WIDTH // LANES)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_run(out, out_start, rows, row_start, stride, ids, first, last, width):  # type: ignore[no-untyped-def]
     """`add_strip` for any number of neighbours; other formats than float32 are added one by one."""
     n = 0
@@ -389,7 +386,7 @@ def add_run(out, out_start, rows, row_start, stride, ids, first, last, width):  
         n += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_sums_run(out, out_start, rows, row_start, stride, ids, first, last, width):  # type: ignore[no-untyped-def]
     """The listed rows, summed separately, then added to `out`; any number of neighbours."""
     n = 0

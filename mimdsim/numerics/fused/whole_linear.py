@@ -21,9 +21,9 @@ Kept for gradients that read them, else without places: (potentials [places, blo
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import surrogate
 from mimdsim.numerics.fused.vectors import (
     WIDTH,
@@ -43,7 +43,7 @@ FIRED = np.uint8(WIDTH)
 NOTHING, ONE_TO_ONE, ALL_TO_ALL = range(3)  # a layer's synapses onto itself
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limits, own, entries, kept):  # type: ignore[no-untyped-def]
     """Advance these samples (first, last + 1) through these outer turns. Returns whether entries all had room.
 
@@ -132,7 +132,7 @@ def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limit
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _emit(begin, neurons, spikes, ids):  # type: ignore[no-untyped-def]
     """List those that fire, of bits by block, in the order of a scan from neuron `begin` once round; returns how many.
     Bits of those for which there is no room are cleared."""
@@ -154,7 +154,7 @@ def _emit(begin, neurons, spikes, ids):  # type: ignore[no-untyped-def]
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_listed(capacity, entries, starts, trues, over_starts):  # type: ignore[no-untyped-def]
     """Starts of the joined lists, how many true spikes each has, and running ends of how many spikes are dropped."""
     places, lanes, _, _, ends = entries
@@ -173,7 +173,7 @@ def count_listed(capacity, entries, starts, trues, over_starts):  # type: ignore
         starts[place + 1] = starts[place] + min(listed[place], capacity)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def join(first, last, groups, begins, threshold, shape, entries, made):  # type: ignore[no-untyped-def]
     """Joined lists of timesteps first..last-1, true spikes first, then in the order of a scan from neuron begins
     [timesteps, batch] once round; surrogates of all entries.
@@ -214,7 +214,7 @@ def join(first, last, groups, begins, threshold, shape, entries, made):  # type:
             some[e] = surrogate(shape[0], some[e] - threshold, shape[1], values)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def adjoint(begin, samples, rows, how, maps, r, lists, entries, given, kept, q):  # type: ignore[no-untyped-def]
     """q [blocks, timesteps, batch * WIDTH] = gradients of the currents of these samples (first, last + 1), from block
     `begin` on.
@@ -303,7 +303,7 @@ def adjoint(begin, samples, rows, how, maps, r, lists, entries, given, kept, q):
                     g[slot] += r[block, 0, lane] * q[number, t, b * WIDTH + lane]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def own_row_gradient(block, groups, entries, q, dr):  # type: ignore[no-untyped-def]
     """dr [WIDTH] += the sum of q [timesteps, batch * WIDTH] where the neuron itself had fired a timestep earlier."""
     places, lanes, _, slots, ends = entries
@@ -316,7 +316,7 @@ def own_row_gradient(block, groups, entries, q, dr):  # type: ignore[no-untyped-
                     dr[lane] += q[t, b * WIDTH + lane]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def bias_gradient(rows, db):  # type: ignore[no-untyped-def]
     """db += the sum of rows [places, WIDTH]."""
     for place in range(len(rows)):

@@ -8,12 +8,11 @@ each other: a caller may give any share of them to a thread and gets the same bi
 
 from __future__ import annotations
 
-import numba
-
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.fused.vectors import WIDTH, copy_strips, dot_strip, sum_strip
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sort_by_id(lag, starts, trues, ids, columns, rows):  # type: ignore[no-untyped-def]
     """The places whose input, `lag` places back, has each id as a true spike: rows[columns[id]:columns[id + 1]], in
     ascending order; columns int64[inputs + 2] and rows are overwritten."""
@@ -31,14 +30,14 @@ def sort_by_id(lag, starts, trues, ids, columns, rows):  # type: ignore[no-untyp
             columns[ids[k] + 1] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def weight_gradient_block(columns, rows, q, dw):  # type: ignore[no-untyped-def]
     """dw[id] = the sum of the rows of q [places, WIDTH] where the id is listed; flat arrays."""
     for i in range(len(dw) // WIDTH):
         sum_strip(dw, i * WIDTH, q, 0, WIDTH, rows, columns[i], columns[i + 1])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def input_gradient_places(first, last, lag, w, ids, starts, q, g):  # type: ignore[no-untyped-def]
     """g[k] += sum over neurons of w[ids[k], n] * q[place, n] for the ids that the inputs of places first..last-1 list.
 
@@ -54,7 +53,7 @@ def input_gradient_places(first, last, lag, w, ids, starts, q, g):  # type: igno
             dot_strip(g, weights, block * inputs * WIDTH, WIDTH, ids, low, high, adjoints, where)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def copy_block(matrix, block, made):  # type: ignore[no-untyped-def]
     """made[i, :] = matrix[i, block * WIDTH : (block + 1) * WIDTH], zeros beyond the last neuron."""
     inputs, neurons = matrix.shape
@@ -69,14 +68,14 @@ def copy_block(matrix, block, made):  # type: ignore[no-untyped-def]
         made[i, real:] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def into_blocks(matrix, blocks):  # type: ignore[no-untyped-def]
     """All blocks of a matrix."""
     for block in range(len(blocks)):
         copy_block(matrix, block, blocks[block])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def from_blocks(blocks, matrix):  # type: ignore[no-untyped-def]
     """matrix from its blocks."""
     inputs, neurons = matrix.shape
@@ -87,7 +86,7 @@ def from_blocks(blocks, matrix):  # type: ignore[no-untyped-def]
                 matrix[i, block * WIDTH + n] = blocks[block, i, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_true(first, ids, starts, trues, totals):  # type: ignore[no-untyped-def]
     """totals[row, id]: how often id is a true spike from place `first` on; row: place modulo the number of rows."""
     totals[:] = 0
@@ -96,7 +95,7 @@ def count_true(first, ids, starts, trues, totals):  # type: ignore[no-untyped-de
             totals[place % len(totals), ids[k]] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def list_gradient(first, ids, starts, gradient, g):  # type: ignore[no-untyped-def]
     """g[k] = gradient[row, id] for everything listed from place `first` on, 0 before; rows as in `count_true`."""
     g[: starts[first]] = 0
@@ -105,7 +104,7 @@ def list_gradient(first, ids, starts, gradient, g):  # type: ignore[no-untyped-d
             g[k] = gradient[place % len(gradient), ids[k]]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def lists_of_padded(ids, counts, starts, trues, flat):  # type: ignore[no-untyped-def]
     """Joined lists from padded ones: ids [timesteps, batch, capacity], counts [timesteps, batch, 2]."""
     batch = ids.shape[1]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import integrated, unless_spiked
 from mimdsim.numerics.fused.vectors import WIDTH, above, add_run, lowest_bit
 from mimdsim.numerics.lists import neurons, spikes
@@ -19,7 +19,7 @@ ONE_BIT, NO_FLAG = np.uint64(1), np.int32(0)
 BAND = 512  # neurons done for all samples before the next ones: their weights stay in cache
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """`neurons.lif_update`, a strip of neighbours at a time."""
     current, zero = np.zeros(BAND, v.dtype), v.dtype.type(0)
@@ -37,7 +37,7 @@ def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):
                 state[n] = integrated(state[n], current[n], decay, scale, threshold, zero)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def flag_spikes(v, flags, sample, start, stop, threshold, second_threshold):  # type: ignore[no-untyped-def]
     """`spikes.flag_spikes` of neurons start..stop-1."""
     for i in range(len(sample)):
@@ -49,7 +49,7 @@ def flag_spikes(v, flags, sample, start, stop, threshold, second_threshold):  # 
             near[n] = (state[n] > second_threshold) & (not (state[n] > threshold))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
     """`spikes.scan_flags`, WIDTH flags at a time."""
     slots, every, size = min(capacity, worker_ids.shape[1]), flags.reshape(-1), flags.size
@@ -75,7 +75,7 @@ def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot,
         worker_counts[s] = found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def select(v, ids, counts, sample, start, stop, threshold, second_threshold):  # type: ignore[no-untyped-def]
     """ids[sample] of neurons start..stop-1: those above the threshold, then those above the second one alone, both
     ascending, up to the capacity; counts: of the first, of all."""
@@ -111,7 +111,7 @@ def select(v, ids, counts, sample, start, stop, threshold, second_threshold):  #
         counts[b, 1] = found + min(later, capacity - found)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
     """`neurons.scale_unless_spiked` without a branch."""
     zero = target.dtype.type(0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
+from mimdsim.numerics.compiled import compiled
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def synapse_current_part(current, w, ids, counts, part, sample, start, stop, first, last):  # type: ignore[no-untyped-def]
     """current[part, b, n] = sum of w[id, n] over the true spikes of sample b in range."""
     for i in range(len(sample)):
@@ -18,7 +18,7 @@ def synapse_current_part(current, w, ids, counts, part, sample, start, stop, fir
                     current[p, b, n] += w[row, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def weight_gradient_part(dw, q, ids, counts, replica, sample_start, sample_stop, start, stop, first, last):  # type: ignore[no-untyped-def]
     """dw[replica, id, n] += q[b, n] for the true spikes of the vertex's samples in range."""
     for i in range(len(replica)):
@@ -30,7 +30,7 @@ def weight_gradient_part(dw, q, ids, counts, replica, sample_start, sample_stop,
                         dw[replica[i], row, n] += q[b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def input_gradient_part(partial, w, q, ids, counts, part, sample, start, stop, first, last):  # type: ignore[no-untyped-def]
     """partial[part, b, k] = sum over the tile's neurons of w[id_k, n] * q[b, n], zero for listed ids out of range."""
     for i in range(len(part)):

@@ -6,13 +6,13 @@ one), and where its two coefficients (not fired, fired) lie in `own` [own, neuro
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import surrogate
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _add_term(made, given, chosen, own, places, uniform, first, kind):  # type: ignore[no-untyped-def]
     """made += coefficient * given, by the second coefficient where `chosen`; nothing where that coefficient is zero."""
     quiet, fired = kind(uniform[0]), kind(uniform[1])
@@ -36,7 +36,7 @@ def _add_term(made, given, chosen, own, places, uniform, first, kind):  # type: 
         made[n] += zero if weight == zero else weight * given[n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _widest(start, stop):  # type: ignore[no-untyped-def]
     """The longest of these runs, at least 1."""
     width = 1
@@ -45,21 +45,21 @@ def _widest(start, stop):  # type: ignore[no-untyped-def]
     return width
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _copy(given, into):  # type: ignore[no-untyped-def]
     """into[:] = given, without the checks of an assignment to a slice, which are slow to compile."""
     for n in range(len(into)):
         into[n] = given[n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _who_fired(chosen, source, b, first, last, threshold):  # type: ignore[no-untyped-def]
     given = source[b, first:last]
     for n in range(len(given)):
         chosen[n] = given[n] > source.dtype.type(threshold)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def neuron_update(x, u, current, source, own, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
     """x and u of samples begin..end-1 and neurons start..stop-1 advanced by one timestep."""
     terms, uniform, readout, weights, threshold, switched = constants
@@ -95,7 +95,7 @@ def neuron_update(x, u, current, source, own, begin, end, start, stop, *constant
             _copy(made[states], u[b, first:last])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def neuron_gradient(dx, q, source, own, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
     """dx <- A^T dx and q <- B^T dx, by the map that was applied to each neuron if `switched`."""
     terms, uniform, threshold, switched = constants
@@ -121,7 +121,7 @@ def neuron_gradient(dx, q, source, own, begin, end, start, stop, *constants):  #
             _copy(made[states], q[b, first:last])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fired_gradient(target, dx, source, own, x, current, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
     """target <- the change that firing made, times dx; times the surrogate of `source` if one is named (>= 0)."""
     terms, uniform, threshold, slope, kind_of_surrogate = constants
@@ -152,7 +152,7 @@ def fired_gradient(target, dx, source, own, x, current, begin, end, start, stop,
                 target[b, n] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def readout_gradient(dx, du, own, begin, end, start, stop, readout, weights):  # type: ignore[no-untyped-def]
     """dx += readout * du."""
     kind = dx.dtype.type
@@ -168,7 +168,7 @@ def readout_gradient(dx, du, own, begin, end, start, stop, readout, weights):  #
                     into[n] += (weight if place < 0 else each[n]) * given[n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def listed_readout_gradient(dx, u, g, ids, counts, own, sample, start, stop, *constants):  # type: ignore[no-untyped-def]
     """dx[:, b, id] += readout * g[b, k] * surrogate(u[b, id] - threshold) for the listed ids in [start, stop)."""
     readout, weights, threshold, slope, kind_of_surrogate = constants
@@ -186,7 +186,7 @@ def listed_readout_gradient(dx, u, g, ids, counts, own, sample, start, stop, *co
                         dx[readout[r, 0], b, n] += weight * du
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def emitted_flags(flags, ids, counts, sample, start, stop):  # type: ignore[no-untyped-def]
     """flags[b, n] = 1 for the true spikes of sample b in [start, stop), else 0."""
     for i in range(len(sample)):
@@ -199,7 +199,7 @@ def emitted_flags(flags, ids, counts, sample, start, stop):  # type: ignore[no-u
                 flags[b, n] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def emitted_gradient(partial, d_fired, ids, counts, part, sample, start, stop):  # type: ignore[no-untyped-def]
     """partial[part, b, k] = d_fired[b, id] for the listed ids of sample b that lie in [start, stop), else 0."""
     zero = partial.dtype.type(0)
@@ -210,7 +210,7 @@ def emitted_gradient(partial, d_fired, ids, counts, part, sample, start, stop): 
             partial[part[i], b, k] = d_fired[b, n] if start[i] <= n < stop[i] else zero
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def dense_readout_gradient(dx, u, g, own, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
     """dx += readout * g * surrogate(u - threshold), for every neuron."""
     readout, weights, threshold, slope, kind_of_surrogate = constants

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled
 def count_spikes(ids, counts, totals, sample):  # type: ignore[no-untyped-def]
     """totals[b, id] = how often id is a true spike of sample b over the sequence; ids [timesteps, batch, capacity]."""
     for i in range(len(sample)):
@@ -19,7 +20,7 @@ def count_spikes(ids, counts, totals, sample):  # type: ignore[no-untyped-def]
                 totals[b, ids[t, b, k]] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def cross_entropy(totals, labels, losses, gradient, sample, scale):  # type: ignore[no-untyped-def]
     """Per sample: loss and d(mean loss)/d(totals), from logits = scale * totals."""
     classes = totals.shape[1]
@@ -42,7 +43,7 @@ def cross_entropy(totals, labels, losses, gradient, sample, scale):  # type: ign
             gradient[b, c] = probability * (scale / totals.shape[0])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def list_count_gradient(ids, counts, gradient, g, sample):  # type: ignore[no-untyped-def]
     """g[t, b, k] = gradient[b, id_k] for the listed ids."""
     for i in range(len(sample)):
@@ -55,13 +56,13 @@ def list_count_gradient(ids, counts, gradient, g, sample):  # type: ignore[no-un
                     g[t, b, k] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_last(ids, counts, totals, sample, first):  # type: ignore[no-untyped-def]
     """`count_spikes` from timestep `first` on."""
     count_spikes(ids[first:], counts[first:], totals, sample)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def list_last_gradient(ids, counts, gradient, g, sample, first):  # type: ignore[no-untyped-def]
     """`list_count_gradient` from timestep `first` on, 0 before."""
     for i in range(len(sample)):
@@ -70,7 +71,7 @@ def list_last_gradient(ids, counts, gradient, g, sample, first):  # type: ignore
     list_count_gradient(ids[first:], counts[first:], gradient, g[first:], sample)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def emitted_rows(ids, counts, rows, sample):  # type: ignore[no-untyped-def]
     """rows[t, b, n] = 1 where n is a true spike of sample b at t, else 0."""
     for i in range(len(sample)):
@@ -81,7 +82,7 @@ def emitted_rows(ids, counts, rows, sample):  # type: ignore[no-untyped-def]
                 rows[t, b, ids[t, b, k]] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def listed_of(rows, ids, counts, g, sample):  # type: ignore[no-untyped-def]
     """g[t, b, k] = rows[t, b, id_k] for the listed ids."""
     for i in range(len(sample)):
@@ -94,7 +95,7 @@ def listed_of(rows, ids, counts, g, sample):  # type: ignore[no-untyped-def]
                     g[t, b, k] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def cross_entropy_by_timestep(scores, labels, losses, gradient, sample, scale):  # type: ignore[no-untyped-def]
     """`cross_entropy` of every timestep, their losses added up."""
     one = np.zeros(losses.shape, losses.dtype)
@@ -106,7 +107,7 @@ def cross_entropy_by_timestep(scores, labels, losses, gradient, sample, scale): 
             losses[sample[i]] += one[sample[i]]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def squared_error(totals, labels, losses, gradient, sample, correct, incorrect, timesteps):  # type: ignore[no-untyped-def]
     """Per sample: mean square over the classes divided by `timesteps`, and d(mean over samples)/d(totals)."""
     samples, classes = totals.shape
@@ -123,7 +124,7 @@ def squared_error(totals, labels, losses, gradient, sample, correct, incorrect, 
         losses[b] = total / (classes * timesteps)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def pool_classes(scores, pooled, sample, each):  # type: ignore[no-untyped-def]
     """pooled[b, c] = sum of scores[b] over the `each` neurons of class c."""
     for i in range(len(sample)):
@@ -135,14 +136,14 @@ def pool_classes(scores, pooled, sample, each):  # type: ignore[no-untyped-def]
             pooled[b, c] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def pool_classes_by_timestep(scores, pooled, sample, each):  # type: ignore[no-untyped-def]
     """`pool_classes` of every timestep."""
     for t in range(scores.shape[0]):
         pool_classes(scores[t], pooled[t], sample, each)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def spread_classes(gradient, spread, sample, each):  # type: ignore[no-untyped-def]
     """spread[b, n] = gradient[b, class of n]."""
     for i in range(len(sample)):
@@ -151,14 +152,14 @@ def spread_classes(gradient, spread, sample, each):  # type: ignore[no-untyped-d
             spread[b, n] = gradient[b, n // each]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def spread_classes_by_timestep(gradient, spread, sample, each):  # type: ignore[no-untyped-def]
     """`spread_classes` of every timestep."""
     for t in range(spread.shape[0]):
         spread_classes(gradient[t], spread[t], sample, each)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_timesteps(u, scores, start, stop, factor):  # type: ignore[no-untyped-def]
     """scores[b, n] = factor * sum of u[t, b, n] over the timesteps."""
     for b in range(u.shape[1]):
@@ -170,7 +171,7 @@ def add_timesteps(u, scores, start, stop, factor):  # type: ignore[no-untyped-de
                 scores[b, n] = factor * total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def take_last(u, scores, start, stop):  # type: ignore[no-untyped-def]
     """scores = u of the last timestep."""
     for b in range(u.shape[1]):
@@ -179,7 +180,7 @@ def take_last(u, scores, start, stop):  # type: ignore[no-untyped-def]
                 scores[b, n] = u[u.shape[0] - 1, b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def highest(u, scores, start, stop):  # type: ignore[no-untyped-def]
     """scores = the highest u of all timesteps."""
     for b in range(u.shape[1]):
@@ -191,7 +192,7 @@ def highest(u, scores, start, stop):  # type: ignore[no-untyped-def]
                 scores[b, n] = best
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def spread_timesteps(gradient, du, start, stop, factor):  # type: ignore[no-untyped-def]
     """du[t] = factor * gradient at every timestep."""
     for t in range(du.shape[0]):
@@ -201,7 +202,7 @@ def spread_timesteps(gradient, du, start, stop, factor):  # type: ignore[no-unty
                     du[t, b, n] = factor * gradient[b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def give_last(gradient, du, start, stop):  # type: ignore[no-untyped-def]
     """du = gradient at the last timestep, 0 before."""
     last = du.shape[0] - 1
@@ -212,7 +213,7 @@ def give_last(gradient, du, start, stop):  # type: ignore[no-untyped-def]
                     du[t, b, n] = gradient[b, n] if t == last else 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def give_highest(gradient, u, du, start, stop):  # type: ignore[no-untyped-def]
     """du = gradient at the first timestep with the highest u, 0 at the others."""
     for b in range(du.shape[1]):
@@ -226,7 +227,7 @@ def give_highest(gradient, u, du, start, stop):  # type: ignore[no-untyped-def]
                 du[best, b, n] = gradient[b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_listed(counts, spikes, sample):  # type: ignore[no-untyped-def]
     """spikes[b] = true spikes of sample b over all timesteps."""
     for i in range(len(sample)):
@@ -237,7 +238,7 @@ def count_listed(counts, spikes, sample):  # type: ignore[no-untyped-def]
         spikes[b] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def firing_penalty(spikes, penalty, even, place, target, strength, places):  # type: ignore[no-untyped-def]
     """penalty = strength * (share - target)^2 of spikes over `places`; even = its derivative by one spike."""
     for i in range(len(place)):
@@ -249,7 +250,7 @@ def firing_penalty(spikes, penalty, even, place, target, strength, places):  # t
         even[place[i]] = 2.0 * strength * off / places
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_even(g, even, total, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """total[sample, slots] = g[sample, slots] + even[0]."""
     for i in range(len(sample)):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import integrated, superspike, unless_spiked
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _integrate(v, current, b, first, last, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """v[b, n] <- (0 if v > threshold else decay*v) + scale * current, for n from first to last - 1."""
     zero = v.dtype.type(0)
@@ -16,7 +16,7 @@ def _integrate(v, current, b, first, last, decay, scale, threshold):  # type: ig
         v[b, n] = integrated(v[b, n], current[n - first], decay, scale, threshold, zero)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """v[b, n] <- (0 if v > threshold else decay*v) + scale * sum of w[id, n] over the true spikes of sample b."""
     current = np.zeros(max(1, (stop - start).max()), v.dtype)
@@ -30,7 +30,7 @@ def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):
         _integrate(v, current, b, first, last, decay, scale, threshold)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def lif_update_dense(v, w, row, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """`lif_update` from a row of zeros and ones; in ascending order of neurons, as ids are listed."""
     current = np.zeros(max(1, (stop - start).max()), v.dtype)
@@ -44,7 +44,7 @@ def lif_update_dense(v, w, row, sample, start, stop, decay, scale, threshold):  
         _integrate(v, current, b, first, last, decay, scale, threshold)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def lif_integrate(v, current, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """v[b, n] <- (0 if v > threshold else decay*v) + scale * current[b, n]."""
     for i in range(len(sample)):
@@ -52,7 +52,7 @@ def lif_integrate(v, current, sample, start, stop, decay, scale, threshold):  # 
         _integrate(v, current[b, first:last], b, first, last, decay, scale, threshold)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope):  # type: ignore[no-untyped-def]
     """dv[b, id] += g[b, k] / (slope*|v - threshold| + 1)^2 for the listed ids of sample b in [start, stop)."""
     one = dv.dtype.type(1)
@@ -64,7 +64,7 @@ def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope)
                 dv[b, n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope):  # type: ignore[no-untyped-def]
     """row[b] = dv[b], plus the surrogate times g at the listed ids: `state_gradient` on whole rows of a sample."""
     one = dv.dtype.type(1)
@@ -77,7 +77,7 @@ def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope):  
             row[b, n] += g[b, k] * superspike(v[b, n] - threshold[n], slope, one)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scale_in_place(target, factor, start, stop):  # type: ignore[no-untyped-def]
     """target[:, n] *= factor[n]."""
     for i in range(len(start)):
@@ -88,7 +88,7 @@ def scale_in_place(target, factor, start, stop):  # type: ignore[no-untyped-def]
                 scaled[n] = scaled[n] * by[n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def adjoint_rows(dv, q, row_start, row_stop, start, stop, decay, scale):  # type: ignore[no-untyped-def]
     """q = dv * scale, then dv = decay * dv, of boxes of samples and neurons."""
     for i in range(len(start)):
@@ -99,7 +99,7 @@ def adjoint_rows(dv, q, row_start, row_stop, start, stop, decay, scale):  # type
                 adjoint[n] = adjoint[n] * decay
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def masked_adjoint_rows(dv, q, v_previous, row_start, row_stop, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """`adjoint_rows`, where v_previous > threshold with dv = 0: the gradient masked by the reset."""
     zero = dv.dtype.type(0)
@@ -112,7 +112,7 @@ def masked_adjoint_rows(dv, q, v_previous, row_start, row_stop, start, stop, dec
                 adjoint[n] = unless_spiked(adjoint[n] * decay, before[n], threshold, zero)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
     """target[:, n] *= factor[n], or 0 where v_previous > threshold: the gradient masked by the reset."""
     zero = target.dtype.type(0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
+from mimdsim.numerics.compiled import compiled
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def flag_spikes(v, flags, sample, neuron, threshold, second_threshold):  # type: ignore[no-untyped-def]
     """flags[0] = v > threshold; flags[1] = second_threshold < v <= threshold."""
     for i in range(len(sample)):
@@ -16,7 +16,7 @@ def flag_spikes(v, flags, sample, neuron, threshold, second_threshold):  # type:
         flags[1, b, n] = 1 if (not fires) and u > second_threshold else 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def flag_rows(v, flags, row_start, row_stop, start, stop, threshold, second_threshold):  # type: ignore[no-untyped-def]
     """`flag_spikes` of boxes of samples and neurons."""
     for i in range(len(start)):
@@ -29,19 +29,19 @@ def flag_rows(v, flags, row_start, row_stop, start, stop, threshold, second_thre
                 near[n] = (state[n] > second_threshold) & (not (state[n] > threshold))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def flag_rows_above(v, flags, second_threshold, row_start, row_stop, start, stop, threshold):  # type: ignore[no-untyped-def]
     """`flag_rows` with the second threshold in memory."""
     flag_rows(v, flags, row_start, row_stop, start, stop, threshold, second_threshold[0])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def flag_spikes_above(v, flags, second_threshold, sample, neuron, threshold):  # type: ignore[no-untyped-def]
     """`flag_spikes` with the second threshold in memory."""
     flag_spikes(v, flags, sample, neuron, threshold, second_threshold[0])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
     """Ids of set flags in [start, stop), ascending, at most `capacity` and at most the worker's slots."""
     slots = min(capacity, worker_ids.shape[1])
@@ -57,7 +57,7 @@ def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot,
         worker_counts[s] = found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def combine_workers(worker_ids, worker_counts, tile_ids, tile_counts, first, last, slot):  # type: ignore[no-untyped-def]
     """The workers' lists first..last-1 joined, up to the length of the tile's list."""
     slots = tile_ids.shape[1]
@@ -73,7 +73,7 @@ def combine_workers(worker_ids, worker_counts, tile_ids, tile_counts, first, las
         tile_counts[s] = found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def combine_tiles(tile_ids, tile_counts, ids, counts, sample, first, middle, last):  # type: ignore[no-untyped-def]
     """True spikes from tile lists first..middle-1, then gradient entries from middle..last-1, up to the capacity."""
     capacity = ids.shape[1]
@@ -93,7 +93,7 @@ def combine_tiles(tile_ids, tile_counts, ids, counts, sample, first, middle, las
         counts[b, 1] = found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def spikes_to_dense(row, ids, counts, sample):  # type: ignore[no-untyped-def]
     """row[b] = 1 at the true spikes of sample b, else 0."""
     for i in range(len(sample)):
@@ -104,7 +104,7 @@ def spikes_to_dense(row, ids, counts, sample):  # type: ignore[no-untyped-def]
             row[b, ids[b, k]] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def weight_gradient(dw, q, ids, counts, replica, sample_start, sample_stop, start, stop):  # type: ignore[no-untyped-def]
     """dw[replica, id, n] += q[b, n] for the true spikes of the vertex's samples."""
     for i in range(len(replica)):
@@ -116,7 +116,7 @@ def weight_gradient(dw, q, ids, counts, replica, sample_start, sample_stop, star
                     dw[r, row, n] += q[b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def input_gradient(partial, w, q, ids, counts, part, sample, start, stop):  # type: ignore[no-untyped-def]
     """partial[part, b, k] = sum over the tile's neurons of w[id_k, n] * q[b, n], for the listed ids."""
     for i in range(len(part)):
@@ -129,7 +129,7 @@ def input_gradient(partial, w, q, ids, counts, part, sample, start, stop):  # ty
             partial[p, b, k] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def reduce_parts(partial, counts, stage, part_start, part_stop, group, sample, slot):  # type: ignore[no-untyped-def]
     """stage[group, b, k] = sum of partial[p, b, k] over the tiles p of the group, where k is listed."""
     for i in range(len(group)):
@@ -141,7 +141,7 @@ def reduce_parts(partial, counts, stage, part_start, part_stop, group, sample, s
             stage[group[i], b, k] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def reduce_groups(stage, g, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """g[b, k] = sum of stage[:, b, k]."""
     for i in range(len(sample)):
@@ -153,7 +153,7 @@ def reduce_groups(stage, g, sample, slot_start, slot_stop):  # type: ignore[no-u
             g[b, k] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def only_listed(ids, counts, listed):  # type: ignore[no-untyped-def]
     """listed[t, b, k] = ids[t, b, k] where it is listed; the rest is left unchanged."""
     for t in range(ids.shape[0]):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
+from mimdsim.numerics.compiled import compiled
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def draw_starts(random, starts, sample, neurons):  # type: ignore[no-untyped-def]
     """random[b] = the next number of its generator (graph/truncation.py), starts[b] = that number as a neuron."""
     for i in range(len(sample)):
@@ -14,7 +14,7 @@ def draw_starts(random, starts, sample, neurons):  # type: ignore[no-untyped-def
         starts[b] = (random[b] * neurons) >> 32
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def scan_flags_from(flags, starts, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
     """`scan_flags` once round from starts[sample]: the ids from there on first, then those below."""
     slots = min(capacity, worker_ids.shape[1])
@@ -33,7 +33,7 @@ def scan_flags_from(flags, starts, worker_ids, worker_counts, row, sample, start
         worker_counts[s] = found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def combine_workers_from(  # type: ignore[no-untyped-def]
     worker_ids, worker_counts, starts, tile_ids, tile_counts, sample, first, last, slot
 ):
@@ -53,7 +53,7 @@ def combine_workers_from(  # type: ignore[no-untyped-def]
         tile_counts[s] = found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def combine_tiles_from(tile_ids, tile_counts, starts, ids, counts, sample, first, middle, last):  # type: ignore[no-untyped-def]
     """`combine_tiles` of lists in scan order: of each kind the ids from starts[sample] on, then those below."""
     capacity = ids.shape[1]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
+from mimdsim.numerics.compiled import compiled
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def synapse_current(current, w, ids, counts, sample, start, stop):  # type: ignore[no-untyped-def]
     """current[b, n] = sum of w[id, n] over the true spikes of sample b."""
     for i in range(len(sample)):
@@ -17,7 +17,7 @@ def synapse_current(current, w, ids, counts, sample, start, stop):  # type: igno
                 current[b, n] += w[row, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def synapse_current_dense(current, w, row, sample, start, stop):  # type: ignore[no-untyped-def]
     """`synapse_current` from a row of zeros and ones; in ascending order of neurons, as ids are listed."""
     for i in range(len(sample)):
@@ -29,7 +29,7 @@ def synapse_current_dense(current, w, row, sample, start, stop):  # type: ignore
                     current[b, n] += w[k, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def self_synapse(current, r, ids, counts, sample, start, stop):  # type: ignore[no-untyped-def]
     """current[b, n] = r[0, n] where n in [start, stop) is a true spike of sample b, else 0."""
     for i in range(len(sample)):
@@ -41,7 +41,7 @@ def self_synapse(current, r, ids, counts, sample, start, stop):  # type: ignore[
                 current[b, n] = r[0, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def self_synapse_dense(current, r, row, sample, start, stop):  # type: ignore[no-untyped-def]
     """`self_synapse` from a row of zeros and ones, of which a vertex needs only its own neurons."""
     zero = current.dtype.type(0)
@@ -51,7 +51,7 @@ def self_synapse_dense(current, r, row, sample, start, stop):  # type: ignore[no
             current[b, n] = r[0, n] if row[b, n] != 0 else zero
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_row(current, bias, start, stop):  # type: ignore[no-untyped-def]
     """current[:, n] += bias[0, n]."""
     for i in range(len(start)):
@@ -60,7 +60,7 @@ def add_row(current, bias, start, stop):  # type: ignore[no-untyped-def]
                 current[b, n] += bias[0, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_columns(total, other, start, stop):  # type: ignore[no-untyped-def]
     """total[:, n] += other[:, n]."""
     for i in range(len(start)):
@@ -69,7 +69,7 @@ def add_columns(total, other, start, stop):  # type: ignore[no-untyped-def]
                 total[b, n] += other[b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_slots(total, other, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """total[b, k] += other[b, k]."""
     for i in range(len(sample)):
@@ -78,7 +78,7 @@ def add_slots(total, other, sample, slot_start, slot_stop):  # type: ignore[no-u
             total[b, k] += other[b, k]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def self_weight_gradient(dw, q, ids, counts, replica, sample_start, sample_stop, start, stop):  # type: ignore[no-untyped-def]
     """dw[replica, 0, n] += q[b, n] for the true spikes n in [start, stop) of the vertex's samples."""
     for i in range(len(replica)):
@@ -90,7 +90,7 @@ def self_weight_gradient(dw, q, ids, counts, replica, sample_start, sample_stop,
                     dw[r, 0, n] += q[b, n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def self_input_gradient(partial, r, q, ids, counts, part, sample, start, stop):  # type: ignore[no-untyped-def]
     """partial[part, b, k] = r[0, id_k] * q[b, id_k] where the listed id lies in [start, stop), else 0."""
     zero = partial.dtype.type(0)
@@ -101,7 +101,7 @@ def self_input_gradient(partial, r, q, ids, counts, part, sample, start, stop): 
             partial[p, b, k] = r[0, n] * q[b, n] if start[i] <= n < stop[i] else zero
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def bias_gradient(db, q, replica, sample_start, sample_stop, start, stop):  # type: ignore[no-untyped-def]
     """db[replica, 0, n] += sum of q[b, n] over the vertex's samples."""
     for i in range(len(replica)):

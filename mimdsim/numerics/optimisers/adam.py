@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.optimisers.record import Form, Optimiser
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[no-untyped-def]
     """Adam of Kingma & Ba; progress[0] counts training steps from 1. Constants are float64."""
     rate, beta1, beta2, epsilon = constants
@@ -33,7 +33,7 @@ def adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[
                 own[n] = own[n] - corrected * first / (np.sqrt(second) + small)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def adam_decaying(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[no-untyped-def]
     """w *= 1 - rate * decay, then `adam`."""
     rate, beta1, beta2, epsilon, decay = constants
@@ -46,14 +46,14 @@ def adam_decaying(w, gradient, m, v, progress, start, stop, *constants):  # type
     adam(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, epsilon)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def adam_at_rate(w, gradient, m, v, progress, learning_rate, start, stop, *constants):  # type: ignore[no-untyped-def]
     """`adam_decaying` with the rate in memory."""
     rate = float(learning_rate[0])
     adam_decaying(w, gradient, m, v, progress, start, stop, rate, *constants)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def torch_adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[no-untyped-def]
     """`adam_decaying` with epsilon added to the corrected root, so epsilon times the correction to the other."""
     rate, beta1, beta2, epsilon, decay = constants
@@ -61,7 +61,7 @@ def torch_adam(w, gradient, m, v, progress, start, stop, *constants):  # type: i
     adam_decaying(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, small, decay)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def torch_adam_at_rate(w, gradient, m, v, progress, learning_rate, start, stop, *constants):  # type: ignore[no-untyped-def]
     """`torch_adam` with the rate in memory."""
     rate = float(learning_rate[0])

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numba
-
+from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.optimisers.record import Form, Optimiser, float32
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sgd(w, gradient, start, stop, rate):  # type: ignore[no-untyped-def]
     """w -= rate * gradient."""
     for row in range(w.shape[0]):
@@ -20,7 +19,7 @@ def sgd(w, gradient, start, stop, rate):  # type: ignore[no-untyped-def]
                 own[n] = own[n] - rate * slope[n]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sgd_decaying(w, gradient, start, stop, rate, decay):  # type: ignore[no-untyped-def]
     """w -= rate * (gradient + decay * w)."""
     for row in range(w.shape[0]):
@@ -30,13 +29,13 @@ def sgd_decaying(w, gradient, start, stop, rate, decay):  # type: ignore[no-unty
                 own[n] = own[n] - rate * (slope[n] + decay * own[n])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sgd_at_rate(w, gradient, learning_rate, start, stop, decay):  # type: ignore[no-untyped-def]
     """`sgd_decaying` with the rate in memory."""
     sgd_decaying(w, gradient, start, stop, learning_rate[0], decay)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def momentum(w, gradient, buffer, start, stop, rate, keep, decay):  # type: ignore[no-untyped-def]
     """buffer = keep * buffer + gradient + decay * w; w -= rate * buffer."""
     for row in range(w.shape[0]):
@@ -49,7 +48,7 @@ def momentum(w, gradient, buffer, start, stop, rate, keep, decay):  # type: igno
                 own[n] = own[n] - rate * moved
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def momentum_at_rate(w, gradient, buffer, learning_rate, start, stop, keep, decay):  # type: ignore[no-untyped-def]
     """`momentum` with the rate in memory."""
     momentum(w, gradient, buffer, start, stop, learning_rate[0], keep, decay)

@@ -106,7 +106,7 @@ def read_contents(store: ColumnStore, *, by_unit: bool, classes: int) -> Content
     offsets = whole_column(store, "offsets")
     check_offsets(path, offsets, events, most=MAX_SAMPLE_EVENTS)
     labels = whole_column(store, "labels")
-    check_range(path, "labels", labels, classes - 1)
+    check_labels(path, "labels", labels, classes)
     split = whole_column(store, "split") if "split" in columns else None
     if split is not None:
         check_range(path, "split", split, 1)
@@ -125,6 +125,24 @@ def check_range(path: Path, name: str, values: Values, most: float, *, first: in
         entry = int(np.argmax(outside))
         of_sample = f" (sample {sample})" if sample >= 0 else ""
         raise DataFileError(path, f"'{name}', entry {first + entry}{of_sample}: {values[entry]} is outside 0 to {most}")
+
+
+def check_labels(path: Path, name: str, labels: Values, classes: int) -> None:
+    """Raise DataFileError for the first label that is not 0 to classes - 1; says so where labels count from 1."""
+    try:
+        check_range(path, name, labels, classes - 1)
+    except DataFileError as problem:
+        raise DataFileError(path, f"{problem.reason}{label_advice(labels, classes)}") from None
+
+
+def label_advice(labels: Values, classes: int) -> str:
+    """What to do about labels beyond the classes."""
+    low, high = int(labels.min()), int(labels.max())
+    if low == 1 and high == classes:
+        return "; are the labels 1-based? They count classes from 0: subtract 1 from each"
+    if low >= 0:
+        return f"; labels reach {high}, so there are at least {high + 1} classes, counted from 0"
+    return "; classes are counted from 0"
 
 
 def whole_column(store: ColumnStore, name: str) -> Ints:

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.files.event_columns import MAX_SAMPLES, check_offsets, check_range, whole_column
+from mimdsim.workload.files.event_columns import MAX_SAMPLES, check_labels, check_offsets, check_range, whole_column
 from mimdsim.workload.files.event_npz import NpzStore
-from mimdsim.workload.sources.events import POLARITIES, Ids, Ints, pack_rows
+from mimdsim.workload.sources.events import POLARITIES, EventUse, Ids, Ints, pack_rows
 
 TAXELS = 12
 CLASSES = 27
@@ -92,7 +92,7 @@ class BrailleFile:
             sample = int(np.argmax(np.diff(self._offsets) == 0))
             raise DataFileError(self.path, f"sample {sample} has no row; leave it out")
         labels = whole_column(self._store, "label")
-        check_range(self.path, "label", labels, CLASSES - 1)
+        check_labels(self.path, "label", labels, CLASSES)
         return labels
 
 
@@ -110,6 +110,16 @@ def crossings(
     inputs = inputs_of(levels)
     row, flat = np.divmod(np.sort(np.concatenate(keys)), inputs)
     return pack_rows(row, flat, row_count=timesteps, capacity=capacity, rng=rng)
+
+
+def note_crossings(use: EventUse, place: int, pressures: Ints, *, levels: int) -> None:
+    """Count the crossings of all rows of a sample, and those in the rows that are timesteps."""
+    crossed = np.abs(np.diff(pressures * (levels + 1) // PRESSURES, axis=0)).sum(axis=1)
+    rows = np.flatnonzero(crossed) + 1
+    use.read[place], use.used[place] = crossed.sum(), crossed[: max(use.covered - 1, 0)].sum()
+    use.late[place] = use.read[place] - use.used[place]
+    if rows.size:
+        use.first[place], use.last[place] = rows[0], rows[-1]
 
 
 def _crossed(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:

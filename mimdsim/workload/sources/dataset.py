@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.identity import files_below
 from mimdsim.workload.sections import Data
-from mimdsim.workload.sources import braille, digits, dvs_gesture, nmnist, shd
+from mimdsim.workload.sources import braille, digits, dvs_gesture, event_file, nmnist, shd
 from mimdsim.workload.sources.augmentation import Augmentation
 from mimdsim.workload.sources.event_file import sensor_of
 from mimdsim.workload.sources.event_filters import cropped_grid
-from mimdsim.workload.sources.events import POLARITIES, EventLists, Ids, bin_nanoseconds, reduced_grid
+from mimdsim.workload.sources.events import POLARITIES, EventLists, EventUse, Ids, bin_nanoseconds, reduced_grid
 from mimdsim.workload.sources.generated import open_digits, open_images, open_randman, open_random
 from mimdsim.workload.sources.recorded import open_braille, open_dvs_gesture, open_events, open_nmnist, open_shd
 
@@ -32,6 +34,30 @@ SOURCES: dict[str, Callable[[Data, int, Progress], tuple[EventLists, EventLists]
     "randman": open_randman,
     "random": open_random,
 }
+Files = list[tuple[str, Path]]  # by their name below what the description names
+
+
+def _below(folder: Path, *suffixes: str) -> Files:
+    return list(files_below(folder, suffixes))
+
+
+def _halves(path: Path) -> Files:
+    names = [f"{half}{suffix}" for half in ("train", "test") for suffix in event_file.SUFFIXES]
+    return [(name, path / name) for name in names] if path.is_dir() else [("", path)]
+
+
+FILES: dict[str, Callable[[Path], Files]] = {  # what a source reads of the path that is given to it
+    "nmnist": lambda path: _below(path, ".bin"),
+    "shd": lambda path: [(name, path / name) for name in shd.files("shd")],
+    "ssc": lambda path: [(name, path / name) for name in shd.files("ssc")],
+    "dvs_gesture": lambda path: _below(path, ".txt", ".aedat", ".csv"),
+    "events": _halves,
+    "braille": lambda path: [("", path)],
+    "digits": lambda _: digits.files("digits"),  # these come with packages
+    "mnist5k": lambda _: digits.files("mnist5k"),
+    "randman": lambda _: [],
+    "random": lambda _: [],
+}
 CAMERAS = {"nmnist": (nmnist.PIXELS, nmnist.CLASSES), "dvs_gesture": (dvs_gesture.PIXELS, dvs_gesture.CLASSES)}
 CHANNELLED = {"shd": "SHD has channels", "ssc": "SSC has channels", "braille": "Braille has taxels"}
 
@@ -43,7 +69,8 @@ class SpikeDataset:
     `ids` [samples, timesteps, capacity] (uint16 where the inputs allow it, else int32) are valid up to `counts`
     int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out because the lists were full.
     `images` float32[samples, inputs], where given, are the input of every timestep, and nothing is listed.
-    `augmentation`, where given, changes samples when they are trained on.
+    `augmentation`, where given, changes samples when they are trained on. `use` says what became of the events of
+    recordings.
     """
 
     ids: npt.NDArray[np.uint16] | Ids
@@ -54,6 +81,7 @@ class SpikeDataset:
     surplus_events: int
     images: npt.NDArray[np.float32] | None = None
     augmentation: Augmentation | None = None
+    use: EventUse | None = None
 
     def __post_init__(self) -> None:
         if self.ids.shape[:2] != self.counts.shape or self.labels.shape != self.ids.shape[:1]:
@@ -86,6 +114,11 @@ class SpikeDataset:
         if self.augmentation is not None:
             self.augmentation.change(ids, counts, np.asarray(indices, dtype=np.int64), self.samples, epoch)
         return ids, counts, labels
+
+
+def source_files(data: Data) -> Files:
+    """(name, path) of every file that a data source reads, those that are there."""
+    return FILES[data.source](Path(data.path).expanduser())
 
 
 def input_shape(data: Data) -> tuple[int, int]:
@@ -224,6 +257,7 @@ def _dataset(lists: EventLists, inputs: int, classes: int) -> SpikeDataset:
         inputs=inputs,
         classes=classes,
         surplus_events=lists.surplus,
+        use=lists.use,
     )
 
 

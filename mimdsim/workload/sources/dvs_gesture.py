@@ -98,19 +98,25 @@ def read_labels(recording: Path) -> tuple[Gesture, ...]:
 def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) -> Iterator[Events]:
     """The events of `gestures`, all of one recording, in order; only the first `duration_microseconds` of each.
 
-    Times count from the start of the gesture. The file is read packet by packet, once; held are 8 bytes per event
-    of the requested windows. Raises DataFileError for a damaged file, a gesture during which nothing was recorded, one
-    of over MAX_GESTURE_EVENTS, or over MAX_HELD_EVENTS in all.
+    Times count from the start of the gesture; later events are counted. The file is read packet by packet, once; held
+    are 8 bytes per event of the requested windows. Raises DataFileError for a damaged file, a gesture during which
+    nothing was recorded, one of over MAX_GESTURE_EVENTS, or over MAX_HELD_EVENTS in all.
     """
     path = gestures[0].recording
     words: list[list[Ints]] = [[] for _ in gestures]
     seen = [False] * len(gestures)
     held = [0] * len(gestures)
+    unread = [0] * len(gestures)
+    unread_from = [0] * len(gestures)
     for data, t in _gathered(read_packets(path)):
         for place, gesture in enumerate(gestures):
             since = t - gesture.start_microseconds
             during = (since >= 0) & (t < gesture.end_microseconds)
             seen[place] |= bool(during.any())
+            late = since[during & (since >= duration_microseconds)]
+            if late.size:
+                unread_from[place] = min(unread_from[place], int(late.min())) if unread[place] else int(late.min())
+                unread[place] += late.size
             during &= since < duration_microseconds
             if during.any():
                 words[place].append(_pack(data[during], since[during]))
@@ -129,6 +135,8 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
             t_microseconds=kept >> 15,
             width=PIXELS,
             height=PIXELS,
+            unread=unread[place],
+            unread_from_microseconds=unread_from[place],
         )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.units import show_quantity
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
@@ -23,6 +25,7 @@ class Events:
     """Events of one recording as int64 columns of equal length.
 
     `x` is 0..width-1, `y` is 0..height-1, `polarity` is 0 or 1, `t_microseconds` counts from the recording's start.
+    `unread` events, the first of them at `unread_from_microseconds`, came after the time that was asked for.
     A sensor without polarity (cochlea channels) uses polarity 0 and height 1. Raises ValueError for columns that
     disagree or leave the sensor: readers refuse bad files before they get here.
     """
@@ -33,6 +36,8 @@ class Events:
     t_microseconds: Ints
     width: int
     height: int
+    unread: int = 0
+    unread_from_microseconds: int = 0
 
     def __post_init__(self) -> None:
         columns = {"x": self.x, "y": self.y, "polarity": self.polarity, "t_microseconds": self.t_microseconds}
@@ -110,6 +115,16 @@ def _rank_in_row(rows: Ints) -> Ints:
     return np.arange(rows.size) - np.repeat(starts, lengths)
 
 
+def timesteps_of(events: Events, bin_seconds: float) -> Ints:
+    """The timestep of every event, negative before time 0, int64[events].
+
+    Whole nanoseconds and integer division: an event on the edge of a bin falls into the same bin everywhere.
+    """
+    t = np.clip(events.t_microseconds, -1, _MAX_MICROSECONDS)
+    timesteps: Ints = t * 1000 // bin_nanoseconds(bin_seconds)
+    return timesteps
+
+
 def bin_events(
     events: Events, *, timesteps: int, bin_seconds: float, grid: int, capacity: int, rng: np.random.Generator
 ) -> tuple[Ids, Ids, int]:
@@ -119,25 +134,77 @@ def bin_events(
     A pixel that fires several times in a bin appears once. Events before 0 or after the last bin are left out.
     """
     columns, lines = reduced_grid(events.width, events.height, grid)
-    width_nanoseconds = bin_nanoseconds(bin_seconds)
-    t = events.t_microseconds
-    inside = (t >= 0) & (t < duration_microseconds(timesteps, bin_seconds))
-    # Whole nanoseconds and integer division: an event on the edge of a bin falls into the same bin everywhere.
-    bins = t[inside] * 1000 // width_nanoseconds
+    bins = timesteps_of(events, bin_seconds)
+    inside = (bins >= 0) & (bins < timesteps)
     x = events.x[inside] * columns // events.width
     y = events.y[inside] * lines // events.height
     inputs = columns * lines * POLARITIES
     flat = x + columns * (y + lines * events.polarity[inside])
-    early = bins < timesteps  # the last microsecond may reach past the last bin when bins are not whole microseconds
-    keys = np.unique(bins[early] * inputs + flat[early])
+    keys = np.unique(bins[inside] * inputs + flat)
     return pack_rows(keys // inputs, keys % inputs, row_count=timesteps, capacity=capacity, rng=rng)
 
 
 @dataclass(frozen=True, kw_only=True)
+class EventUse:
+    """What became of the events of recordings, one entry a sample, int64[samples].
+
+    read: all there are; used: those in one of the timesteps; late: those after the last one; first, last: when the
+    first and the last event of the sample are, in units of `unit`, of which the timesteps cover `covered`. What is
+    neither used nor late was filtered out (data.denoise_seconds, data.crop).
+    """
+
+    read: Ints
+    used: Ints
+    late: Ints
+    first: Ints
+    last: Ints
+    unit: Literal["microseconds", "rows"]
+    covered: int
+
+    @classmethod
+    def of(cls, samples: int, unit: Literal["microseconds", "rows"], covered: int) -> EventUse:
+        """Of samples that are yet to be read."""
+        read, used, late, first, last = np.zeros((5, samples), np.int64)
+        return cls(read=read, used=used, late=late, first=first, last=last, unit=unit, covered=covered)
+
+    @property
+    def share(self) -> float:
+        """Used of all events read."""
+        return float(self.used.sum() / max(self.read.sum(), 1))
+
+    def note(self, place: int, events: Events, filtered: Events, timesteps: int, bin_seconds: float) -> None:
+        """Count the events of a recording, and what filters left of them."""
+        bins = timesteps_of(filtered, bin_seconds)
+        t = events.t_microseconds
+        times = [int(t.min()), int(t.max())] if events.count else []
+        if events.unread:
+            times.append(events.unread_from_microseconds)
+        self.read[place] = events.count + events.unread
+        self.used[place] = ((bins >= 0) & (bins < timesteps)).sum()
+        self.late[place] = (bins >= timesteps).sum() + events.unread
+        self.first[place], self.last[place] = min(times, default=0), max(times, default=0)
+
+    def shown(self, when: int) -> str:
+        """A time with its unit."""
+        if self.unit == "rows":
+            return f"row {when:,}"
+        return show_quantity(float(f"{1e-6 * when:.4g}"), "seconds")
+
+    def ends(self) -> tuple[str, str]:
+        """When the first and the last of all events are."""
+        there = self.read > 0
+        return self.shown(int(self.first[there].min())), self.shown(int(self.last[there].max()))
+
+
+@dataclass(frozen=True, kw_only=True)
 class EventLists:
-    """Samples as a source makes them: ids int32[samples, timesteps, capacity], counts int32[samples, timesteps]."""
+    """Samples as a source makes them: ids int32[samples, timesteps, capacity], counts int32[samples, timesteps].
+
+    use: what became of the events of recordings; None of samples that are made.
+    """
 
     ids: Ids
     counts: Ids
     labels: Ints
     surplus: int
+    use: EventUse | None = None

@@ -13,14 +13,19 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
+from mimdsim.base.units import counted
 from mimdsim.workload.sections import Data
 from mimdsim.workload.sources import braille, dvs_gesture, event_file, nmnist, shd
 from mimdsim.workload.sources.choose import held_out, limited, refuse_too_large
 from mimdsim.workload.sources.event_filters import centre_cropped, denoised
-from mimdsim.workload.sources.events import EventLists, Events, Ints, bin_events, duration_microseconds
+from mimdsim.workload.sources.events import EventLists, Events, EventUse, Ints, bin_events, duration_microseconds
 
 Progress = Callable[[int, int], None]
-INSTEAD = "--set data.source=random substitutes random spikes of the same shape for recordings you do not have"
+RANDOM_INSTEAD = {"data.source": "random", "training.weight_scale": 8}  # larger weights: random spikes are few
+INSTEAD = (
+    f"{' '.join(f'--set {key}={value}' for key, value in RANDOM_INSTEAD.items())} substitutes random spikes of the "
+    "same shape, and weights at which layers fire on them, for recordings you do not have"
+)
 
 
 def open_nmnist(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
@@ -48,7 +53,8 @@ def open_shd(data: Data, seed: int, progress: Progress) -> tuple[EventLists, Eve
         recordings = zip(places.tolist(), shd.read_samples(path, chosen[places].tolist(), source=source), strict=True)
         return _binned(data, recordings, labels[chosen], seed, name, progress)
 
-    return made(f"{source}_train.h5", data.train_samples), made(f"{source}_test.h5", data.test_samples)
+    train, test = shd.files(source)
+    return made(train, data.train_samples), made(test, data.test_samples)
 
 
 def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
@@ -107,6 +113,7 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
 
     def cut(file: braille.BrailleFile, chosen: Ints, name: str) -> EventLists:
         lists = _no_events(data, file.labels[chosen])
+        use = EventUse.of(chosen.size, "rows", data.timesteps)
         surplus = 0
         places = np.argsort(chosen, kind="stable")  # read in file order, stored in the seeded order
         for done, (place, pressures) in enumerate(
@@ -120,8 +127,9 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
                 rng=stream(seed, "surplus", name, place),
             )
             surplus += extra
+            braille.note_crossings(use, place, pressures, levels=data.levels)
             progress(done, chosen.size)
-        return replace(lists, surplus=surplus)
+        return _used(data, replace(lists, surplus=surplus, use=use), name)
 
     path = _path(data, braille.LAYOUT, missing="no such file")
     with braille.BrailleFile(path) as file:
@@ -145,10 +153,13 @@ def _binned(
 ) -> EventLists:
     """Event lists of (place, events), one by one; only one recording is held in memory at a time."""
     lists = _no_events(data, labels)
+    use = EventUse.of(labels.size, "microseconds", duration_microseconds(data.timesteps, data.bin_seconds))
     surplus = 0
     for done, (place, events) in enumerate(recordings, start=1):
+        filtered = centre_cropped(denoised(events, data.denoise_seconds), data.crop)
+        use.note(place, events, filtered, data.timesteps, data.bin_seconds)
         lists.ids[place], lists.counts[place], extra = bin_events(
-            centre_cropped(denoised(events, data.denoise_seconds), data.crop),
+            filtered,
             timesteps=data.timesteps,
             bin_seconds=data.bin_seconds,
             grid=data.grid,
@@ -157,7 +168,36 @@ def _binned(
         )
         surplus += extra
         progress(done, labels.size)
-    return replace(lists, surplus=surplus)
+    return _used(data, replace(lists, surplus=surplus, use=use), split)
+
+
+def _used(data: Data, lists: EventLists, split: str) -> EventLists:
+    """The same lists; raises DataFileError if not one event is in them, with where the events are."""
+    use = lists.use
+    assert use is not None
+    if not use.used.any():
+        raise DataFileError(Path(data.path).expanduser(), f"{split}: {nothing_used(use, data)}")
+    return lists
+
+
+def nothing_used(use: EventUse, data: Data) -> str:
+    """Why no event of recordings is used, and what to change."""
+    samples = counted(use.read.size, "sample")
+    if not use.read.any():
+        return f"there is no event in the {samples} that are read"
+    first, last = use.ends()
+    said = f"events used: 0 of {use.read.sum():,} in {samples}; the first is at {first}, the last at {last}"
+    if not use.late.any():
+        keys = [key for key in ("denoise_seconds", "crop") if getattr(data, key)]
+        named = " and ".join(f"data.{key}" for key in keys)
+        return f"{said}; {named} leave nothing: lower what is filtered" if keys else said
+    covered = f"the {counted(data.timesteps, 'timestep')} end at {use.shown(use.covered)}"
+    if use.unit == "rows":
+        return f"{said}, but {covered}: raise data.timesteps"
+    return (
+        f"{said}, but {covered}: raise data.bin_seconds or data.timesteps, count times from the start of each sample, "
+        "and look at their unit"
+    )
 
 
 def _no_events(data: Data, labels: Ints) -> EventLists:

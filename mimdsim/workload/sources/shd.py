@@ -30,6 +30,11 @@ def layout(source: str) -> str:
     return f"{source}_train.h5 and {source}_test.h5, unpacked, as published"
 
 
+def files(source: str) -> tuple[str, str]:
+    """The names of what is trained on and what is tested on."""
+    return f"{source}_train.h5", f"{source}_test.h5"
+
+
 def read_labels(path: Path, *, source: str = "shd") -> npt.NDArray[np.int64]:
     """The class of every sample, int64[samples]; raises DataFileError, or MissingExtra without h5py."""
     with ShdReader(source=source) as reader:

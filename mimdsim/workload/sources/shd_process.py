@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.workload.files.event_columns import label_advice
 from mimdsim.workload.files.hdf5_serving import Frames, plain_dataset, serve
 
 CHANNELS = 700
@@ -71,7 +72,11 @@ def _labels(path: Path, file: Any, classes: int) -> npt.NDArray[np.int64]:
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
         sample = int(np.argmax(outside))
-        raise DataFileError(path, f"/labels, sample {sample}: class {labels[sample]} is outside 0 to {classes - 1}")
+        raise DataFileError(
+            path,
+            f"/labels, sample {sample}: class {labels[sample]} is outside 0 to {classes - 1}"
+            f"{label_advice(labels, classes)}",
+        )
     return labels.astype(np.int64)
 
 
