@@ -59,6 +59,11 @@ DOZEN = (
     ("mapping", "product"),
     ("repeat", "dense"),
     ("supersteps swapped", "dense"),
+    ("vertices dropped", "dense"),
+    ("counter dropped", "dense"),
+    ("counter moved", "segments"),
+    ("counter swapped", "segments"),
+    ("counter changed", "dense"),
 )
 
 

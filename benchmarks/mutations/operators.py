@@ -309,7 +309,8 @@ def across_repeat(program: Program, draw: Draw) -> Mutant | None:
         return None
     step, new = found
     made = replace(program, body=new)
-    return Mutant(program=made, text=f"superstep '{step.name}' moved across the edge of a repeat", places=(step.name,))
+    text = f"superstep '{step.name}' moved across the edge of a repeat"
+    return Mutant(program=made, text=text, places=(step.name, *written_by(step)))
 
 
 def repeat_changed(program: Program, draw: Draw) -> Mutant | None:

@@ -88,6 +88,8 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "two chips": ("randman-1d", {"network.hidden": (6, 5), "network.capacity": (4, 3, 3), "links.chips": 2,
                                  "chip.tiles": 6}),
+    "plain": ("randman-1d", {"training.optimiser": "sgd", "training.schedule": "constant",
+                             "training.learning_rate": 1e-4}),  # which keeps nothing, and changes weights little
     "carry": ("randman-1d", {"mapping.stash": "carry", "network.recurrence": "all_to_all"}),
     "digits": ("digits", {"data.timesteps": 3, "training.batch": 2, "network.hidden": (6,), "network.capacity": (4, 3),
                           "network.decay": 0.5, "network.current_gain": 2.0}),

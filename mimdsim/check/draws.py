@@ -4,7 +4,9 @@ Weights are multiples of 2^-14, so that sums of binary spikes times weights are 
 spikes must agree bit for bit. Moments are as large as gradients, and the count of training steps is not always that of
 the first. In one draw some neurons have one synapse alone, of a weight that lifts their potential exactly onto a
 threshold, or one bit above it, so that `>=` instead of `>` is noticed. In two lists are full, in one of them weights
-strong and spikes many; in the last, many potentials lie between the thresholds.
+strong and spikes many; in another, many potentials lie between the thresholds. In the last, inputs and neurons are in
+groups that excite one another in turn, so that every neuron is listed and every vertex that adds up gradients has some
+to add: one that is left out is noticed.
 """
 
 from __future__ import annotations
@@ -28,13 +30,16 @@ DYADIC = 2.0**14
 TIED = 4  # one in this many neurons is tied, in a draw with ties
 BIAS = 0.25  # most of a drawn bias, to either side
 UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
+GROUP_LIFT = 1.1  # of the threshold: where a group that spikes puts the next one
+GROUP_APART = 0.02  # what it does to other groups, as a share of that
 REACH = 16  # this many floats below and above are tried for a weight that meets a threshold
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
     """One set of inputs: which training step it is; how strong weights are, and how far they are lifted above zero;
-    whether lists are full or as they come; whether some neurons are put onto their thresholds."""
+    whether lists are full or as they come; whether some neurons are put onto their thresholds; whether inputs and
+    neurons are in groups."""
 
     number: int
     training_step: int
@@ -42,6 +47,7 @@ class Draw:
     lift: float = 0.0
     full_lists: bool = False
     ties: bool = False
+    groups: bool = False
 
 
 DRAWS = (
@@ -50,6 +56,8 @@ DRAWS = (
     Draw(number=2, training_step=40, weight_scale=12.0, lift=1.0, full_lists=True),
     Draw(number=3, training_step=2, lift=0.2, full_lists=True),
     Draw(number=4, training_step=7, weight_scale=1.0, lift=0.4),  # weak: many gradients where there is no spike
+    Draw(number=5, training_step=5, groups=True),
+    Draw(number=6, training_step=4, groups=True),
 )
 
 
@@ -77,6 +85,8 @@ def drawn_inputs(
     for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
         bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
         values[name] = _dyadic(drawn + bias)
+    if draw.groups:
+        _group(network, values, random)
     if draw.ties:
         firing = _often(values, network)
         for layer in network.layers:
@@ -123,10 +133,12 @@ def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) ->
         counts[:] = network.input_capacity
         counts[np.arange(network.timesteps), np.arange(network.timesteps) % network.batch] = 0
     ids = np.zeros((*lists, network.input_capacity), np.int32)
+    every, groups = np.arange(network.inputs), _groups(network)
     for where in np.ndindex(*lists):
-        count = min(int(counts[where]), network.inputs)
+        some = every[(sum(where) + draw.number * network.timesteps) % groups :: groups] if draw.groups else every
+        count = min(network.input_capacity if draw.groups else int(counts[where]), len(some))
         counts[where] = count
-        ids[where][:count] = np.sort(random.choice(network.inputs, count, replace=False))
+        ids[where][:count] = np.sort(random.choice(some, count, replace=False))
     if network.spikes == "dense":  # unfolded here, as training unfolds its input by what is being checked
         rows = np.zeros((*lists, network.inputs), np.float32)
         for where in np.ndindex(*lists):
@@ -134,6 +146,27 @@ def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) ->
         return {INPUT: rows[0] if network.steady_input else rows}
     spikes = random.integers(0, counts + 1) if draw.full_lists else counts  # the other ids are listed and no spikes
     return {IDS: ids, COUNTS: np.stack([spikes, counts], axis=-1).astype(np.int32)}
+
+
+def _groups(network: SpikingNetwork) -> int:
+    """So many groups that the neurons of one fit into the list of their layer: neuron n is in group n modulo these."""
+    return max(2, *(-(-layer.neurons // layer.selection.capacity) for layer in network.layers if layer.spiking))
+
+
+def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.random.Generator) -> None:
+    """Weights with which a group that spikes lifts the same group of the next layer just above its threshold, and
+    hardly moves the others."""
+    groups, most = _groups(network), network.input_capacity
+    for layer in network.layers:
+        together = min(most, -(-layer.inputs // groups))
+        lifted = _weights_for(layer, np.float32(GROUP_LIFT * layer.selection.threshold)) / together
+        lifted = np.where(np.isfinite(lifted), lifted, 0.0)
+        same = np.arange(layer.inputs)[:, None] % groups == np.arange(layer.neurons) % groups
+        share = random.uniform(0.75, 1.25, same.shape) * np.where(same, 1.0, -GROUP_APART)
+        values[layer.parameters[0].name] = _dyadic(lifted * share)
+        for other in layer.parameters[1:]:
+            values[other.name] = _dyadic(GROUP_APART * values[other.name])
+        most = layer.selection.capacity
 
 
 def _often(values: dict[str, np.ndarray], network: SpikingNetwork) -> np.ndarray:

@@ -33,7 +33,7 @@ class Operands:
     def __init__(self, of: Callable[[Codelet], bool]):
         self.of = of
         self.idle: dict[tuple[str, str], int] = {}  # (codelet, field) -> turns in which it was tried for nothing
-        self._settled: set[tuple[str, str]] = set()
+        self.matters: set[tuple[str, str]] = set()  # those of which a value changed something
         self._left: dict[tuple[str, str], int] = {}  # turns of this run
 
     def anew(self) -> Operands:
@@ -46,7 +46,7 @@ class Operands:
         for table in superstep.tables:
             codelet = table.codelet
             names = [item.name for item in codelet.fields if item.reads and not item.entry_of]
-            open_ = [name for name in names if (codelet.name, name) not in self._settled]
+            open_ = [name for name in names if (codelet.name, name) not in self.matters]
             open_ = [name for name in open_ if self._left.setdefault((codelet.name, name), TURNS) > 0]
             if open_ and table.vertices and self.of(codelet):
                 self._try(_Again(executor, superstep, table, t), open_)
@@ -60,7 +60,7 @@ class Operands:
                 key = again.codelet.name, name
                 self._left[key] -= 1
                 if any(again.made(name, other) != right for other in others(again.values(name))):
-                    self._settled.add(key)
+                    self.matters.add(key)
                     self.idle.pop(key, None)
                 else:
                     self.idle[key] = self.idle.get(key, 0) + 1

@@ -66,15 +66,15 @@ def gradient(structure: Structure, source: str) -> Codelet:
 
 
 @lru_cache(maxsize=64)
-def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) -> Codelet:
+def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, source: str = "fired") -> Codelet:
     """`gradient`, and the adjoint of who fired: each coefficient's change by a spike, times its operand, times its dx,
     and times the surrogate if one is named."""
-    calls = TOLD + _sum_calls(structure.terms, structure.states, transposed=True)
+    calls = (TOLD if source else ()) + _sum_calls(structure.terms, structure.states, transposed=True)
     for term in structure.terms:
         if term.differs:
             calls += ("times scalar", "times", "plus in place")
     calls += (*SURROGATE_CALLS[surrogate], "times") if surrogate else ()
-    return _as_calls(linear_neurons.full_gradient(structure, reads, surrogate), calls)
+    return _as_calls(linear_neurons.full_gradient(structure, reads, surrogate, source), calls)
 
 
 def _readout_calls(structure: Structure) -> tuple[str, ...]:

@@ -116,9 +116,10 @@ def gradient(structure: Structure, source: str) -> Codelet:
 
 
 @lru_cache(maxsize=64)
-def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) -> Codelet:
-    """`gradient`, and the adjoint of who fired; times the surrogate of u if one is named ('': none)."""
-    simple = gradient(structure, "fired")
+def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, source: str = "fired") -> Codelet:
+    """`gradient`, and the adjoint of who fired; times the surrogate of u if one is named ('': none), which is read
+    where `source` says so."""
+    simple = gradient(structure, source)
     read = tuple(_plane(name) if name == "current" else Field(name=name, access="read", box=X.box) for name in reads)
     fields = (_plane("d_fired", "write"), *simple.fields, *read)
     shared = ("dx", "fired", "own")

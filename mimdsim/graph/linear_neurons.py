@@ -184,9 +184,11 @@ def _neuron_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ..
         dx = build.one("neuron_readout_gradient", given, f"{layer}.dx", layer=layer, attributes=neuron)
     if dx is None:
         return none
-    switched = len(op.inputs) == 3 and neuron.resets and neuron.reset_gradient != "pass"
-    full = switched and neuron.reset_gradient == "full"
+    resets = len(op.inputs) == 3 and neuron.resets
+    full = resets and neuron.reset_gradient == "full"
     matrix, drive = neuron.differs
+    # maps that differ in their constants alone have one adjoint, whoever fired
+    switched = resets and neuron.reset_gradient != "pass" and (matrix or drive)
     attributes = Gradient(
         neuron=neuron, switched=switched, reads_state=full and matrix, reads_current=full and drive, of_fired=full
     )
@@ -199,16 +201,14 @@ def _neuron_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ..
 
 def _neuron_gradient(gradient: Gradient, dx: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
     neuron = gradient.neuron
-    previous, q = pull_back(neuron.quiet, dx)
-    if not gradient.switched or neuron.fired is None:
-        return previous, q
-    fired, *rest = others
-    after_previous, after_q = pull_back(neuron.fired, dx)
-    made = _choose(fired, previous, after_previous), _choose(fired, q, after_q)
-    if not gradient.of_fired:
+    rest, made = list(others), pull_back(neuron.quiet, dx)
+    if gradient.switched and neuron.fired is not None:
+        fired, after = rest.pop(0), pull_back(neuron.fired, dx)
+        made = _choose(fired, made[0], after[0]), _choose(fired, made[1], after[1])
+    if not gradient.of_fired or neuron.fired is None:
         return made
     x = rest.pop(0) if gradient.reads_state else np.zeros_like(dx)
-    current = rest.pop(0) if gradient.reads_current else np.zeros_like(q)
+    current = rest.pop(0) if gradient.reads_current else np.zeros_like(made[1])
     change = Affine(
         matrix=neuron.fired.matrix - neuron.quiet.matrix,
         drive=neuron.fired.drive - neuron.quiet.drive,

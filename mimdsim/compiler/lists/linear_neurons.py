@@ -193,7 +193,7 @@ def lower_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     operands = {"dx": dx, "q": q}
     reads = {"fired": attributes.switched, "x": attributes.reads_state, "current": attributes.reads_current}
     operands |= {name: low.storage[next(names)][0] for name, read in reads.items() if read}
-    made, own = _packed(low, layer, switched=attributes.switched)
+    made, own = _packed(low, layer, switched=attributes.switched or attributes.of_fired)
     constants: dict[str, Any] = {
         "terms": made.terms,
         "uniform": made.uniform,
@@ -212,7 +212,9 @@ def lower_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         defines.append((held[0], made_by))
         constants |= {"slope": selection.slope, "surrogate": surrogates.kind_of(surrogate) if surrogate else -1}
         more = tuple(name for name in ("x", "current") if reads[name])
-        codelet = _codelets(low).full_gradient(made.structure, more, surrogate)
+        if through:
+            operands["fired"] = low.storage[through[0].inputs[1]][0]  # the potential, which says who fired too
+        codelet = _codelets(low).full_gradient(made.structure, more, surrogate, "fired" if "fired" in operands else "")
     _emit(low, "neuron gradient", op, codelet, {**operands, **own}, constants, defines)
 
 
