@@ -4,7 +4,8 @@ Subjects are all shipped workloads, all neurons, neurons and constants by layer,
 and imported models, each shrunk to a few neurons, samples and timesteps; machines are all that are shipped, with fewer
 tiles. A command that neither works nor refuses (exit code 2 and a sentence) is a bug. Results are kept in a CSV file;
 `--page` writes the table of docs/every-network.md from it.
-Usage: python benchmarks/every_network.py [--subject NAME ...] [--machine NAME ...] [--kept FILE] [--page FILE.md]
+Usage: python benchmarks/every_network.py [--once] [--subject NAME ...] [--machine NAME ...] [--command NAME ...]
+       [--kept FILE] [--page FILE.md]
 """
 
 from __future__ import annotations
@@ -38,9 +39,7 @@ KEPT = ROOT / "docs" / "every-network.csv"
 COLUMNS = ("subject", "machine", "gpu", "command", "result", "sentence")
 TILES = 64  # of a shrunk chip
 WIDTH, TIMESTEPS, BATCH, SAMPLES = 10, 4, 4, 8
-IMPORT = "import"
 GENERATED = ("digits", "mnist5k", "randman", "random")
-TABLES = ("workload", "imported", "state dict")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +65,13 @@ def subjects() -> dict[str, Subject]:
     for name, model in MODELS.items():
         if model.spiking:
             found.append(Subject(name=f"neuron {name}", changes=(("network.neuron", name),)))
-            parameter = next(iter(model.parameters))
+            parameter = model.parameters[-1]  # digits gives others of lif by keys of their own
             given = {f"network.neuron_parameters.{parameter.name}": parameter.default, "network.neuron": name}
             found.append(Subject(name=f"neuron {name}, parameter", changes=tuple(given.items())))
         else:
             by_layer = {"network.neuron": ["lif", "lif", name], "network.output": "membrane"}
             found.append(Subject(name=f"read-out {name}", changes=tuple(by_layer.items())))
-    several = {
+    several: dict[str, dict[str, Any]] = {
         "neurons by layer": {
             "network.neuron": ["adaptive", "lif", "synaptic"],
             "network.neuron_parameters": [{"rho": 0.9}, {}, {"alpha": 0.7}],
@@ -301,6 +300,8 @@ def _place(case: Case) -> Result:
 
 def _mapped(case: Case) -> Result:
     case.done("place", case.folder / "mapping.toml")
+    if not (case.folder / "mapping.toml").exists():
+        return Result("refused", "nothing was placed")
     words = (
         "--mapping",
         case.folder / "mapping.toml",
@@ -400,8 +401,10 @@ def pairwise(*factors: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _gains(missing: set[tuple[int, int, str, str]], row: list[str | None], place: int, value: str) -> int:
-    pairs = ((min(at, place), max(at, place), at) for at, given in enumerate(row) if given is not None)
-    return sum((a, b, *((row[at], value) if at < place else (value, row[at]))) in missing for a, b, at in pairs)  # type: ignore[comparison-overlap]
+    """How many of the missing pairs a value at a place of the row brings."""
+    known = [(at, given) for at, given in enumerate(row) if given is not None]
+    pairs = ((at, place, given, value) if at < place else (place, at, value, given) for at, given in known)
+    return sum(pair in missing for pair in pairs)
 
 
 class Bench:
@@ -445,7 +448,8 @@ def page(rows: list[dict[str, str]]) -> str:
             for note in notes:
                 sentences.setdefault(note, []).append(subject)
             numbers = " ".join(f"[{1 + list(sentences).index(note)}]" for note in notes)
-            cells.append(f"{works}/{len(found)} {numbers}".strip() if notes else str(works))
+            whole = f"{works}/{len(found)} {numbers}" if notes else str(works)
+            cells.append(whole if found else "")
         lines.append(f"| {subject} | {' | '.join(cells)} |")
     lines.append("")
     lines += [f"{number}. {sentence}" for number, sentence in enumerate(sentences, start=1)]
@@ -466,15 +470,18 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def run_all(chosen: list[str], on: list[str], kept: Path) -> None:
+def run_all(chosen: list[str], on: list[str], commands: list[str], kept: Path, *, once: bool) -> None:
     tiled, gpus = machines()
     with tempfile.TemporaryDirectory() as folder, kept.open("w", encoding="utf-8", newline="") as file:
         bench, out = Bench(Path(folder)), csv.DictWriter(file, COLUMNS, lineterminator="\n")
         out.writeheader()
         names = chosen or list(bench.subjects)
-        for number, (subject, machine) in enumerate(itertools.product(names, on or tiled)):
+        cases = list(itertools.product(names, on or tiled))
+        if once:
+            cases = list(zip(names, itertools.cycle(on or tiled), strict=False))
+        for number, (subject, machine) in enumerate(cases):
             gpu, begun = gpus[number % len(gpus)], time.monotonic()
-            for command in COMMANDS:
+            for command in commands or COMMANDS:
                 found = bench.result(subject, machine, gpu, command)
                 where = {"subject": subject, "machine": machine, "gpu": gpu, "command": command}
                 said = found.sentence.replace(folder, "")
@@ -489,11 +496,13 @@ def main_of_script() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--subject", action="append", default=[])
     parser.add_argument("--machine", action="append", default=[])
+    parser.add_argument("--command", action="append", default=[], choices=list(COMMANDS))
+    parser.add_argument("--once", action="store_true", help="every network on one machine only, one after the other")
     parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
     if given.page is None:
-        run_all(given.subject, given.machine, given.kept)
+        run_all(given.subject, given.machine, given.command, given.kept, once=given.once)
         return
     text = given.page.read_text(encoding="utf-8")
     before = text.partition("| network |")[0]

@@ -135,6 +135,8 @@ def _place_batches(
             f"{size:>5}  {size / one.best.seconds:>9,.0f}  {1e3 * one.best.seconds:>20.4g}  "
             f"{one.best.figures.peak_bytes:>10,}  {published:>19}"
         )
+        for line in one.doubted:
+            say(f"! batch {size}: {line}.", bad=True)
     if not found:
         raise DoesNotFit("no batch fits; give smaller ones, or a machine with more memory (tile.sram_bytes)")
     most = max(found, key=lambda size: size / found[size].best.seconds)

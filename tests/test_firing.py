@@ -174,7 +174,7 @@ def test_what_is_advised_was_tried_and_mends_it(dead: str, changes: dict[str, An
         ),
         (
             {"training.initial_weights": "zeros.npz"},
-            "No value that was tried of .*training.initial_activity_tolerance and network.threshold mends it",
+            "No value that was tried of .*initial_activity, .*network.threshold, network.second_threshold mends",
         ),
     ],
 )

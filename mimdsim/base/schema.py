@@ -129,7 +129,9 @@ def _holds_boolean(value: Any) -> bool:
 
 
 def _mentions(annotation: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether an annotation is of one of `kinds`, or holds one somewhere."""
+    """Whether an annotation is of one of `kinds`, or holds one or anything somewhere."""
+    if annotation is Any:
+        return True
     if isinstance(annotation, type) and issubclass(annotation, kinds):
         return True
     return any(_mentions(each, kinds) for each in typing.get_args(annotation))

@@ -33,7 +33,8 @@ LONGEST_TRIED = 5  # training steps with a setting
 LONGEST_WHOLE = 30  # training steps of a training that is tried again as a whole
 SHARE = 0.05  # of the neurons in a timestep: as in the authors' accuracy study (functional/initial.py)
 FACTORS = (4.0, 32.0, 256.0, 4096.0)  # on the scale of the weights, or of the threshold
-LENGTH = "training.max_training_steps"
+LENGTH = ("training", "max_training_steps")
+Changes = dict[tuple[str, str], Any]  # by section and key
 Progress = Callable[[str, int, int], None]
 Again = Callable[[Workload, int], TrainingLog]  # so many training steps of a changed workload, on the same samples
 
@@ -144,54 +145,55 @@ def _remedy(
     begun = _tried(workload, network, expected, again, {}, 1) if len(log.loss) > 1 else None
     if begun is not None:
         yield f"With the initial weights they do otherwise ({begun[0]} of the neurons spike in a timestep)"
-        settings = [{"training.learning_rate": workload.training.learning_rate / 10}, *settings]
+        settings = [{("training", "learning_rate"): workload.training.learning_rate / 10}, *settings]
         steps = min(len(log.loss), LONGEST_WHOLE)
     for place, changes in enumerate(settings):
         progress("looking for a setting at which layers fire", place, len(settings))
         found = _tried(workload, network, expected, again, changes, changes.get(LENGTH, steps))
         if found is not None:
             shares, length = found
-            typed = " ".join(f"--set {key}={value:g}" for key, value in changes.items())
+            typed = " ".join(f"--set {'.'.join(key)}={value:g}" for key, value in changes.items())
             of = f" of {len(log.loss):,}" if length < len(log.loss) else ""
             tried = f"tried for {length:,}{of} training step{'s' if length != 1 or of else ''}"
             which = "all other layers" if expected else "all layers"
             yield f"With  {typed}  {which} work ({tried}; neurons that spike in a timestep: {shares})"
             return
-    names = list(dict.fromkeys(key for changes in settings for key in changes))
-    yield f"No value that was tried of {_listed(names)} mends it: look at the inputs and the neurons"
+    names = dict.fromkeys(".".join(key) for changes in settings for key in changes)
+    yield f"No value that was tried of {', '.join(names)} mends it: look at the inputs and the neurons"
 
 
-def _settings(workload: Workload, network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[dict[str, Any]]:
+def _settings(workload: Workload, network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[Changes]:
     """Changes that may mend it, the mildest first."""
     recipe = workload.training
     if 0 < recipe.max_training_steps < LONGEST_WHOLE:
         yield {LENGTH: LONGEST_WHOLE}
     room = min(network.most_spikes(layer) / layer.neurons for layer in network.layers if layer.spiking)
     share = min(SHARE, float(f"{room / 2:.1g}"))  # lists that are full on average drop spikes in every other timestep
-    yield {"training.initial_activity": share}
-    yield {"training.initial_activity": share, "training.initial_activity_tolerance": 0.5}
+    yield {("training", "initial_activity"): share}
+    yield {("training", "initial_activity"): share, ("training", "initial_activity_tolerance"): 0.5}
     offset = type(recipe).model_fields["weight_offset"].default
     if recipe.weight_offset != offset:
-        yield {"training.weight_offset": offset, "training.initial_activity": share}
+        yield {("training", "weight_offset"): offset, ("training", "initial_activity"): share}
     silent = "never" in constant.values()
     if not recipe.initial_weights and not workload.network.imported:
         for factor in FACTORS:
             scale = recipe.weight_scale * (factor if silent else 1 / factor)
-            yield {"training.weight_scale": float(f"{scale:.4g}")}
+            yield {("training", "weight_scale"): float(f"{scale:.4g}")}
     threshold = workload.network.threshold
     if workload.network.neuron == "lif" and not workload.network.imported and isinstance(threshold, float | int):
-        for factor in FACTORS:
-            yield {"network.threshold": float(f"{threshold * (1 / factor if silent else factor):.4g}")}
+        second = workload.network.second_threshold
+        for factor in (1 / each if silent else each for each in FACTORS):
+            below = {("network", "second_threshold"): float(f"{second * factor:.4g}")} if silent and second > 0 else {}
+            yield {("network", "threshold"): float(f"{threshold * factor:.4g}"), **below}
 
 
 def _tried(
-    workload: Workload, network: SpikingNetwork, expected: set[str], again: Again, changes: dict[str, Any], steps: int
+    workload: Workload, network: SpikingNetwork, expected: set[str], again: Again, changes: Changes, steps: int
 ) -> tuple[str, int] | None:
     """What share of the neurons of each layer spikes in a timestep after at most so many training steps with the
     changes, and how many there were; None if some layer still never fires, or always."""
     sections: dict[str, dict[str, Any]] = {}
-    for key, value in changes.items():
-        section, name = key.split(".")
+    for (section, name), value in changes.items():
         sections.setdefault(section, {})[name] = value
     update = {section: getattr(workload, section).model_copy(update=keys) for section, keys in sections.items()}
     with contextlib.suppress(MimdsimError):

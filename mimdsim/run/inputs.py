@@ -18,18 +18,21 @@ MOST_RANGES = 4  # of numbers of classes in a message
 def event_findings(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[Finding, ...]:
     """How many of the events of recordings are used, and what is wrong where it is few of them, or all at once; nothing
     of samples that are made."""
+    text, wrong = _events_said(workload, data)
+    return (Finding(name="events", passed=not wrong, text=f"{text}."),) if text else ()
+
+
+def _events_said(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, bool]:
+    """Without a full stop, and whether something is wrong."""
     said, wrong = [], []
     for name, part in zip(("training", "test"), data, strict=True):
         use = part.use
         if use is None or not part.samples:
             continue
         used, read = int(use.used.sum()), int(use.read.sum())
-        said.append(f"{used:,} of {read:,} ({use.share:.1%})".replace("%", " %") + f" in {name} samples")
+        said.append(f"{used:,} of {read:,} ({100 * use.share:.1f} %) in {name} samples")
         wrong += [f"{name}: {problem}" for problem in _wrong(workload, part)]
-    if not said:
-        return ()
-    text = "; ".join([f"Events used: {', '.join(said)}", *wrong])
-    return (Finding(name="events", passed=not wrong, text=f"{text}."),)
+    return "; ".join([f"Events used: {', '.join(said)}", *wrong]) if said else "", bool(wrong)
 
 
 def _wrong(workload: Workload, part: SpikeDataset) -> list[str]:
@@ -63,8 +66,8 @@ def _wrong(workload: Workload, part: SpikeDataset) -> list[str]:
 
 def samples_said(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, ...]:
     """All that is wrong with the samples, for points that have no report."""
-    wrong = (one.text.removesuffix(".") for one in event_findings(workload, data) if not one.passed)
-    return (*wrong, *absent_classes(workload, data))
+    text, wrong = _events_said(workload, data)
+    return (*([text] if wrong else []), *absent_classes(workload, data))
 
 
 def absent_classes(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, ...]:

@@ -235,7 +235,7 @@ class SweepFiles(Format):
     def read(self, path: Path) -> Any:
         if path.suffix == ".json":
             return load_rows(path)
-        activity, _ = load_activity(path)
+        activity, *_ = load_activity(path)
         return [activity.ids, activity.counts]
 
     def says(self, path: Path) -> Any:
