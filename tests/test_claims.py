@@ -92,3 +92,17 @@ def test_bytes_are_bounded_by_what_a_bundle_loads(form: str) -> None:
         summed, reference, form=form, length=4096, inputs=inputs, cost=worker(0.125), extents={"n": Size("x")}
     )
     assert "loads 4,096 and stores 4,096 bytes for a cost of 128 bundles" in str(found), found
+
+
+def test_advice_for_a_kernel_includes_more_vertices() -> None:
+    from mimdsim.check.occupancy import more_vertices
+    from mimdsim.report.verdicts import _balance
+
+    found = checked(copied, length=64)
+    assert found.tiled is not None
+    assert found.program is not None
+    advice = more_vertices(found.program, found.machine, found.tiled)
+    assert advice is not None
+    assert "('Own' uses 4 of 4 tiles and 1 of 6 contexts), at most" in advice.what
+    assert advice.cycles == found.cycles - int(found.tiled.compute_cycles * (1 - 1 / 6))
+    assert "are idle" not in _balance(found.tiled).text

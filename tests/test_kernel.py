@@ -352,6 +352,37 @@ def test_a_workload_is_explained_on_the_command_line() -> None:
     assert f"takes {cycles[0]:,} cycles on bow" in mimdsim("explain", "digits", "bow", number)
 
 
+@pytest.mark.parametrize("off", [9e-6, -1e-3, 1.0, np.nan])
+def test_a_reference_of_zeros_is_held_to_a_floor_that_is_said(off: float) -> None:
+    def nearly(out: np.ndarray, cells: np.ndarray) -> None:
+        out[:] = off
+
+    def rounded(out: np.ndarray, cells: np.ndarray) -> None:
+        out[:] = (cells * np.float32(1 / 3)) * 3 - cells
+
+    assert not check(scaling(nearly), lambda cells: 0 * cells)["values"].passed
+    found = check(scaling(rounded), lambda cells: 0 * cells)["values"]
+    assert found.passed, found
+    assert re.search(r"to 1e-05 of the largest \(of zeros alone: to \d\.\de-0\d\)", found.text)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wrong", "said"),
+    [
+        ("float32", lambda cells: cells.astype(np.float64) * 1e39, "but float32 holds numbers from 1.18e-38 to 3.4e"),
+        ("float32", lambda cells: cells.astype(np.float64) * 1e-60, "but float32 holds numbers from 1.18e-38"),
+        ("float16", lambda cells: cells.astype(np.float64) * 1e6, "but float16 holds numbers from 6.1e-05 to 6.55e"),
+        ("int32", lambda cells: cells.astype(np.int64) + 2**40, "but int32 holds whole numbers from -2,147,483,648"),
+        ("int32", lambda cells: cells + 0.5, "but int32 holds whole numbers"),
+        ("float32", lambda cells: cells / 0.0, "inf at"),
+    ],
+)
+def test_a_reference_that_the_format_cannot_hold_is_refused(dtype: str, wrong: Callable[..., Any], said: str) -> None:
+    whole = {"inputs": lambda rng: {"cells": rng.integers(1, 5, CELLS)}}
+    with np.errstate(all="ignore"), pytest.raises(DescriptionError, match=re.escape(said)):
+        check(scaling(dtype=dtype), wrong, **whole)
+
+
 TABLE = np.zeros(1000, np.float32)  # of no tile
 
 
@@ -396,7 +427,10 @@ def test_small_elements_that_the_largest_hides_are_said() -> None:
     def inputs(rng: np.random.Generator) -> dict[str, Any]:
         return {"cells": np.append(rng.random(CELLS - 1) + 0.5, 1e6).astype(np.float32)}
 
-    text = check(scaling(halved), reference=lambda cells: cells, inputs=inputs)["values"].text
-    assert f"but {CELLS - 1} of {CELLS} elements of 'scaled' are off by over 1% of their own size" in text
-    assert "which the largest, 1000000, hides: scaled[0] is" in text
+    found = check(scaling(halved), reference=lambda cells: cells, inputs=inputs)["values"]
+    assert not found.passed
+    text = found.text
+    assert f"{CELLS - 1} of {CELLS} elements of 'scaled' are wrong, off by over 1% of their own size" in text
+    assert "which the largest, 1000000, hides" in text
+    assert "leaves new[0] =" in text
     assert "hides" not in check(scaling())["values"].text

@@ -23,9 +23,11 @@ def blur(new: np.ndarray, old: np.ndarray) -> None:
     """One vertex: new [h, w, 4], old [h + 2, w + 2, 4] with the halo; in the element type."""
     sixteenth, eighth, quarter = (new.dtype.type(weight / 16) for weight in (1, 2, 4))
     above, here, below = old[:-2], old[1:-1], old[2:]
-    corners = above[:, :-2] + above[:, 2:] + below[:, :-2] + below[:, 2:]
-    sides = here[:, 2:] + here[:, :-2] + below[:, 1:-1] + above[:, 1:-1]
-    new[:] = sixteenth * corners + quarter * here[:, 1:-1] + eighth * sides
+    new[:] = (
+        sixteenth * (above[:, :-2] + above[:, 2:] + below[:, :-2] + below[:, 2:])
+        + quarter * here[:, 1:-1]
+        + eighth * (here[:, 2:] + here[:, :-2] + below[:, 1:-1] + above[:, 1:-1])
+    )
 
 
 BLUR = Codelet(

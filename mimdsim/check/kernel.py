@@ -9,8 +9,8 @@ Three lines put a kernel under pytest:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,16 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import show_bytes
+from mimdsim.check.exercised import Exercised
 from mimdsim.check.findings import Checked
 from mimdsim.check.formats import misfit
 from mimdsim.check.kernel_values import (
+    KINDS_OF_DRAWS,
     RELATIVE_TOLERANCE,
     draw_inputs,
     expected_outputs,
     first_wrong,
-    hidden_by_largest,
+    floor_of,
 )
 from mimdsim.check.operands import Operands, is_own
 from mimdsim.check.program import Finding, memory_finding, rules_finding, with_missing_exchanges
@@ -33,7 +35,7 @@ from mimdsim.check.user_code import called
 from mimdsim.compiler import measure_memory
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.functional.execute import Observer
-from mimdsim.functional.halves import executor_of
+from mimdsim.functional.halves import HALF_BYTES, executor_of, has_halves
 from mimdsim.functional.poison import KINDS, undefine
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.profile import TiledProfile
@@ -48,6 +50,8 @@ Build = Callable[[MimdMachine], Program]
 Reference = Callable[..., Any]
 Inputs = Callable[[np.random.Generator], dict[str, Any]]
 READS_EARLIER = "a run reads what an earlier run has left; write it before it is read"
+AT_LEAST, MORE = 3, 15  # further draws, of values alone: at least, and where something is not exercised
+MOST_SAID = 3
 OF_ITS_OWN = "runs on fresh memory differ too: a codelet draws random numbers, or keeps something outside its slices"
 
 
@@ -115,6 +119,11 @@ def check_kernel(
         return KernelResult(machine=on, findings=tuple(findings), program=program)
     drawn = [draw_inputs(program, inputs, stream(number, "kernel"), number) for number in range(draws)]
     compared, activity = _values(program, drawn, reference, tolerance, strict=strict, given=inputs is not None)
+    if all(finding.passed for finding in compared):
+        further = (
+            draw_inputs(program, inputs, stream(draws + more, "kernel"), KINDS_OF_DRAWS + more) for more in range(MORE)
+        )
+        compared[0] = _exercised(program, drawn, further, reference, tolerance, compared[0])
     findings += compared
     tiled = None
     if activity is not None:
@@ -140,7 +149,7 @@ def _values(
     undefine(used, "f", KINDS[1])  # fresh memory holds zeros here, but arbitrary data on a device
     start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
     activity: RecordedActivity | None = None
-    elements, hidden, operands = 0, "", Operands(is_own)
+    elements, largest_floor, operands = 0, 0.0, Operands(is_own)
     try:
         _ran(used, drawn[-1], {})
         for number, values in enumerate(drawn):
@@ -153,9 +162,10 @@ def _values(
             if wrong := misfit(fresh):
                 return [Finding(name="values", passed=False, text=wrong)], activity
             said = f"inputs {number + 1} of {len(drawn)}"
-            if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives"):
+            floor = floor_of(program, held)
+            largest_floor = max(floor, largest_floor)
+            if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor):
                 return [Finding(name="values", passed=False, text=f"{wrong} ({said})")], activity
-            hidden = hidden or hidden_by_largest(outputs, wanted)
             if wrong := first_wrong(program, _ran(used, values, start), outputs, 0.0, "the first run leaves"):
                 alike = not first_wrong(program, _ran(executor_of(program), values, {}), outputs, 0.0, "")
                 text = f"{wrong} ({said}): {READS_EARLIER if alike else OF_ITS_OWN}"
@@ -165,7 +175,7 @@ def _values(
                 alone.write(values)
                 execute_strictly(alone, poison=KINDS[number % len(KINDS)])
                 left = {name: alone.read(name) for name in program.outputs}
-                if wrong := first_wrong(program, left, wanted, tolerance, "the reference gives"):
+                if wrong := first_wrong(program, left, wanted, tolerance, "the reference gives", floor):
                     text = f"vertex by vertex, {wrong} ({said})"
                     return [Finding(name="strict", passed=False, text=text)], activity
             elements = sum(array.size for array in outputs.values())
@@ -176,7 +186,9 @@ def _values(
     names = ", ".join(program.outputs)
     text = f"{names}: {elements:,} elements match the reference, for {len(drawn)} draws of inputs"
     if any(program.variables[name].dtype.startswith("f") for name in program.outputs.values()):
-        text += f", to {tolerance:g} of the largest{hidden}"
+        text += f", to {tolerance:g} of the largest (of zeros alone: to {largest_floor:.1e})"
+    if has_halves(program):
+        text += "; halves are rounded when they are written, sums within a vertex are wider"
     if given and len(drawn) > 1 and all(_same(drawn[0], other) for other in drawn[1:]):
         text += "; inputs(rng) gives the same every time: draw from rng"
     findings = [Finding(name="values", passed=True, text=text)]
@@ -186,6 +198,51 @@ def _values(
         text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
         findings.append(Finding(name="strict", passed=True, text=text))
     return findings, activity
+
+
+def _exercised(
+    program: Program,
+    drawn: list[dict[str, np.ndarray]],
+    further: Iterator[dict[str, np.ndarray]],
+    reference: Reference,
+    tolerance: float,
+    found: Finding,
+) -> Finding:
+    """The finding of the drawn values, with what of users' codelets they do not exercise: further inputs are drawn, the
+    first AT_LEAST in any case, until all is met. Those for which the reference gives no number are passed over."""
+    seen = Exercised(program)
+    for values in drawn if seen else ():
+        _ran(executor_of(seen.program), values, {})
+    number, overflow = 0, ""
+    halves = any(held.item_bytes == HALF_BYTES for held in program.variables.values())
+    for number, values in enumerate(further, 1):
+        if number > AT_LEAST and not (seen and seen.missed()):
+            number -= 1
+            break
+        fresh = executor_of(seen.program if seen else program)
+        fresh.write(values)
+        held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
+        try:
+            with np.errstate(all="ignore"):
+                wanted = expected_outputs(program, reference, held)
+        except DescriptionError:  # too large for the reference or its format
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            outputs = _ran(fresh, values, {})
+        floats = [each for each in outputs.values() if each.dtype.kind == "f"]
+        if halves and not all(np.isfinite(each).all() for each in floats):
+            largest = max(float(np.abs(each).max(initial=0.0)) for each in held.values() if each.dtype.kind == "f")
+            overflow = f"; halves overflow with inputs up to {largest:,.0f}, where the reference does not"
+            continue
+        if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor_of(program, held)):
+            return replace(found, passed=False, text=f"{wrong} (further inputs {number})")
+    missed = seen.missed()
+    drawn_text = f"for {len(drawn)} draws of inputs"
+    text = found.text.replace(drawn_text, f"{drawn_text} and {number} further ones") + overflow
+    if missed:
+        text += f"; never exercised: {'; '.join(missed[:MOST_SAID])}"
+        text += f" and {len(missed) - MOST_SAID} more" if len(missed) > MOST_SAID else ""
+    return replace(found, text=text)
 
 
 def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:

@@ -15,6 +15,7 @@ from mimdsim.base.identity import code_digest, file_digest
 from mimdsim.base.version import __version__
 from mimdsim.check.kernel import Build, Inputs, KernelResult, Reference, check_kernel
 from mimdsim.check.kernel_values import RELATIVE_TOLERANCE
+from mimdsim.check.occupancy import more_vertices
 from mimdsim.check.user_code import load_file
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.profile import NamedFile, RunProfile, WhatIf
@@ -44,7 +45,7 @@ class KernelFile:
 
     def advice(self, result: KernelResult, asked: Asked | None) -> tuple[WhatIf, ...]:
         """What a machine that has more of something would save, most first: the kernel is built for it, checked and
-        timed again. asked: for the commands."""
+        timed again; and what more vertices would. asked: for the commands."""
         found = []
         for lever in machine_levers(result.machine) if result.tiled is not None else ():
             with contextlib.suppress(MimdsimError):  # it is no machine, or the kernel is not for it
@@ -52,6 +53,9 @@ class KernelFile:
                 command = "" if asked is None else asked.command(lever.changes)
                 if after is not None and result.tiled is not None:
                     found.append(difference(result.tiled, after, lever, command))
+        if result.tiled is not None and result.program is not None and result.tiled.spans:
+            spread = more_vertices(result.program, result.machine, result.tiled)
+            found += [] if spread is None else [spread]
         return most_first(found)
 
 

@@ -11,11 +11,14 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.check.last_writer import last_writer, way_to
 from mimdsim.check.user_code import called
-from mimdsim.program import Program
+from mimdsim.functional.halves import HALF_BYTES
+from mimdsim.program import Program, Variable
 from mimdsim.program.rows import describe_box
 
 RELATIVE_TOLERANCE = 1e-5
+KINDS_OF_DRAWS = 5  # the first of `_random`, each compared strictly too
 OFF, MANY = 0.01, 0.01  # of an element; of all elements
+ROUNDINGS = 4  # assumed: of numbers as large as the largest, in an element that is all that is left of them
 
 
 def draw_inputs(
@@ -25,7 +28,8 @@ def draw_inputs(
     kind: int,
 ) -> dict[str, np.ndarray]:
     """Arrays by input name: those that `inputs(draw)` gives, and the others at random, one kind after another: about 1
-    to either side; small whole numbers with many zeros and ties; from 0 to 1; about 100 to either side; all below -1.
+    to either side; small whole numbers with many zeros and ties; from 0 to 1; about 100 to either side; all below -1;
+    then far from zero; every other row below zero; near the largest half, or 10,000; mostly zeros.
 
     Raises DescriptionError for an unknown name, another shape, numbers that the input cannot hold, and for whole
     numbers that are not given.
@@ -43,7 +47,8 @@ def draw_inputs(
                 problems.append(problem)
             made[name] = value
         elif np.dtype(held.dtype).kind == "f":
-            made[name] = _random(held.shape, draw, kind).astype(held.dtype)
+            largest = 65504.0 if held.item_bytes == HALF_BYTES else 1e4
+            made[name] = _random(held.shape, draw, kind, largest).astype(held.dtype)
         else:
             problems.append(
                 f"input '{name}' holds {held.dtype}: define inputs(rng) that returns it, because only you know which "
@@ -54,7 +59,7 @@ def draw_inputs(
     return made
 
 
-def _random(shape: tuple[int, ...], draw: np.random.Generator, kind: int) -> np.ndarray:
+def _random(shape: tuple[int, ...], draw: np.random.Generator, kind: int, largest: float) -> np.ndarray:
     normal = draw.standard_normal(shape)
     kinds = (
         lambda: normal,
@@ -62,6 +67,10 @@ def _random(shape: tuple[int, ...], draw: np.random.Generator, kind: int) -> np.
         lambda: draw.random(shape),
         lambda: 100 * normal,
         lambda: -1 - 3 * np.abs(normal),
+        lambda: 50 + normal,
+        lambda: np.abs(normal) * np.where(np.arange(shape[0]) % 2, -1, 1).reshape(-1, *[1] * (len(shape) - 1)),
+        lambda: largest * draw.uniform(-0.95, 0.95, shape),
+        lambda: normal * (draw.random(shape) < 0.1),
     )
     return np.asarray(kinds[kind % len(kinds)]())
 
@@ -101,9 +110,37 @@ def expected_outputs(
         elif not np.isfinite(value).all():
             at = tuple(np.argwhere(~np.isfinite(value))[0].tolist())
             problems.append(f"output '{name}' is {value[at]} at {list(at)}: give inputs for which it is a number")
+        elif problem := _beyond(name, value, program.variables[program.outputs[name]]):
+            problems.append(problem)
     if problems:
         raise DescriptionError(what, problems)
     return wanted
+
+
+def _beyond(name: str, value: np.ndarray, held: Variable) -> str:
+    """What of a reference's output its variable cannot hold, in words, or ''."""
+    kind = np.dtype("float16" if held.dtype == "float32" and held.item_bytes == HALF_BYTES else held.dtype)
+    if kind.kind == "f":
+        with np.errstate(over="ignore"):
+            lost = np.isinf(value.astype(np.float64).astype(kind))
+        least = np.finfo(kind).smallest_normal
+        under = (value != 0) & (np.abs(value) < float(least))
+        if value.size and under.sum() == np.count_nonzero(value) > 0:
+            lost = under
+        said = f"{kind} holds numbers from {float(least):.3g} to {float(np.finfo(kind).max):.3g}"
+    elif kind.kind in "iu":
+        information = np.iinfo(kind)
+        lost = (value < information.min) | (value > information.max) | (value != np.floor(value))
+        said = f"{kind} holds whole numbers from {information.min:,} to {information.max:,}"
+    else:
+        return ""
+    if not lost.any():
+        return ""
+    at = tuple(np.argwhere(lost)[0].tolist())
+    return (
+        f"output '{name}' is {value[at]:.7g} at {list(at)}, but {said}: correct the reference, or give inputs for "
+        "which it stays within"
+    )
 
 
 def _arguments(what: str, reference: Callable[..., Any], given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -121,15 +158,43 @@ def _arguments(what: str, reference: Callable[..., Any], given: dict[str, np.nda
     return {one.name: given[one.name] for one in wanted if one.name in given}
 
 
+def floor_of(program: Program, given: dict[str, np.ndarray]) -> float:
+    """How far an output of zeros may be off: ROUNDINGS of numbers as large as the largest input (or 1)."""
+    numbers = [each for each in given.values() if each.dtype.kind == "f" and each.size]
+    largest = max((float(np.abs(each.astype(np.float64)).max()) for each in numbers), default=1.0)
+    return ROUNDINGS * _rounding(program) * largest
+
+
+def _rounding(program: Program) -> float:
+    """Relative, in the coarsest format of the outputs."""
+    held = [program.variables[variable] for variable in program.outputs.values()]
+    return 2.0**-11 if any(each.item_bytes == HALF_BYTES and each.dtype.startswith("f") for each in held) else 2.0**-24
+
+
 def first_wrong(
-    program: Program, outputs: dict[str, np.ndarray], wanted: dict[str, np.ndarray], tolerance: float, whose: str
+    program: Program,
+    outputs: dict[str, np.ndarray],
+    wanted: dict[str, np.ndarray],
+    tolerance: float,
+    whose: str,
+    floor: float = 0.0,
 ) -> str:
-    """The first wrong element of the first wrong output, with the vertex that wrote it; '' if all are right."""
+    """The first wrong element of the first wrong output, with the vertex that wrote it; '' if all are right.
+
+    tolerance: of floats, relative to the largest of an output, of which at most MANY may be off by OFF of their own
+    size; floor: what an output that must be all zeros may be off.
+    """
     for name, held in outputs.items():
         expected = wanted[name]
+        how = ""
         if held.dtype.kind == "f":
-            scale = float(np.max(np.abs(expected), initial=0.0)) or 1.0
-            wrong = ~(np.abs(held.astype(np.float64) - expected) <= tolerance * scale)
+            away, size = np.abs(held.astype(np.float64) - expected), np.abs(expected.astype(np.float64))
+            largest = float(size.max(initial=0.0))
+            wrong = ~(away <= (tolerance * largest if largest or not tolerance else floor))
+            hidden = away > np.maximum(OFF * size, ROUNDINGS * _rounding(program) * largest)
+            if tolerance and largest and not wrong.any() and hidden.sum() > MANY * hidden.size:
+                wrong = hidden
+                how = f", off by over {OFF:.0%} of their own size, which the largest, {largest:.7g}, hides"
         else:
             wrong = held != expected
         if wrong.any():
@@ -139,7 +204,7 @@ def first_wrong(
             one, other = _told_apart(held[where], expected[where])
             return (
                 f"{last_writer(program, variable, where)} leaves {box} = {one}, {whose} "
-                f"{other}; {int(wrong.sum()):,} of {wrong.size:,} elements of '{name}' are wrong"
+                f"{other}; {int(wrong.sum()):,} of {wrong.size:,} elements of '{name}' are wrong{how}"
                 f"{way_to(program, variable)}"
             )
     return ""
@@ -152,21 +217,3 @@ def _told_apart(one: Any, other: Any) -> tuple[str, str]:
         if said[0] != said[1]:
             break
     return said[0], said[1]
-
-
-def hidden_by_largest(outputs: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> str:
-    """What a tolerance of the largest element does not see: many elements far off by their own size; '' if few are."""
-    for name, held in outputs.items():
-        if held.dtype.kind != "f":
-            continue
-        expected = wanted[name].astype(np.float64)
-        off = np.abs(held - expected) > OFF * np.abs(expected)
-        if off.sum() > MANY * off.size:
-            where = tuple(np.argwhere(off)[0].tolist())
-            one, other = _told_apart(held[where], wanted[name][where])
-            return (
-                f"; but {int(off.sum()):,} of {off.size:,} elements of '{name}' are off by over {OFF:.0%} of their own "
-                f"size, which the largest, {np.abs(expected).max():.7g}, hides: {name}{list(where)} is {one}, the "
-                f"reference gives {other}"
-            )
-    return ""

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -26,9 +26,11 @@ from mimdsim.functional.execute import Executor, Observer, index_of
 from mimdsim.functional.failures import VertexFailure, field_written, written_though_read
 from mimdsim.functional.guarded import Guarded, Region, Work
 from mimdsim.functional.poison import LARGE, NO_NUMBER, Poison, as_bits, undefine
+from mimdsim.functional.scratch import STACK_BYTES, Scratch, state_of
 from mimdsim.functional.work import declared_bundles, uncovered
 from mimdsim.numerics import equations
 from mimdsim.program import Superstep, VertexTable
+from mimdsim.program.around import around, is_library
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
@@ -104,6 +106,8 @@ class _Table:
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
         self.guarded = GUARDED_ELEMENTS if is_library(codelet.compute) else math.inf
+        self.around = {} if is_library(codelet.compute) else around(codelet.compute)
+        self.kept = {name: state_of(value) for name, value in self.around.items()}
         self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
 
     def _operand(self, item: Field) -> _Operand:
@@ -127,6 +131,8 @@ class _Table:
             if not self.probed:
                 self._refuse_own_poison(vertex, t, real, made)
             commits += made
+        if self.guarded:
+            self._refuse_kept(t)
         self.probed, self.guarded = True, 0
         if self._strays():
             self._name_stray(t, real)
@@ -153,7 +159,7 @@ class _Table:
             if self.table.codelet.count is not None:
                 views, numbers = self._arguments(vertex)
                 turns = {name: np.ravel(each)[0] for name, each in self.table.codelet.count(*views, *numbers).items()}
-            self._call(vertex, work)
+            scratch = self._call(vertex, work)
         except Exception as failure:  # whatever a user's codelet raises
             views, numbers = self._arguments(vertex)
             written = field_written(self.table.codelet, views, numbers, failure)
@@ -172,6 +178,8 @@ class _Table:
         declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
         if declared is not None and (text := uncovered(float(declared[vertex]), *self._moved(vertex, work, real))):
             raise MappingError(f"{self._name(vertex, t)} {text}")
+        if scratch is not None:
+            self._refuse_scratch(vertex, t, scratch)
         self.guarded -= sum(self.memory[operand.key][operand.slices[vertex]].size for operand in self.operands)
         self._clear(vertex)
         return commits
@@ -227,10 +235,37 @@ class _Table:
         field, memory = replace(operand.field, access="update"), self.memory[operand.key]
         return Guarded.of(memory, field, work, region=Region(whole=memory, own=own, place=place))
 
-    def _call(self, vertex: int, work: Work | None = None) -> None:
+    def _call(self, vertex: int, work: Work | None = None) -> Scratch | None:
+        """Run a vertex; its scratch, of users' codelets of form 'vertex' in the first run of a table."""
         views, numbers = self._arguments(vertex, work)
-        with np.errstate(all="ignore"):  # sums of poison overflow; what comes of it is looked at, and plain runs warn
+        measured = self.guarded == math.inf and self.table.codelet.form == "vertex"
+        scratch = Scratch(views) if measured else None
+        with np.errstate(all="ignore"), scratch or nullcontext():  # sums of poison overflow; plain runs warn
             self.compute(*views, *numbers)
+        return scratch
+
+    def _refuse_scratch(self, vertex: int, t: int, scratch: Scratch) -> None:
+        declared, (name, size) = self.table.codelet.scratch_bytes, scratch.held
+        if scratch.bytes > max(declared, STACK_BYTES):
+            covered = "" if declared > STACK_BYTES else f", of which its stack holds {STACK_BYTES}"
+            raise MappingError(
+                f"{self._name(vertex, t)} keeps {scratch.bytes:,} bytes beside its fields while it runs{covered}; "
+                f"'{name}' takes {size:,}; its codelet declares scratch_bytes={declared:,}: declare what it needs, "
+                "which is counted in the memory of its tile, or make it a variable"
+            )
+
+    def _refuse_kept(self, t: int) -> None:
+        """Raise where something around a user's function is no longer what it was before the vertices ran."""
+        if not self.kept:
+            return
+        now = {name: state_of(value) for name, value in around(self.table.codelet.compute).items()}
+        name = next((name for name, state in now.items() if state != self.kept.get(name, state)), None)
+        if name is not None:
+            raise MappingError(
+                f"superstep '{self.superstep.name}', timestep {t}: {self.table.codelet.name} changes '{name}', which "
+                "is around its function: it draws random numbers, or keeps something outside its slices; a vertex has "
+                "nothing but its fields"
+            )
 
     def _clear(self, vertex: int) -> None:
         for operand in self.operands:
@@ -332,14 +367,6 @@ class _Table:
 
     def _name(self, vertex: int, t: int) -> str:
         return f"superstep '{self.superstep.name}', timestep {t}: {vertex_name(self.table, vertex)}"
-
-
-def is_library(compute: Callable[..., Any]) -> bool:
-    """Whether a codelet's function comes with mimdsim."""
-    while isinstance(compute, partial):
-        compute = compute.func
-    module = getattr(compute, "__module__", None) or type(compute).__module__
-    return str(module).partition(".")[0] == __name__.partition(".")[0]
 
 
 def as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:

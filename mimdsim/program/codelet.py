@@ -148,6 +148,8 @@ class Codelet:
     axis given by one index is dropped) and the vertex's own integers. Both write in place.
     A cost without a source is an error. flops: floating-point operations, in the same terms as bundles.
     columns: by default those named by the boxes, in order; none for form 'vertex', which gets the boxes.
+    scratch_bytes: what a vertex needs on its tile beside its fields while it runs, beyond the stack that code_bytes
+    covers; of a vertex of form 'table', what one on a tile would need.
     joinable: a vertex works element by element along the last axis that the box of its first field cuts by columns, so
     that vertices with adjacent slices may run as one, with bit-identical results.
     extents: how often the loops of its costs run, by the names used in terms and formulas.
@@ -164,6 +166,7 @@ class Codelet:
     cost: WorkerBundles | TileFormula
     flops: tuple[Term, ...] = ()
     code_bytes: int = 512
+    scratch_bytes: int = 0
     joinable: bool = False
     count: Callable[..., dict[str, Any]] | None = None
     extents: Mapping[str, Extent] = member(default_factory=dict, hash=False)
@@ -188,8 +191,9 @@ class Codelet:
                     f"codelet '{self.name}': of {term.bundles:g} bundles for {term.extents}, "
                     f"{term.pairable:g} cannot be pairable: only 0 to all of them can"
                 )
-        if self.code_bytes < 0:
-            raise MappingError(f"codelet '{self.name}': code_bytes {self.code_bytes} must not be negative")
+        for what, size in (("code_bytes", self.code_bytes), ("scratch_bytes", self.scratch_bytes)):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                raise MappingError(f"codelet '{self.name}': {what} {size} must not be negative, and whole")
         if not self.cost.source:
             raise MappingError(f"codelet '{self.name}': its cost names no source")
         if not is_kind(self.cost.kind):

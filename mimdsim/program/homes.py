@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import dis
-import inspect
-from collections.abc import Callable
-from functools import lru_cache
-from types import CodeType
-from typing import Any
-
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near
 from mimdsim.base.units import show_bytes
+from mimdsim.program.around import around, is_library, size_of
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.program import Program
@@ -58,31 +52,26 @@ def check_tiles(program: Program, superstep: Superstep, table: VertexTable, tile
 
 
 def check_beside(superstep: Superstep, table: VertexTable) -> list[Problem]:
-    """The first array that a codelet's function takes from around it, larger than its code can hold: no tile has it."""
-    for name, value in around(table.codelet.compute):
-        if isinstance(value, np.ndarray) and value.nbytes > MOST_CONSTANT_BYTES:
-            text = (
-                f"reads '{name}', {show_bytes(value.nbytes)} that lie on no tile: make it a variable "
-                "(Kernel.constant) and a field of the codelet"
-            )
-            return [of_vertex(ON_A_TILE, superstep, table, 0, text)]
-    return []
+    """What a codelet's function takes from around it, larger than its code can hold: no tile has it.
 
-
-def around(compute: Callable[..., Any]) -> list[tuple[str, Any]]:
-    """What a function of a codelet names that is not its own: globals, and variables of functions around it."""
-    function = inspect.unwrap(getattr(compute, "py_func", compute))
-    if not inspect.isfunction(function):
+    Of the library's functions arrays alone are looked at, which are whole; of users', all that they hold together.
+    """
+    compute = table.codelet.compute
+    held = around(compute)
+    if is_library(compute):
+        held = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
+    seen: set[int] = set()
+    sizes = {name: size_of(value, seen) for name, value in held.items()}
+    if sum(sizes.values()) <= MOST_CONSTANT_BYTES:
         return []
-    found = inspect.getclosurevars(function)
-    named = _globals_of(function.__code__)
-    return [*found.nonlocals.items(), *((name, value) for name, value in found.globals.items() if name in named)]
-
-
-@lru_cache(maxsize=1024)  # a search verifies the same codelets again and again
-def _globals_of(code: CodeType) -> frozenset[str]:
-    """The globals that code reads; attributes are not among them."""
-    return frozenset(each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL")
+    name = max(sizes, key=lambda each: sizes[each])
+    others = len([size for size in sizes.values() if size]) - 1
+    text = (
+        f"reads '{name}', {show_bytes(sizes[name])} that lie on no tile"
+        f"{f', beside {others} more' if others else ''}: make it a variable "
+        "(Kernel.constant) and a field of the codelet"
+    )
+    return [of_vertex(ON_A_TILE, superstep, table, 0, text)]
 
 
 def require_homes(program: Program) -> None:

@@ -171,6 +171,12 @@ def _balance(tiled: TiledProfile) -> Verdict:
         f"every superstep would save at most {duration(tiled, saved)} "
         f"({share(saved, tiled.seconds_per_training_step)})."
     )
+    if not tiled.trains and tiled.tiles_used < tiled.tiles:
+        left = tiled.tiles - tiled.tiles_used
+        share_idle = share(left, tiled.tiles)
+        text += (
+            f" {thousands(left)} of {counted(tiled.tiles, 'tile')} ({share_idle}) are idle, which balance leaves out."
+        )
     return Verdict(subject="balance", mood="note", text=text)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from mimdsim.base.compact import compact
 from mimdsim.base.phases import in_order
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Program, Repeat, Superstep
+from mimdsim.program import Program, Repeat, Superstep, TileFormula
 from mimdsim.program.homes import require_homes
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.records import CATEGORIES, OVERHEADS
@@ -173,12 +173,15 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
 
 
 def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
-    """Vertex state, and code: library and control code, codelets present on a tile, exchange instructions."""
+    """Vertex state with the scratch of those that run at once, and code: library and control code, codelets present on
+    a tile, exchange instructions."""
     vertices = np.zeros(tiles, np.int64)
     code = np.full(tiles, machine.tile.code_bytes, np.int64)
     present: dict[str, np.ndarray] = {}
     sizes: dict[str, int] = {}
+    scratch = np.zeros(tiles, np.int64)
     for superstep in supersteps:
+        scratch = np.maximum(scratch, _scratch(superstep, tiles, machine.tile.worker_contexts))
         for table in superstep.tables:
             np.add.at(vertices, table.tiles, table.codelet.vertex_state_bytes)
             name = table.codelet.name
@@ -190,7 +193,18 @@ def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) 
             code[exchange.tiles] += fragments * machine.exchange.fragment_code_bytes
     for name, mask in present.items():
         code += mask * sizes[name]
-    return vertices, code
+    return vertices + scratch, code
+
+
+def _scratch(superstep: Superstep, tiles: int, contexts: int) -> np.ndarray | int:
+    """int64[tiles]: what vertices of a superstep that run at once declare; those of the supervisor run one by one."""
+    found: np.ndarray | int = 0
+    for table in superstep.tables:
+        if table.codelet.scratch_bytes:
+            at_once = 1 if isinstance(table.codelet.cost, TileFormula) else contexts
+            here = np.minimum(np.bincount(table.tiles, minlength=tiles), at_once)
+            found = found + here * table.codelet.scratch_bytes
+    return found
 
 
 def _spans(program: Program) -> dict[str, tuple[int, int]]:
