@@ -11,7 +11,7 @@ from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
 from mimdsim.run import compile_workload
-from mimdsim.run.cautions import fewer_slots, loss_warning, repeated_samples, rounded_tiles
+from mimdsim.run.cautions import beyond_sources, fewer_slots, loss_warning, repeated_samples, rounded_tiles
 from mimdsim.workload import SpikeDataset, load_workload, network_of
 
 
@@ -25,6 +25,22 @@ def log(loss: list[float]) -> TrainingLog:
         weights={},
         activity=nothing,
     )
+
+
+@pytest.mark.parametrize("tiles", [16, 3000])
+@pytest.mark.parametrize("sync", [0.0, 2.0])
+@pytest.mark.parametrize("exchange", [0.0, 0.01, 3.0])
+def test_hops_do_not_silence_what_is_not_modelled(tiles: int, sync: float, exchange: float) -> None:
+    """Distance may be given; that links are never full remains to be said."""
+    changes = {"chip.tiles": tiles, "sync.hop_cycles": sync, "exchange.hop_cycles": exchange}
+    machine = load_machine("tiny", changes)
+    assert isinstance(machine, MimdMachine)
+    said = beyond_sources(machine)
+    without = [key for key, cycles in changes.items() if not cycles]
+    if tiles > 1472 and without:
+        assert said[0].endswith(f"do not grow with distance; set {' and '.join(without)}")
+    assert any("links are never full here" in one for one in said) == bool(exchange)
+    assert len(said) == bool(exchange) + bool(tiles > 1472 and without)
 
 
 def test_a_loss_that_rises_is_said() -> None:

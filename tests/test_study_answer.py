@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mimdsim.base.units import show_bytes
 from mimdsim.report.figures_effects import draw_effects, steps_of
 from mimdsim.report.figures_front import Judgement, Measure, draw_front, draw_ranking
 from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
 from mimdsim.report.study_page import StudyColumn, packed_columns
-from mimdsim.report.wording import chance, common_unit, field_value, quantity
+from mimdsim.report.wording import chance, common_unit, field_value, field_values, quantity
 from mimdsim.study import Studied, make_study, table_lines
 from mimdsim.study.files import write_report
 from mimdsim.study.front import Judged, judge, nondominated
@@ -61,6 +64,37 @@ def studied(rows: Sequence[Row], designs: int | None = None, **study: Any) -> St
 
 def judged_of(*rows: Row, **study: Any) -> Judged:
     return judge(studied(rows, **study))
+
+
+def test_the_first_point_is_one_that_can_run() -> None:
+    """No point is faster than one that does not fit."""
+    rows = [row({"x": (2.0, 0.1)}), row({"x": (3.0, 0.1)}), row({"x": (1.5, 0.1)})]
+    rows[0] |= {"fits": False, "peak_bytes": 201}
+    text = "\n".join(answer_lines(studied(rows)))
+    assert re.search(
+        r"That is 2 times \(.* to .*\) faster than the first point that fits \(chip\.tiles = 200\)\.", text
+    )
+    assert "it lacks 1 B on the fullest tile" not in text  # it would not be better
+    rows[1]["fits"] = False
+    assert "times faster" not in "\n".join(answer_lines(studied(rows)))
+
+
+def test_values_that_differ_look_different() -> None:
+    rows = [row({"x": (ms, 0.1)}) | {"tile.sram_bytes": size} for size, ms in ((638_976, 2.0), (638_977, 1.0))]
+    made = studied(rows, axes={"tile.sram_bytes": (638_976, 638_977)})
+    text = "\n".join(answer_lines(made))
+    assert "Best in time of 2 points: tile.sram_bytes = 624.00098 KiB." in text
+    assert "the first point (tile.sram_bytes = 624 KiB)" in text
+    table = table_lines(list(made.rows), ["tile.sram_bytes"])
+    assert [line.split("KiB")[0].strip() for line in table[1:3]] == ["624", "624.00098"]
+
+
+@given(st.lists(st.integers(1, 1 << 40) | st.floats(1, 1e12), min_size=2, max_size=6, unique=True))
+def test_different_numbers_are_told_apart(values: list[float]) -> None:
+    for key in ("tile.sram_bytes", "chip.clock_hz", "chip.tiles"):
+        assert len(set(field_values(key, values))) == len(values)
+    one, other = sorted(map(int, values[:2]))
+    assert (show_bytes(one, other) == show_bytes(other, one)) == (one == other)
 
 
 # probabilities

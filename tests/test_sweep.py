@@ -16,7 +16,7 @@ from mimdsim.base.sealed import read_sealed_arrays, read_sealed_json, write_seal
 from mimdsim.machine import find_machine
 from mimdsim.study import make_study, note_lines, table_lines
 from mimdsim.study.points import Points, parse_axis
-from mimdsim.study.results import RESULTS
+from mimdsim.study.results import RESULTS, with_ratios
 from mimdsim.study.store import load_activity, load_rows
 
 SMALL = ("--training-steps", "1", "--processes", "1")
@@ -318,7 +318,59 @@ def test_a_first_point_that_does_not_fit_is_told() -> None:
         {"seed": 1, "ms_per_training_step": ms, "note": "", "fits": fits} for ms, fits in ((2.0, False), (1.5, True))
     ]
     (line,) = note_lines(rows, [])
-    assert line == "! times the first: the first point with a time does not fit its memory"
+    assert line == "! times the first: of the first point that fits; those before it do not fit their memory"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((638_976, 638_977), "from 624 KiB to 624.00098 KiB changes"),
+        ((163_840, 163_841), "from 160 KiB to 160.00098 KiB changes"),
+        ((638_976, 655_360), "from 624 KiB to 640 KiB changes"),
+    ],
+)
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_value_that_decides_what_fits_does_not_limit_nothing(values: tuple[int, int], said: str, fits: bool) -> None:
+    """And two values that differ look different."""
+    rows = [
+        {"tile.sram_bytes": value, "seed": seed, "ms_per_training_step": 1.5, "note": "", "fits": fits or bool(seed)}
+        for value in values
+        for seed in (0, 1)
+    ]
+    rows[2]["fits"] = True
+    found = [line for line in note_lines(rows, ["tile.sram_bytes", "seed"]) if line.startswith("= tile")]
+    assert len(found) == 1
+    assert said in found[0]
+    assert ("limits nothing" in found[0]) == fits
+    assert ("but what fits" in found[0]) == (not fits)
+    rows = [row | {"fits": row["tile.sram_bytes"] == values[1]} for row in rows]
+    assert not [line for line in note_lines(rows, ["tile.sram_bytes", "seed"]) if line.startswith("= tile")]
+
+
+@pytest.mark.parametrize("values", [(1, 2), (2, 1)])
+def test_more_hardware_that_takes_longer_is_explained(values: tuple[int, int]) -> None:
+    """Sharing buses made a step slower, in silence: another program was planned."""
+    times = {1: 6.65, 2: 6.84}
+    rows = [
+        {"exchange.tiles_per_bus": value, "ms_per_training_step": times[value], "note": "", "fits": True}
+        for value in values
+    ]
+    (line,) = note_lines(rows, ["exchange.tiles_per_bus"])
+    assert line.startswith("! exchange.tiles_per_bus from 1 to 2 takes up to 2.9% longer: each value has a program")
+    rows[0]["fits"] = False
+    assert not [line for line in note_lines(rows, ["exchange.tiles_per_bus"]) if "longer" in line]
+
+
+def test_ratios_are_of_points_that_fit() -> None:
+    times = [(False, 2.0), (True, 3.0), (True, 1.5), (False, 1.0)]
+    rows = with_ratios(
+        [
+            {"n": n, "fits": fits, "ms_per_training_step": 1e3 * time, "seconds_by_source": [["a", time, 0.5]]}
+            for n, (fits, time) in enumerate(times)
+        ]
+    )
+    assert [row["ratio"] for row in rows] == [None, 1.0, 0.5, None]
+    assert [row["ratio"] for row in with_ratios(rows, reference=rows[0])] == [None] * 4
 
 
 @pytest.mark.slow

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from mimdsim.base.errors import MimdsimError, shortened
 
@@ -140,8 +141,29 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def show_bytes(count: float) -> str:
-    """Bytes for people: '624.0 KiB'."""
+def told_apart(
+    values: Sequence[Any], say: Callable[[Any, int], str], digits: Sequence[int] = (5, 8, 12, 17)
+) -> list[str]:
+    """Each value as `say` shows it in so many digits; those that would look like a different one in more."""
+    shown = [say(value, digits[0]) for value in values]
+    for more in digits[1:]:
+        alike: dict[str, set[Any]] = {}
+        for value, text in zip(values, shown, strict=True):
+            alike.setdefault(text, set()).add(value)
+        if all(len(same) == 1 for same in alike.values()):
+            break
+        shown = [say(value, more) if len(alike[text]) > 1 else text for value, text in zip(values, shown, strict=True)]
+    return shown
+
+
+def show_bytes(count: float, *beside: float) -> str:
+    """Bytes for people: '624.0 KiB'; to the byte where one `beside`, which it is compared with, would look the same."""
+    return told_apart([count, *beside], _bytes_in, (1, 0))[0]
+
+
+def _bytes_in(count: float, digits: int) -> str:
+    if not digits:
+        return f"{count:,.0f} B"
     for unit, factor in (("GiB", 1024.0**3), ("MiB", 1024.0**2), ("KiB", 1024.0)):
         if abs(count) >= factor:
             return f"{count / factor:.1f} {unit}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.units import told_apart
 from mimdsim.check.last_writer import last_writer, way_to
 from mimdsim.check.user_code import called
 from mimdsim.functional.halves import HALF_BYTES
@@ -212,8 +213,9 @@ def first_wrong(
 
 def _told_apart(one: Any, other: Any) -> tuple[str, str]:
     """Two numbers in seven digits, or in as many as tell them apart."""
-    for digits in (7, 9, 17):
-        said = [f"{each:.{digits}g}" if isinstance(each, np.floating) else str(each) for each in (one, other)]
-        if said[0] != said[1]:
-            break
-    return said[0], said[1]
+
+    def say(each: Any, digits: int) -> str:
+        return f"{each:.{digits}g}" if isinstance(each, np.floating) else str(each)
+
+    first, second = told_apart((one, other), say, (7, 9, 17))
+    return first, second

@@ -137,8 +137,8 @@ def rules_finding(program: Program, machine: MimdMachine) -> Finding:
 def memory_finding(program: Program, machine: MimdMachine) -> Finding:
     """Whether the program fits the tiles, and its code their executable region."""
     memory = measure_memory(program, machine)
-    limit = machine.tile.sram_bytes
-    text = f"fullest tile {memory.peak_tile} needs {show_bytes(memory.peak_bytes)} of {show_bytes(limit)}"
+    limit, peak = machine.tile.sram_bytes, memory.peak_bytes
+    text = f"fullest tile {memory.peak_tile} needs {show_bytes(peak, limit)} of {show_bytes(limit, peak)}"
     if memory.peak_bytes > limit:
         text += f"; over by {show_bytes(memory.peak_bytes - limit)}"
         for name, size in memory.largest(memory.peak_tile, 1):  # none where it only receives
@@ -146,9 +146,10 @@ def memory_finding(program: Program, machine: MimdMachine) -> Finding:
     code = memory.code + memory.vertices
     fullest, region = int(code.argmax()), machine.tile.executable_bytes
     if not fits_executable(memory, machine):
+        most = int(code[fullest])
         text += (
-            f"; code and vertex state of tile {fullest} take {show_bytes(int(code[fullest]))}, the executable region "
-            f"has {show_bytes(region)}"
+            f"; code and vertex state of tile {fullest} take {show_bytes(most, region)}, the executable region has "
+            f"{show_bytes(region, most)}"
         )
     return Finding(name="memory", passed=memory.peak_bytes <= limit and fits_executable(memory, machine), text=text)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from mimdsim.base.compact import numbers
+from mimdsim.compiler.fitting import fits_executable
 from mimdsim.compiler.passes.liveness import Memory
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Liveness, MemoryProfile
@@ -17,9 +18,10 @@ _KNOWN: WeakKeyDictionary[Memory, MemoryProfile] = WeakKeyDictionary()  # for re
 def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> MemoryProfile:
     """The compiler's memory measurement as profile records, beside the limit of `machine`."""
     known = _KNOWN.get(memory)
-    if known is None or known.limit_bytes != machine.tile.sram_bytes:
-        limit = machine.tile.sram_bytes
-        _KNOWN[memory] = _profile(program, memory, limit) if known is None else replace(known, limit_bytes=limit)
+    limit, code_fits = machine.tile.sram_bytes, fits_executable(memory, machine)
+    if known is None or (known.limit_bytes, known.code_fits) != (limit, code_fits):
+        made = _profile(program, memory, limit) if known is None else known
+        _KNOWN[memory] = replace(made, limit_bytes=limit, code_fits=code_fits)
     return _KNOWN[memory]
 
 

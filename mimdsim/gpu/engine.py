@@ -99,10 +99,11 @@ def _lowered(
         )
     lengths = lengths_of(activity) if how.lists and activity is not None else {}
     lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding, lengths=lengths)
-    if lowered.bytes_needed > gpu.memory.capacity_bytes:
+    needed, capacity = lowered.bytes_needed, gpu.memory.capacity_bytes
+    if needed > capacity:
         raise DoesNotFit(
             f"{gpu.name}, strategy '{how.name}', {precision}: the training step needs "
-            f"{show_bytes(lowered.bytes_needed)} and the device has {show_bytes(gpu.memory.capacity_bytes)}; "
+            f"{show_bytes(needed, capacity)} and the device has {show_bytes(capacity, needed)}; "
             f"use a smaller batch or fewer timesteps"
         )
     return lowered

@@ -76,10 +76,11 @@ def persistent_seconds(
     width = ELEMENT_BYTES[precision]
     if direction == "backward_weights":
         return _weight_gradient_seconds(gpu, layer, precision)
-    if layer.weights * width > on_chip_bytes(gpu):
+    needed, most = layer.weights * width, on_chip_bytes(gpu)
+    if needed > most:
         raise MappingError(
-            f"persistent kernel: {layer.weights} recurrent weights take {show_bytes(layer.weights * width)} and "
-            f"{gpu.name} keeps at most {show_bytes(on_chip_bytes(gpu))} on the chip; use the strategy 'graph_replay'"
+            f"persistent kernel: {layer.weights} recurrent weights take {show_bytes(needed, most)} and {gpu.name} "
+            f"keeps at most {show_bytes(most, needed)} on the chip; use the strategy 'graph_replay'"
         )
     blocks, clock = gpu.chip.streaming_multiprocessors, gpu.chip.clock_hz
     read = layer.neurons * (1 if direction == "forward" else layer.gates)

@@ -192,6 +192,18 @@ class MemoryProfile:
     always_live_bytes_by_tile: tuple[int, ...]
     largest_on_peak_tile: tuple[tuple[str, str, int], ...]  # variable, category, bytes
     liveness: tuple[Liveness, ...]
+    code_fits: bool = True  # code and vertex state of every tile lie in its executable region
+
+    @property
+    def fits(self) -> bool:
+        """Whether the program can run on these tiles."""
+        return self.peak_bytes <= self.limit_bytes and self.code_fits
+
+    @property
+    def peak_of_limit(self) -> str:
+        """'143.2 KiB of 624.0 KiB'; to the byte where these would look alike."""
+        peak, limit = self.peak_bytes, self.limit_bytes
+        return f"{show_bytes(peak, limit)} of {show_bytes(limit, peak)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +302,7 @@ class TiledProfile:
         return (
             f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {reach}) a "
             f"{self.run_name}, {self.tiles_used:,} of {self.tiles:,} tiles, fullest tile "
-            f"{show_bytes(memory.peak_bytes)} of {show_bytes(memory.limit_bytes)}"
+            f"{memory.peak_of_limit}"
         )
 
     def seconds(self, cycles: float) -> float:
@@ -301,6 +313,12 @@ class TiledProfile:
     def unknown(self) -> str:
         """Why its times, and ratios to them, cannot be told; '' if they can."""
         return "costs are those of another instruction set" if self.costs_of_another else ""
+
+    @property
+    def incomparable(self) -> str:
+        """Why its time cannot be compared with another; '' if it can. Every sentence that says which of two is faster,
+        and by how much, asks this of both."""
+        return self.unknown or ("" if self.memory.fits else "does not fit its memory")
 
     @property
     def trains(self) -> bool:

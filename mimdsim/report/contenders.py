@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mimdsim.base.units import show_bytes
 from mimdsim.profile import GpuProfile, RunProfile, TiledProfile, ratio_of
 from mimdsim.report.wording import significant
 
@@ -21,7 +22,8 @@ class Contender:
     those of the reference, the tiled machine that was trained on; None where there is none. For a GPU the
     interval of the ratio pairs opposite ends of both intervals. Another tiled machine is costed by the same formulas,
     each of which is off by the same factor on both (`profile/ratios.py`). A machine without codelet costs of its own
-    instruction set has no ratio that means anything, and a GPU none to such a machine: `unknown` says why.
+    instruction set, or whose memory it does not fit, has no ratio that means anything, and nothing has one to it:
+    `against` says why.
     """
 
     title: str
@@ -41,11 +43,25 @@ class Contender:
     ratio: float | None
     ratio_low: float
     ratio_high: float
-    unknown: str = ""  # why its time, or the ratio, cannot be told; '' if it can
+    unknown: str = ""  # why its time cannot be told; '' if it can
+    against: str = ""  # why it cannot be compared with the reference: a time is unknown, or one of them cannot run
+    runs: bool = True  # fits, its code too
 
     @property
     def fits(self) -> bool:
-        return self.bytes_needed <= self.memory_bytes
+        return self.runs and self.bytes_needed <= self.memory_bytes
+
+    @property
+    def bytes_of_memory(self) -> str:
+        """'143.2 KiB of 624.0 KiB'; to the byte where these would look alike."""
+        needed, memory = self.bytes_needed, self.memory_bytes
+        return f"{show_bytes(needed, memory)} of {show_bytes(memory, needed)}"
+
+    @property
+    def lacks(self) -> str:
+        """What does not fit a tiled machine."""
+        over = self.bytes_needed > self.memory_bytes
+        return f"{self.bytes_of_memory} on its fullest tile" if over else "its code and vertex state"
 
     @property
     def label(self) -> str:
@@ -54,13 +70,13 @@ class Contender:
     @property
     def decided(self) -> bool:
         """Whether the interval of the ratio leaves no doubt about which is faster."""
-        return not self.unknown and not self.ratio_low <= 1 <= self.ratio_high
+        return not self.against and not self.ratio_low <= 1 <= self.ratio_high
 
     @property
     def margin_words(self) -> str:
         """How much faster the faster of the two is, with interval: '1.6× faster (1.1–2.4)'."""
-        if self.unknown:
-            return f"unknown: {self.unknown}"
+        if self.against:
+            return f"unknown: {self.against}"
         if not self.ratio:
             return "–"
         if not self.decided:
@@ -76,7 +92,7 @@ class Contender:
         """Which is faster and by how much, with interval; 'undecided' if the interval allows both answers."""
         if self.reference:
             return "reference"
-        if not self.ratio or self.unknown:
+        if not self.ratio or self.against:
             return self.margin_words
         slower, faster = ("reference", "it") if self.tiled else ("tiled", "GPU")
         who = "undecided:" if not self.decided else slower if self.ratio > 1 else faster
@@ -139,10 +155,13 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
         ratio_low=ratio.low,
         ratio_high=ratio.high,
         unknown=tiled.unknown or reference.unknown,
+        against=tiled.incomparable or _of_reference(reference),
+        runs=tiled.memory.fits,
     )
 
 
 def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Contender:
+    fits = gpu.bytes_needed <= gpu.memory_bytes
     parts = dict.fromkeys(GPU_PARTS, 0.0)
     phases: dict[str, float] = {}
     for span in gpu.spans:
@@ -171,4 +190,10 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
         ratio_low=gpu.seconds_low * inverse(tiled.seconds_high) if tiled else 0.0,
         ratio_high=gpu.seconds_high * inverse(tiled.seconds_low) if tiled else 0.0,
         unknown=tiled.unknown if tiled else "",
+        against="does not fit its memory" if not fits else _of_reference(tiled) if tiled else "",
     )
+
+
+def _of_reference(tiled: TiledProfile) -> str:
+    """Why nothing can be compared with the reference."""
+    return tiled.unknown or (f"the reference {tiled.incomparable}" if tiled.incomparable else "")

@@ -48,9 +48,9 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
                 (speed, "ms_per_training_step", "ms_low", "ms_high"),
                 (ratio, "ratio", "ratio_low", "ratio_high"),
             ):
-                bounds = [row[low] for row in line], [row[high] for row in line]
+                bounds = [_or_nan(row[low]) for row in line], [_or_nan(row[high]) for row in line]
                 panel.fill_between(x, *bounds, color=colour, alpha=0.13, linewidth=0)
-                _line(panel, x, [row[middle] for row in line], line, look, mark)
+                _line(panel, x, [_or_nan(row[middle]) for row in line], line, look, mark)
             _line(memory, x, [row["peak_bytes"] / 1024 for row in line], line, look, mark)
         limits = sorted({row["limit_bytes"] / 1024 for row in timed})
         if len(limits) == 1:
@@ -75,6 +75,11 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
             columns = max(1, min(4, len(drawn), LEGEND_CHARACTERS // (max(map(len, labels)) + 8)))
             figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=few)
     return figure
+
+
+def _or_nan(value: float | None) -> float:
+    """What is not drawn where there is no value."""
+    return float("nan") if value is None else value
 
 
 def evenly(found: Sequence[T], most: int) -> list[T]:

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from mimdsim.base.units import dimension, parse_quantity
-from mimdsim.report.wording import field_value
+from mimdsim.report.wording import field_values
 
 WIDE = 8  # times from the least to the largest value: a logarithmic axis from there on
 MOST_LABELS = 10
@@ -50,7 +50,7 @@ def swept_axis(key: str, rows: Iterable[dict[str, Any]]) -> SweptAxis:
     """The axis of the field `key` over the values that rows have."""
     values = list(dict.fromkeys(str(row[key]) for row in rows))
     given = {str(row[key]): row[key] for row in rows}
-    names = {value: field_value(key, given[value]) for value in values}
+    names = dict(zip(values, field_values(key, [given[value] for value in values]), strict=True))
     numbers = [number_of(given[value], key) for value in values]
     if any(number is None for number in numbers):
         return SweptAxis(

@@ -31,7 +31,7 @@ def comparison_table(profile: RunProfile) -> Table:
                 _ratio(one),
                 text(one.ratio_words if one.fits else "does not fit its memory", tag),
                 text(f"{names[part]} {portion}"),
-                shown(f"{show_bytes(one.bytes_needed)} of {show_bytes(one.memory_bytes)}", one.bytes_needed),
+                shown(one.bytes_of_memory, one.bytes_needed),
                 text(one.description),
             )
         )
@@ -51,7 +51,7 @@ def comparison_table(profile: RunProfile) -> Table:
 
 
 def _ratio(one: Contender) -> Cell:
-    if not one.ratio or one.unknown:
+    if not one.ratio or one.against:
         return text("–")
     return shown("1" if one.reference else significant(one.ratio), one.ratio)
 

@@ -41,12 +41,15 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
         ("peak memory of the fullest tile", one.memory.peak_bytes, two.memory.peak_bytes),
         ("bytes received", sum(one.tile_columns.bytes_received), sum(two.tile_columns.bytes_received)),
     )
+    no_times = one.incomparable or two.incomparable
     rows = [[text(name), count(a), count(b), _signed(thousands, b - a), _ratio(a, b)] for name, a, b in numbers]
+    rows[0][-1] = NOTHING if no_times else rows[0][-1]
     told = [1e3 * each for each in seconds]
     rows.insert(1, [text("time, ms"), *(shown(significant(ms, 4), ms) for ms in told),
-                    _signed(lambda ms: significant(ms, 4), told[1] - told[0]), _ratio(*told)])  # fmt: skip
+                    _signed(lambda ms: significant(ms, 4), told[1] - told[0]),
+                    NOTHING if no_times else _ratio(*told)])  # fmt: skip
     rows += [
-        [text(name), shown(show_bytes(a), a), shown(show_bytes(b), b), _signed(show_bytes, b - a), _ratio(a, b)]
+        [text(name), shown(show_bytes(a, b), a), shown(show_bytes(b, a), b), _signed(show_bytes, b - a), _ratio(a, b)]
         for name, a, b in sizes
     ]
     return table(
@@ -61,6 +64,11 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
             for name, run in (("A", profile), ("B", other))
             for found in run.findings
             if found.name == FIRING and not found.passed
+        )
+        + "".join(
+            f" {name}: {each.incomparable}, so its time is not compared."
+            for name, each in (("A", one), ("B", two))
+            if each.incomparable
         )
         + "".join(_only(name, run, beside) for name, run, beside in (("A", profile, other), ("B", other, profile))),
     )

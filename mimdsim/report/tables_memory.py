@@ -33,7 +33,7 @@ def categories_table(memory: MemoryProfile) -> Table:
         f"Memory by category; fullest tile is {thousands(memory.peak_tile)}",
         ("category", "fullest tile", "of limit", "mean tile", "largest", "on tile", "all tiles"),
         rows,
-        f"Peak {show_bytes(memory.peak_bytes)} of {show_bytes(memory.limit_bytes)}; tiles.csv has every tile.",
+        f"Peak {memory.peak_of_limit}; tiles.csv has every tile.",
     )
 
 

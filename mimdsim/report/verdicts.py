@@ -32,7 +32,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     if profile.tiled is not None:
         found += [] if any(one.name == "memory" for one in profile.findings) else [_memory(profile.tiled)]
         found.append(_time(profile.tiled, profile.batch))
-    advice = () if profile.tiled is not None and profile.tiled.unknown else profile.advice
+    advice = () if profile.tiled is not None and profile.tiled.incomparable else profile.advice
     found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in advice[:MOST_ADVICE]]
     found += [_beside(one) for one in others if one.tiled and not one.reference]
     rival = strongest_gpu(others)
@@ -42,7 +42,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
         Verdict(
             subject="GPU memory",
             mood="bad",
-            text=f"{one.label} needs {show_bytes(one.bytes_needed)} of {show_bytes(one.memory_bytes)}: does not fit.",
+            text=f"{one.label} needs {one.bytes_of_memory}: does not fit.",
         )
         for one in others
         if not one.tiled and not one.fits
@@ -70,11 +70,15 @@ def waiting_cycles(tiled: TiledProfile) -> float:
 
 def _memory(tiled: TiledProfile) -> Verdict:
     memory = tiled.memory
-    peak, limit = show_bytes(memory.peak_bytes), show_bytes(memory.limit_bytes)
-    if memory.peak_bytes <= memory.limit_bytes:
+    peak = show_bytes(memory.peak_bytes, memory.limit_bytes)
+    limit = show_bytes(memory.limit_bytes, memory.peak_bytes)
+    if memory.fits:
         used = share(memory.peak_bytes, memory.limit_bytes)
         text = f"Fits: peak {peak} of {limit} ({used}) on tile {thousands(memory.peak_tile)}."
         return Verdict(subject="memory", mood="good", text=text)
+    if memory.peak_bytes <= memory.limit_bytes:
+        text = "Does NOT fit: code and vertex state need more than the executable region of a tile."
+        return Verdict(subject="memory", mood="bad", text=text)
     over = show_bytes(memory.peak_bytes - memory.limit_bytes)
     text = f"Does NOT fit: tile {thousands(memory.peak_tile)} needs {peak} of {limit}, {over} too much."
     if memory.largest_on_peak_tile:
@@ -95,7 +99,11 @@ def _time(tiled: TiledProfile, batch: int) -> Verdict:
 
 
 def _beside(one: Contender) -> Verdict:
-    fits = "" if one.fits else f", which it does not fit ({show_bytes(one.bytes_needed)} on its fullest tile)"
+    fits = "" if one.fits else f", which it does not fit ({one.lacks})"
+    if one.against and not one.unknown:
+        why = f", because {one.against}" if one.fits else ": a time with more memory, not compared"
+        text = f"{milliseconds(one.seconds)} ms on {one.title}{fits}{' is not compared' if one.fits else ''}{why}."
+        return Verdict(subject="machine", mood="bad", text=text)
     if one.unknown:
         text = f"Unknown against the reference: {one.unknown}; with them {milliseconds(one.seconds)} ms on {one.title}"
         return Verdict(subject="machine", mood="bad", text=f"{text}{fits}.")
@@ -112,8 +120,8 @@ def _comparison(rival: Contender, tiled: TiledProfile | None) -> Verdict:
     span = f"{milliseconds(rival.seconds)} ms, interval {interval(rival.low, rival.high)} ms"
     if tiled is None or not rival.ratio:
         return Verdict(subject="GPU", mood="note", text=f"Strongest GPU strategy: {rival.label} ({span}).")
-    if rival.unknown:
-        text = f"Unknown against the strongest GPU strategy, {rival.label} ({span}): {rival.unknown}."
+    if rival.against:
+        text = f"Unknown against the strongest GPU strategy, {rival.label} ({span}): {rival.against}."
         return Verdict(subject="GPU", mood="bad", text=text)
     # neither answer is good or bad, so the page stays neutral
     if not rival.decided:

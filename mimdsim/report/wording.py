@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Hashable, Iterable
 from typing import Any
 
-from mimdsim.base.units import UNITS, dimension
+from mimdsim.base.units import UNITS, dimension, told_apart
 from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
@@ -120,15 +121,25 @@ def quantity(field: str, middle: float, low: float, high: float) -> str:
     return f"{shown[0]} {unit}".strip() + (f" ({shown[1]} to {shown[2]})" if low != high else "")
 
 
-def field_value(key: str, value: Any) -> str:
-    """The value of a field of a description, with its unit where it was given as a number: '1.5 GHz'."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        field = key.rsplit(".", 1)[-1]
-        factor, unit = common_unit(field, (value,))
-        whole = isinstance(value, int) and factor == 1.0
-        number = str(value) if whole else f"{float(f'{value / factor:.5g}'):.15g}"
+def field_value(key: str, value: Any, beside: Iterable[Any] = ()) -> str:
+    """The value of a field of a description, with its unit where it was given as a number: '1.5 GHz'; in as many digits
+    as tell it from other values `beside` it."""
+    return field_values(key, [value, *beside])[0]
+
+
+def field_values(key: str, values: Iterable[Any]) -> list[str]:
+    """All values of a field, of which different ones look different."""
+
+    def say(value: Any, digits: int) -> str:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return str(value)
+        every = digits > sys.float_info.dig  # in the base unit, as another may round two to one
+        factor, unit = common_unit(key.rsplit(".", 1)[-1], () if every else (value,))
+        whole = every or (isinstance(value, int) and factor == 1.0)
+        number = str(value) if whole else f"{float(f'{value / factor:.{digits}g}'):.15g}"
         return f"{number} {unit}".strip()
-    return str(value)
+
+    return told_apart([value if isinstance(value, Hashable) else str(value) for value in values], say)
 
 
 def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:

@@ -18,7 +18,6 @@ from typing import Any, Literal, get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.base.schema import Section, build, changed_table, parse_toml
-from mimdsim.base.units import show_bytes
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.profile import TiledProfile, WhatIf, ratio_of
@@ -162,11 +161,8 @@ def what_if(case: Case, compiled: Compiled | None, before: TiledProfile, lever: 
     same = next(filter(None, (made.on(other.machine) for made in fitting)), None)
     after = profiled(other, other.options)[1] if same is None else retime(same, other.machine, case.activity)
     memory = after.memory
-    if memory.peak_bytes > memory.limit_bytes and before.memory.peak_bytes <= before.memory.limit_bytes:
-        raise DoesNotFit(
-            f"{lever.what}: tile {memory.peak_tile} then needs {show_bytes(memory.peak_bytes)} of "
-            f"{show_bytes(memory.limit_bytes)}"
-        )
+    if not memory.fits:
+        raise DoesNotFit(f"{lever.what}: tile {memory.peak_tile} then needs {memory.peak_of_limit}")
     return difference(before, after, lever, "" if asked is None else asked.command(lever.changes))
 
 

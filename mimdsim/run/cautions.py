@@ -88,13 +88,25 @@ def unused_chips(compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:
 
 
 def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
-    """Said when a machine has more tiles than the sources of its sync and exchange costs."""
-    if machine.chip.tiles <= SOURCED_TILES or (machine.sync.hop_cycles and machine.exchange.hop_cycles):
-        return ()
-    return (
-        f"{machine.chip.tiles:,} tiles: the costs of sync and exchange come from chips of at most {SOURCED_TILES:,} "
-        "tiles and do not grow with distance; set sync.hop_cycles and exchange.hop_cycles",
-    )
+    """Said when a machine has more tiles than the sources of its sync and exchange costs, or a network with hops, whose
+    links carry the messages of others too."""
+    found = []
+    hops = {"sync": machine.sync.hop_cycles, "exchange": machine.exchange.hop_cycles}
+    if (without := [f"{name}.hop_cycles" for name, cycles in hops.items() if not cycles]) and (
+        machine.chip.tiles > SOURCED_TILES
+    ):
+        costs = " and ".join(key.partition(".")[0] for key in without)
+        found.append(
+            f"{machine.chip.tiles:,} tiles: the costs of {costs} come from chips of at most {SOURCED_TILES:,} tiles "
+            f"and do not grow with distance; set {' and '.join(without)}"
+        )
+    if machine.exchange.hop_cycles:
+        found.append(
+            f"exchange.hop_cycles = {machine.exchange.hop_cycles:g}: hops take time, but links are never full here: "
+            "what tiles pass on for others is not counted, so exchanges in which many tiles send at once are lower "
+            "bounds (docs/other-machines.md)"
+        )
+    return tuple(found)
 
 
 def other_costs(program: Program, machine: MimdMachine) -> tuple[str, ...]:

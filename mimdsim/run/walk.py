@@ -166,6 +166,7 @@ def simulate(
         + other_costs(compiled.program, machine)
         + tuple(said for other, theirs in others for said in other_costs(theirs.program, other))
         + unscaled_energy(machine, changes or {})
+        + tuple(f"{other.name}: {said}" for other, _ in others for said in beyond_sources(other))
         + unused_chips(compiled, machine)
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
         + no_detail(compiled.program)
@@ -189,7 +190,7 @@ def simulate(
 
 def is_worth_advice(run: Run) -> bool:
     """Whether the training took so long that looking for advice is little beside it."""
-    return not run.tiled.unknown and len(run.log.loss) * run.cycles >= WORTH_LOOKING
+    return not run.tiled.incomparable and len(run.log.loss) * run.cycles >= WORTH_LOOKING
 
 
 def _in_doubt(machine: MimdMachine, compiled: Compiled) -> tuple[tuple[MimdMachine, Compiled], ...]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.processes import ENDED, process_pool
-from mimdsim.compiler import Compiled, compile_graph, fits_executable, memory_profile
+from mimdsim.compiler import Compiled, compile_graph, memory_profile
 from mimdsim.profile import TiledProfile
 from mimdsim.search.case import Case, Figures, Timed
 from mimdsim.search.sampled import Estimate, estimate
@@ -84,7 +84,6 @@ def profiled(case: Case, options: MappingOptions) -> tuple[Compiled, TiledProfil
 
 def timed(case: Case, options: MappingOptions) -> Timed:
     """A mapping compiled and timed in full; raises DoesNotFit for too few tiles."""
-    machine = case.machine
     made, profile = profiled(case, options)
     layers = made.placement.layers
     return Timed(
@@ -98,7 +97,7 @@ def timed(case: Case, options: MappingOptions) -> Timed:
         unknown=profile.unknown,
         seconds=profile.seconds_per_training_step,
         spans=tuple((span.name, span.cycles) for span in profile.spans),
-        fits=made.memory.peak_bytes <= machine.tile.sram_bytes and fits_executable(made.memory, machine),
+        fits=profile.memory.fits,
         shares=tuple(
             (layer.name, layer.copies, layer.fan_in_parts, len(layer.starts), layer.replicas) for layer in layers
         ),

@@ -37,15 +37,15 @@ def found_lines(found: Found) -> Iterator[str]:
         shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
         yield "  ".join([label.ljust(widths[0]), *shown]).rstrip()
     if best.unknown:
-        yield f"! Times are unknown: {best.unknown}."
+        yield f"! Times are unknown: {best.unknown}; what follows is by the costs that there are."
     if first is None:
         yield "The published mapping needs more tiles than there are."
     elif not first.fits:
         yield "! The published mapping does not fit the tile memory."
-    else:
+    elif not best.unknown:
         ratio = first.figures.cycles / best.figures.cycles
         yield f"The published mapping takes {ratio:.3g} times the cycles of the best."
-    if len(found.by_chips) > 1:
+    if len(found.by_chips) > 1 and not best.unknown:
         yield ""
         yield "Best by number of chips in use (ms per training step, times as fast as on the fewest, efficiency):"
         least = found.by_chips[0]

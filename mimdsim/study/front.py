@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from mimdsim.report.wording import field_values
 from mimdsim.study.description import Study
 from mimdsim.study.draws import DRAWS, Design, Draws, designs_of, over_workloads
 from mimdsim.study.metrics import METRICS, Metric, Row
@@ -45,6 +46,12 @@ class Judged:
     def kept(self) -> np.ndarray:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
         return self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
+
+    @cached_property
+    def shown_values(self) -> tuple[list[str], ...]:
+        """Of each changed field the values of all designs in words; different ones look different."""
+        changes = [design.changes(self.study) for design in self.designs]
+        return tuple(field_values(name, [change[name] for change in changes]) for name in changes[0]) if changes else ()
 
     @cached_property
     def best(self) -> int | None:

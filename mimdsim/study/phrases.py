@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mimdsim.report.wording import field_value, quantity
+from mimdsim.report.wording import quantity
 from mimdsim.study.draws import BY_TIME, ENERGY, TIME
 from mimdsim.study.front import Judged
 from mimdsim.study.metrics import METRICS, Metric, Row, over_workloads
@@ -10,8 +10,13 @@ from mimdsim.study.metrics import METRICS, Metric, Row, over_workloads
 
 def name_of(found: Judged, at: int) -> str:
     """'chip.tiles = 736, chip.clock_hz = 1.85 GHz'."""
-    changes = found.designs[at].changes(found.study)
-    return ", ".join(f"{name} = {field_value(name, value)}" for name, value in changes.items())
+    names = found.designs[at].changes(found.study)
+    return ", ".join(f"{name} = {value}" for name, value in zip(names, values_of(found, at), strict=True))
+
+
+def values_of(found: Judged, at: int) -> list[str]:
+    """The values of a design's changed fields, each told from those of the other designs."""
+    return [values[at] for values in found.shown_values]
 
 
 def in_words(found: Judged, metric: int, at: int) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from mimdsim.base.units import show_bytes
 from mimdsim.profile import DoubtedSeconds, ratio
-from mimdsim.report.wording import field_value, significant
+from mimdsim.report.wording import field_value, field_values, significant
 from mimdsim.run.changes import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 from mimdsim.study.metrics import Row
 
-RATIOS = ("ratio", "ratio_low", "ratio_high")  # ratio of the time to that of the first point with one
+RATIOS = ("ratio", "ratio_low", "ratio_high")  # ratio of the time to that of the first point that fits and has one
 SILICON = tuple(
     f"{name}{end}" for name in ("area_mm2", "static_watts", "dynamic_watts") for end in ("", "_low", "_high")
 )
@@ -52,6 +53,8 @@ POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_
 TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")
 # sections whose numbers are limits that may not be reached; more chips or tiles change the mapping
 LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links", "area", "power"))
+# fields of which more can only be faster for one program; a slower step has another program
+MORE = ("chip.tiles", "tile.worker_contexts", "exchange.bytes_per_cycle", "exchange.tiles_per_bus")
 NO_EFFECT = 0.002  # share of the time: a negligible change
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
 
@@ -62,13 +65,16 @@ def gpu_columns(gpu: str) -> tuple[str, ...]:
 
 
 def with_ratios(rows: Sequence[Row], reference: Row | None = None) -> list[Row]:
-    """Rows with the ratio of the time to the reference's, else to the first row's that has one, with interval.
+    """Rows with the ratio of the time to the reference's, else to the first row's that has one, with interval; none
+    where one of the two cannot run.
 
     An error in a cost affects both by the same factor (`profile/ratios.py`), so the interval of a ratio is much
     narrower than those of the times.
     """
-    parts = [_parts(row) for row in rows]
-    theirs = _parts(reference) if reference else next((part for part in parts if part), ())
+    parts = [_parts(row) if can_run(row) else () for row in rows]
+    theirs = next((part for part in parts if part), ())
+    if reference:
+        theirs = _parts(reference) if can_run(reference) else ()
     found = []
     for row, ours in zip(rows, parts, strict=True):
         times = ratio(ours, theirs) if ours and theirs else None
@@ -76,6 +82,11 @@ def with_ratios(rows: Sequence[Row], reference: Row | None = None) -> list[Row]:
         rounded = (None if value is None else round(value, 6) for value in ratios)
         found.append(row | dict(zip(RATIOS, rounded, strict=True)))
     return found
+
+
+def can_run(row: Row) -> bool:
+    """Whether a point fits, so that its time is one that it takes."""
+    return bool(row.get("fits", True))
 
 
 def _parts(row: Row) -> tuple[DoubtedSeconds, ...]:
@@ -104,8 +115,8 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
     header += [SIZES[name] for name in sizes]
     header += [f"{gpu} {what}" for gpu in gpus for what in ("published ms", "strongest ms", "ms / tiled ms")]
     cells = [header]
-    for row in rows:
-        line = [field_value(key, row[key]) for key in axes]
+    named = list(zip(*(field_values(key, [row[key] for row in rows]) for key in axes), strict=True))
+    for row, line in zip(rows, map(list, named) if axes else ([] for _ in rows), strict=True):
         if row["ms_per_training_step"] is None:
             cells.append(
                 [
@@ -127,7 +138,8 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
         shares = [f"{100 * row[name] / total:.0f} %" for name in ("compute_cycles", "exchange_cycles", "sync_cycles")]
         interval = f"{row['ms_low']:.3g}-{row['ms_high']:.3g}"
         memory = f"{row['peak_bytes'] / 1024:.0f}"
-        fits = "yes" if row["fits"] else f"no, {(row['peak_bytes'] - row['limit_bytes']) / 1024:.0f} KiB over"
+        over = row["peak_bytes"] - row["limit_bytes"]
+        fits = "yes" if row["fits"] else f"no, {show_bytes(over)} over" if over > 0 else "no, its code"
         cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
         cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
     widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
@@ -143,6 +155,8 @@ def _size(row: Row, name: str) -> str:
 
 def _times(row: Row) -> str:
     middle, low, high = (row[name] for name in RATIOS)
+    if middle is None or not row["fits"]:
+        return "-"
     return f"{middle:.3g}" if low == high else f"{middle:.3g} ({low:.3g}-{high:.3g})"
 
 
@@ -152,17 +166,18 @@ def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[
     trained: whether the points' spikes come from trainings, which vary.
     """
     first: dict[str, list[str]] = {}
+    values = {key: list(dict.fromkeys(shown(row[key]) for row in rows)) for key in axes}
     for row in rows:
         if row["note"]:
-            named = ", ".join(f"{key}={field_value(key, shown(row[key]))}" for key in axes)
+            named = ", ".join(f"{key}={field_value(key, shown(row[key]), values[key])}" for key in axes)
             first.setdefault(row["note"], []).append(named)
     said = [
         f"! {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {note}"
         for note, points in first.items()
     ]
-    reference = next((row for row in rows if row["ms_per_training_step"]), None)
-    if reference is not None and len(rows) > 1 and not reference["fits"]:
-        said.append("! times the first: the first point with a time does not fit its memory")
+    timed = next((row for row in rows if row["ms_per_training_step"]), None)
+    if timed is not None and len(rows) > 1 and not timed["fits"]:
+        said.append("! times the first: of the first point that fits; those before it do not fit their memory")
     said += _trained_apart(rows, axes) if trained else []
     return said + [line for axis in axes for line in _without_effect(rows, axis, axes)]
 
@@ -184,16 +199,34 @@ def _without_effect(rows: list[Row], axis: str, axes: list[str]) -> Iterator[str
     """The steps from one value of an axis to the next that change no time: something else is the limit there."""
     timed = [row for row in rows if row["ms_per_training_step"]]
     values = list(dict.fromkeys(shown(row[axis]) for row in timed))
+    names = dict(zip(values, field_values(axis, values), strict=True))
     by_value: dict[Any, dict[tuple[Any, ...], Row]] = {value: {} for value in values}
     for row in timed:
         by_value[shown(row[axis])][tuple(shown(row[other]) for other in axes if other != axis)] = row
     for before, after in pairwise(values):
         pairs = [(by_value[before][key], by_value[after][key]) for key in by_value[before] if key in by_value[after]]
-        changes = [abs(two["ms_per_training_step"] / one["ms_per_training_step"] - 1) for one, two in pairs]
+        running = [(one, two) for one, two in pairs if one["fits"] and two["fits"]]
+        gains = [two["ms_per_training_step"] / one["ms_per_training_step"] - 1 for one, two in running]
+        changes = [abs(gain) for gain in gains]
+        if axis in MORE and changes and _is_number(before) and _is_number(after) and before != after:
+            longer = max(gain if after > before else 1 / (1 + gain) - 1 for gain in gains)
+            if longer > NO_EFFECT:
+                least, most = (names[value] for value in sorted((before, after)))
+                yield (
+                    f"! {axis} from {least} to {most} takes up to {longer:.1%} longer: each value has a program of its "
+                    "own, placed by rules that look at one layer or product at a time (docs/mapping.md, "
+                    "docs/dense-spikes.md)"
+                )
         if changes and max(changes) < NO_EFFECT:
-            why = ": it limits nothing here" if axis.split(".")[0] in LIMITS else ""
-            ends = " to ".join(field_value(axis, value) for value in (before, after))
+            same = all(one["fits"] == two["fits"] for one, two in pairs)  # else it decides what can run
+            why = ": it limits nothing here" if same and axis.split(".")[0] in LIMITS else ""
+            why = why or ("" if same else ", but what fits")
+            ends = " to ".join(names[value] for value in (before, after))
             yield f"= {axis} from {ends} changes no time by more than {NO_EFFECT:.1%}{why}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _ratio(row: Row, gpu: str) -> str:
@@ -211,5 +244,5 @@ def _gpu_cells(row: Row, gpus: tuple[str, ...]) -> list[str]:
         published, strongest = row[f"{gpu} published_ms"], row[f"{gpu} strongest_ms"]
         tiled = row["ms_per_training_step"]
         cells += [f"{number:.4g}" if number else "-" for number in (published, strongest)]
-        cells.append(_ratio(row, gpu) if strongest and tiled else "-")
+        cells.append(_ratio(row, gpu) if strongest and tiled and row["fits"] else "-")
     return cells

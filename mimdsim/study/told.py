@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mimdsim.report.wording import chance, field_value, quantity
+from mimdsim.report.wording import chance, quantity
 from mimdsim.study.front import Judged, judged
 from mimdsim.study.metrics import Constraint, over_workloads
 from mimdsim.study.overturn import would_change
-from mimdsim.study.phrases import bounds, count_of, in_words, name_of, quantity_alone
+from mimdsim.study.phrases import bounds, count_of, in_words, name_of, quantity_alone, values_of
 from mimdsim.study.results import FIRING_COLUMN, RATIOS, note_lines
 from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
@@ -129,7 +129,7 @@ def _limit_there(limit: Constraint, found: Judged, at: int) -> str:
 
 def _against_first(studied: Studied, found: Judged, best: int) -> Iterator[str]:
     """How many times better than the reference, or than the first point."""
-    first = next((at for at in range(len(found.designs)) if found.timed[at]), best)
+    first = next((at for at in range(len(found.designs)) if found.timed[at] and found.fits[at]), best)
     metric = found.metrics[0]
     named = found.study.reference
     if metric.name in OF_TIME:
@@ -143,7 +143,8 @@ def _against_first(studied: Studied, found: Judged, best: int) -> Iterator[str]:
         middle, low, high = found.ratio(best, first)
     if (first == best and not named) or not middle or not low or not high:
         return
-    other = f"{named}" if named else f"the first point ({name_of(found, first)})"
+    before = "" if all(found.fits[:first]) else " that fits"
+    other = f"{named}" if named else f"the first point{before} ({name_of(found, first)})"
     if metric.name in OF_TIME:
         middle, low, high = 1 / middle, 1 / high, 1 / low
     ends = [f"{end:.3g}" for end in (middle, low, high)]
@@ -248,7 +249,7 @@ def best_table(found: Judged) -> tuple[str, list[str], list[list[str]]]:
     header = [*found.study.varied, *(metric.name for metric in found.metrics), last]
     rows = [
         [
-            *(field_value(name, value) for name, value in found.designs[at].changes(found.study).items()),
+            *values_of(found, at),
             *(in_words(found, place, at) for place in range(len(found.metrics))),
             chance(float(share[at])),
         ]

@@ -269,7 +269,7 @@ def _gpu_ratio(row: Row, gpus: Sequence[str]) -> Row:
         for name in gpus
         if row[f"{name} strongest_ms"]
     ]
-    if not times or not row["ms_per_training_step"]:
+    if not times or not row["ms_per_training_step"] or not row["fits"]:
         return {}
     middle, low, high = min(times)
     ratios = middle / row["ms_per_training_step"], low / row["ms_high"], high / max(row["ms_low"], 1e-9)

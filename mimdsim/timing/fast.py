@@ -9,7 +9,6 @@ import numpy as np
 
 from mimdsim.base.compact import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
-from mimdsim.base.units import show_bytes
 from mimdsim.costs.energy import tiled_energy
 from mimdsim.costs.fabric import cycles_of_tiles, host_exposed_seconds
 from mimdsim.costs.priced import costs_of_another, priced
@@ -44,8 +43,8 @@ def time_program(
     require_sound(program)
     if must_fit and memory.peak_bytes > memory.limit_bytes:
         raise DoesNotFit(
-            f"does not fit {machine.name}: tile {memory.peak_tile} needs {show_bytes(memory.peak_bytes)} of "
-            f"{show_bytes(memory.limit_bytes)}: spread its variables over more tiles"
+            f"does not fit {machine.name}: tile {memory.peak_tile} needs {memory.peak_of_limit}: "
+            "spread its variables over more tiles"
         )
     of_another = costs_of_another(program, machine)
     program = priced(program, machine)
