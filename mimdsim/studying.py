@@ -47,7 +47,7 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
         studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask, as_is=as_is))
     for line in answer_lines(studied):
         say(line, bad=line.startswith("!"))
-    _said_written(studied, write_report(studied, folder))
+    _said_written(studied, write_report(studied, folder) if studied.files else ())
 
 
 @click.command("sweep", short_help="Time every combination of field values.")
@@ -170,6 +170,7 @@ def _kept_points(folder: Path) -> str:
 def _said_written(studied: Studied, more: Sequence[Path] = ()) -> None:
     for line in studied.warnings:
         say(f"! {line}")
-    say("Written: " + ", ".join(str(path) for path in (*studied.files, *more)))
+    if written := [str(path) for path in (*studied.files, *more)]:
+        say("Written: " + ", ".join(written))
     if studied.failed:
         raise MimdsimError(f"{studied.failed} of {len(studied.rows)} points have no result; the notes above say why")

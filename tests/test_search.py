@@ -455,7 +455,7 @@ def test_a_sweep_with_the_best_mapping_is_never_slower(tmp_path: Path) -> None:
     axes = {"chip.tiles": (40, 60)}
     loaded = {key: value for key, value in QUICK.items() if key != "chip.tiles"}
     given = {key: (value,) for key, value in loaded.items()} | axes
-    plain = package.sweep("digits", "bow", given, fill=0.5, processes=1, folder=tmp_path)
+    plain = package.sweep("digits", "bow", given, fill=0.5, processes=1)
     best = package.sweep("digits", "bow", given, fill=0.5, processes=1, best_mapping=4, folder=tmp_path)
     assert all(
         one["ms_per_training_step"] <= other["ms_per_training_step"] for one, other in zip(best, plain, strict=True)

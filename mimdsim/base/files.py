@@ -78,6 +78,14 @@ def _refuse_other_kinds(path: Path, about: os.stat_result) -> None:
         raise NotAFile(errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL, what, str(path))
 
 
+def with_home(text: str) -> Path:
+    """A path as a description gives it, `~` being the home folder; as it is where there is no such folder."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
 def read_bounded_text(path: Path, most: int) -> str:
     """The UTF-8 text of a file of at most `most` bytes, without a byte order mark.
 

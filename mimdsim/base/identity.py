@@ -46,7 +46,9 @@ class Input:
 
     @cached_property
     def sha256(self) -> str:
-        """Of all of it; '' where nothing is there."""
+        """Of a file its own, of several files that of names and contents; '' where nothing is there."""
+        if list(self.files) == [""]:
+            return self.files[""]
         return digest_of(sorted(self.files.items())) if self.files else ""
 
     @cached_property
@@ -127,10 +129,9 @@ def code_digest(*packages: str) -> str:
 
     What the digest leaves out takes a while to find, so it is kept with the digest of the bytes it was found for.
     """
+    among = packages or tuple(sorted(each.name for each in PACKAGE.iterdir() if each.name not in SAYS))
     sources = {
-        path.relative_to(PACKAGE).as_posix(): path.read_bytes()
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if _decides(path.relative_to(PACKAGE).parts, packages)
+        f"{package}/{name}": path.read_bytes() for package in among for name, path in _sources(PACKAGE / package)
     }
     exact = hashlib.sha256(digest_of([*_versions(), *sources]).encode() + b"".join(sources.values())).hexdigest()
     scope = " ".join(packages) or "all"
@@ -142,8 +143,12 @@ def code_digest(*packages: str) -> str:
     return found
 
 
-def _decides(parts: tuple[str, ...], packages: tuple[str, ...]) -> bool:
-    return len(parts) > 1 and (parts[0] in packages if packages else parts[0] not in SAYS)
+def _sources(package: Path) -> Iterator[tuple[str, Path]]:
+    """(name, path) of the sources of a package and of those in it, in order; of a file none."""
+    for above, folders, names in os.walk(package):
+        folders[:] = sorted(folder for folder in folders if folder != "__pycache__")
+        below = above[len(str(package)) :]
+        yield from ((f"{below}/{name}", Path(above, name)) for name in sorted(names) if name.endswith(".py"))
 
 
 def _versions() -> list[str]:

@@ -106,7 +106,7 @@ def simulate(
     changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. asked: for commands
     that take advice, if there can be any. background: where changes are estimated for it meanwhile.
     """
-    inputs = inputs_of(workload)
+    inputs, code = inputs_of(workload), code_digest()  # before anything is read
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
     estimated = None
@@ -121,7 +121,7 @@ def simulate(
             digest=course_digest(workload, machine),
             inputs=inputs,
             described=described,
-            code=code_digest(),
+            code=code,
             resume=resume,
             accept_other_code=accept_other_code,
         )
@@ -144,7 +144,7 @@ def simulate(
         ),
         changes=recorded_changes(changes or {}),
         inputs=named_files((*described, *inputs)),
-        code_sha256=code_digest(),
+        code_sha256=code,
         earlier_code_sha256=log.earlier_code,
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),

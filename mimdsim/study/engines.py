@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
+from mimdsim.base.identity import code_digest
 from mimdsim.base.processes import ENDED, process_pool
-from mimdsim.study.points import Point, code_digest
+from mimdsim.study.points import Point
 from mimdsim.study.store import MAX_ACTIVITY_BYTES, load_activity
 
 AHEAD = 2  # batches per process that are handed out: none waits for the next

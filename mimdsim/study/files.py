@@ -25,38 +25,31 @@ if TYPE_CHECKING:
     from mimdsim.study.studied import Studied
 
 TABLES = ("results.csv", "results.parquet")
-SAID_ONLY = ("question", "metrics", "constraints")  # keys of a study that no row depends on
+STUDY_FILE = "study.toml"
+SAID_ONLY = ("question", "metrics", "constraints", "reference")  # keys of a study that add and drop no row
 FIGURES = ("sweep.png", "crossover.png")
 
 
-def begin_folder(study: Study, folder: Path) -> list[str]:
-    """Write down what a folder is of; what is unknown of what it held before, in words.
+def other_study(study: Study, folder: Path) -> str:
+    """Why the tables and the page in a folder are not to be replaced by those of a study: they are of another one, some
+    of whose rows it lacks. Empty where they may be.
 
-    Raises MimdsimError, and changes nothing, if its tables and page are of a run, or of a study whose rows this one
-    lacks.
+    Raises MimdsimError for a folder of a run.
     """
     refuse_other(folder, STUDY)
-    path = folder / "study.toml"
-    said = []
-    if path.exists():
-        try:
-            _refuse_other_study(read_study(path), study, folder)
-        except DescriptionError as problem:
-            said = [f"which study {folder} was of is unknown, as its study.toml cannot be read: {problem.problems[0]}"]
-    elif (folder / TABLES[0]).exists():
-        said = [f"which study {folder / TABLES[0]} was of is unknown, as no study.toml is beside it; it is replaced"]
-    with contextlib.suppress(MimdsimError):  # given from Python, it may hold values that no file can
-        write_study(study, path)
-    return said
-
-
-def _refuse_other_study(before: Study, study: Study, folder: Path) -> None:
-    """Raise MimdsimError unless every row of the study before is one of this, too."""
+    path = folder / STUDY_FILE
+    if not path.exists():
+        return ""
+    try:
+        before = read_study(path)
+    except DescriptionError:
+        return ""  # damaged: what it was is unknown
     why = [
         f"{key} = {getattr(before, key)!r}, here {getattr(study, key)!r}"
         for key in Study.model_fields
-        if key not in (*SAID_ONLY, "axes", "sampling") and getattr(before, key) != getattr(study, key)
+        if key not in (*SAID_ONLY, "workloads", "axes", "sampling") and getattr(before, key) != getattr(study, key)
     ]
+    why += [f"workload {name}" for name in before.workloads if name not in study.workloads]
     if list(before.axes) != list(study.axes):
         why.append(f"over {', '.join(before.axes) or 'nothing'}, here over {', '.join(study.axes) or 'nothing'}")
     else:
@@ -65,11 +58,27 @@ def _refuse_other_study(before: Study, study: Study, folder: Path) -> None:
         why.append("other sampling")
     if before.sampling.points > study.sampling.points:
         why.append(f"{before.sampling.points:,} points, here {study.sampling.points:,}")
-    if why:
-        raise MimdsimError(
-            f"{folder}: holds another study or sweep ({shortened('; '.join(why), 300)}); choose another folder with "
-            f"--out, or delete {folder / 'study.toml'} to have its tables and page replaced"
-        )
+    if not why:
+        return ""
+    return (
+        f"{folder}: holds another study or sweep ({shortened('; '.join(why), 300)}); choose another folder with --out, "
+        f"or delete {path} to have its tables and page replaced"
+    )
+
+
+def unknown_study(folder: Path) -> list[str]:
+    """Said where the tables in a folder are of a study that cannot be told."""
+    path = folder / STUDY_FILE
+    try:
+        if path.exists():
+            read_study(path)
+        elif (folder / TABLES[0]).exists():
+            return [
+                f"which study {folder / TABLES[0]} was of is unknown, as no {path.name} is beside it; it is replaced"
+            ]
+    except DescriptionError as problem:
+        return [f"which study {folder} was of is unknown, as {path.name} cannot be read: {problem.problems[0]}"]
+    return []
 
 
 def _holds(axis: Axis, before: Axis) -> bool:
@@ -80,8 +89,8 @@ def _holds(axis: Axis, before: Axis) -> bool:
 
 
 def write_tables(rows: Sequence[Row], study: Study, folder: Path) -> list[Path]:
-    """The rows as CSV, and as Parquet if pyarrow is installed, each point once, however often a plan asks for it;
-    returns the paths."""
+    """The rows as CSV, and as Parquet if pyarrow is installed, each point once, however often a plan asks for it, and
+    the study that they are of; returns the paths of the tables."""
     rows = list({repr([row[name] for name in ("workload", *study.varied)]): row for row in rows}.values())
     beside = [column for name in study.gpus for column in gpu_columns(Path(name).stem)]
     columns = [
@@ -98,6 +107,8 @@ def write_tables(rows: Sequence[Row], study: Study, folder: Path) -> list[Path]:
     table = _parquet(rows, [*columns, "seconds_by_source"])
     if table is not None:
         contents["results.parquet"] = table
+    with contextlib.suppress(MimdsimError):  # given from Python, it may hold values that no file can
+        write_study(study, folder / STUDY_FILE)
     for name, content in contents.items():
         write_atomically(folder / name, content)
     return [folder / name for name in contents]
@@ -139,7 +150,7 @@ def write_report(studied: Studied, folder: Path) -> list[Path]:
     from mimdsim.report.study_page import study_page
     from mimdsim.study.reported import page_of
 
-    paths = [folder / "report.html", folder / "study.toml"]
+    paths = [folder / "report.html", folder / STUDY_FILE]
     write_study(studied.study, paths[1])
     write_atomically(paths[0], study_page(page_of(studied, read_whole(paths[1]).decode())))
     return paths

@@ -55,9 +55,13 @@ class Point:
         return {"asked": self.asked, "inputs": dict(self.inputs), "code": self.code}
 
     def check(self) -> None:
-        """Raise MimdsimError if what the workload reads here is no longer, or not, what the point was made of."""
-        now = by_file(inputs_of(self.workload))
-        if changed := changed_files({name: self.inputs.get(name, "") for name in now}, now):
+        """Raise MimdsimError if what the workload reads here, or the sources here, are not what the point was made of.
+        Spikes that are at hand need no recordings, which another computer may lack."""
+        now = by_file(each for each in inputs_of(self.workload) if each.files)
+        changed = changed_files({name: self.inputs.get(name, "") for name in now}, now)
+        if code_digest() != self.code:
+            changed.append("the sources of mimdsim have changed")
+        if changed:
             raise MimdsimError(f"{'; '.join(changed)} since the point was made; the same command computes it again")
 
 

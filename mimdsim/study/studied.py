@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.errors import MimdsimError
 from mimdsim.study.best import search_plan
 from mimdsim.study.description import Study
 from mimdsim.study.engines import Engine
-from mimdsim.study.files import begin_folder, write_tables
+from mimdsim.study.files import other_study, unknown_study, write_tables
 from mimdsim.study.metrics import Row
 from mimdsim.study.points import Point, Points, computed_again
 from mimdsim.study.results import shown, with_ratios
@@ -59,13 +60,17 @@ def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as
     """Compute every point of a study that `folder` lacks, and keep tables of all in it (`files.py`).
 
     as_is: compute nothing; the rows are those that are there. Raises DescriptionError for a study that does not fit its
-    machine or workloads, and the first problem if no point has a result.
+    machine or workloads, MimdsimError for a folder of a run or of a study whose rows would be dropped, and the first
+    problem if no point has a result.
     """
     points = Points(study)
+    other = other_study(study, folder)
+    if other and not as_is:
+        raise MimdsimError(other)
     with Store(folder) as store:
-        unknown = begin_folder(study, folder)
         running = _Running(study, points, store, engine, progress, as_is)
-        running.again += unknown
+        running.again += [f"nothing is written: {other}"] if other else unknown_study(folder)
+        running.writes = not other
         return running.whole()
 
 
@@ -77,6 +82,7 @@ class _Running:
         self.without: dict[str, Row] = {}  # points without result, by key
         self.stages: list[int] = []
         self.again: list[str] = []
+        self.writes = True
         self.next_write = time.monotonic() + WRITE_SECONDS
 
     def whole(self) -> Studied:
@@ -108,6 +114,8 @@ class _Running:
             reference=tuple(row for row in done_rows(self.store, self.reference) if row is not None),
             warnings=(*self.again, *self.store.damaged.values()),
         )
+        if not self.writes:
+            return studied
         return replace(studied, files=tuple(write_tables(studied.rows, self.study, self.store.folder)))
 
     def _computed(self, points: Sequence[Point]) -> Sequence[Row | None]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mimdsim.report.wording import chance, quantity
+from mimdsim.report.wording import chance, field_values, quantity
 from mimdsim.study.front import Judged, judged
 from mimdsim.study.metrics import Constraint, over_workloads
 from mimdsim.study.overturn import would_change
@@ -66,9 +66,10 @@ def firing_words(studied: Studied) -> list[str]:
     """Which points are timed with spikes of layers that never fire, or always; nothing where none is."""
     names = [*(["workload"] if len(studied.study.workloads) > 1 else []), *studied.study.varied]
     points: dict[str, list[str]] = {}
-    for row in studied.rows:
+    shown = {name: field_values(name, [row[name] for row in studied.rows]) for name in names}
+    for at, row in enumerate(studied.rows):
         if row.get(FIRING_COLUMN):
-            named = ", ".join(f"{name} = {field_value(name, row[name])}" for name in names)
+            named = ", ".join(f"{name} = {values[at]}" for name, values in shown.items())
             points.setdefault(row[FIRING_COLUMN], []).append(named)
     found = []
     for said, those in points.items():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from mimdsim.base.files import with_home
 from mimdsim.base.identity import Input, input_of
 from mimdsim.base.schema import files_named
 from mimdsim.workload.describe import Workload
@@ -19,7 +18,7 @@ def inputs_of(workload: Workload) -> tuple[Input, ...]:
     """
     named = dict(files_named(workload))
     recordings = source_files(workload.data)
-    found = [input_of(key, path, [("", Path(path).expanduser())]) for key, path in named.items() if key != RECORDINGS]
+    found = [input_of(key, path, [("", with_home(path))]) for key, path in named.items() if key != RECORDINGS]
     if recordings or RECORDINGS in named:
         key, path = (RECORDINGS, named[RECORDINGS]) if RECORDINGS in named else ("data.source", workload.data.source)
         found.append(input_of(key, path, recordings))

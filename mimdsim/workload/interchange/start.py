@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.files import with_home
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.workload.describe import Workload
 from mimdsim.workload.interchange.layers import Learning, layers_of
@@ -22,10 +21,10 @@ def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.
     Raises DataFileError if names or shapes are not those of the network.
     """
     if workload.training.initial_weights:
-        path = Path(workload.training.initial_weights).expanduser()
+        path = with_home(workload.training.initial_weights)
         return checked_weights(path, read_arrays(path), network.shapes)
     if workload.network.imported:
-        path = Path(workload.network.imported).expanduser()
+        path = with_home(workload.network.imported)
         return checked_weights(path, arrays_of(read_model(path)), network.shapes)
     return None
 
@@ -36,7 +35,7 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
     Raises DataFileError for the file and DescriptionError if its widths differ.
     """
     chosen = workload.network
-    network = read_model(Path(chosen.imported).expanduser())
+    network = read_model(with_home(chosen.imported))
     if network.title != described.title:
         widths = [each.neurons for each in network.populations]
         raise DescriptionError(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.files import with_home
 from mimdsim.base.identity import files_below
 from mimdsim.workload.sections import Data
 from mimdsim.workload.sources import braille, digits, dvs_gesture, event_file, nmnist, shd
@@ -118,7 +119,7 @@ class SpikeDataset:
 
 def source_files(data: Data) -> Files:
     """(name, path) of every file that a data source reads, those that are there."""
-    return FILES[data.source](Path(data.path).expanduser())
+    return FILES[data.source](with_home(data.path))
 
 
 def input_shape(data: Data) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.files import with_home
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
 from mimdsim.workload.sections import Data
@@ -142,7 +143,7 @@ def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such fo
     if not data.path:
         problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"
         raise DescriptionError("workload data", [problem])
-    path = Path(data.path).expanduser()
+    path = with_home(data.path)
     if not os.path.lexists(path / part):
         raise DataFileError(path / part, f"{missing}; 'data.path' must name {layout}; {INSTEAD}")
     return path
@@ -176,7 +177,7 @@ def _used(data: Data, lists: EventLists, split: str) -> EventLists:
     use = lists.use
     assert use is not None
     if not use.used.any():
-        raise DataFileError(Path(data.path).expanduser(), f"{split}: {nothing_used(use, data)}")
+        raise DataFileError(with_home(data.path), f"{split}: {nothing_used(use, data)}")
     return lists
 
 
