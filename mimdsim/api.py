@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.places import Named, is_path, several
 from mimdsim.base.processes import Background, background_processes
-from mimdsim.base.units import parse_numbers
+from mimdsim.base.units import counted, parse_numbers
 from mimdsim.base.whole import KERNEL, RUN, refuse_other, replaced
 from mimdsim.functional import constant_layers
 from mimdsim.machine import GpuMachine, MimdMachine, given_machine, sourced_machine
@@ -274,7 +274,7 @@ def write_found(
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
     figures = found.best.figures
-    title = f"{figures.cycles:,} cycles and {figures.peak_bytes:,} bytes a tile on {figures.tiles:,} tiles"
+    title = f"{figures.cycles:,} cycles and {figures.peak_bytes:,} bytes a tile on {counted(figures.tiles, 'tile')}"
     write_mapping_file(
         Path(path),
         found.best.options,
@@ -328,7 +328,7 @@ def check(
     return Checked(
         findings=tuple(check_program(small, whole, chosen, build, strict=strict)),
         machine=chosen,
-        heading=f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory at full size",
+        heading=f"at {counted(small.data.timesteps, 'timestep')} and batch {small.training.batch}; memory at full size",
     )
 
 

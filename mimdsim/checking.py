@@ -11,6 +11,7 @@ from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
+from mimdsim.base.units import counted
 
 if TYPE_CHECKING:
     from mimdsim.machine import MimdMachine
@@ -215,7 +216,7 @@ def _timed_workload(
     executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
     executor.run()
     activity = executor.activity()
-    say(f"at {small.data.timesteps} timesteps and batch {small.training.batch}, for random spikes")
+    say(f"at {counted(small.data.timesteps, 'timestep')} and batch {small.training.batch}, for random spikes")
     return compiled.program, activity, retime(compiled, machine, activity)
 
 

@@ -14,6 +14,7 @@ from mimdsim.base.console import say, says_how_to_go_on
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
+from mimdsim.base.units import counted
 from mimdsim.checking import WORKLOAD
 from mimdsim.placing import MAPPING
 
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from mimdsim.study import Studied, Study
 
 PROCESSES = click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
-DASK = click.option("--dask", metavar="ADDRESS", help="Work on the cluster of this Dask scheduler (tcp://HOST:PORT).")
+DASK = click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help=(
+        "Work on the cluster of this Dask scheduler (tcp://HOST:PORT). Dask unpickles what it receives: use one that "
+        "only you can reach, or tls:// with certificates."
+    ),
+)
 OUT = click.option("--out", type=PATH, help="Folder to write to and to resume from.")
 
 
@@ -164,7 +172,8 @@ def _in_file(study: str) -> Iterator[None]:
 def _kept_points(folder: Path) -> str:
     from mimdsim.study.store import count_rows
 
-    return f"{count_rows(folder)} points are saved in {folder}; the same command continues from there"
+    saved = counted(count_rows(folder), "point is", "points are")
+    return f"{saved} saved in {folder}; the same command continues from there"
 
 
 def _said_written(studied: Studied, more: Sequence[Path] = ()) -> None:
@@ -173,4 +182,5 @@ def _said_written(studied: Studied, more: Sequence[Path] = ()) -> None:
     if written := [str(path) for path in (*studied.files, *more)]:
         say("Written: " + ", ".join(written))
     if studied.failed:
-        raise MimdsimError(f"{studied.failed} of {len(studied.rows)} points have no result; the notes above say why")
+        of = f"{studied.failed:,} of {counted(len(studied.rows), 'point')}"
+        raise MimdsimError(f"{of} {'has' if studied.failed == 1 else 'have'} no result; the notes above say why")

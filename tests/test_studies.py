@@ -28,6 +28,7 @@ from mimdsim.study import Local, Study, list_studies, make_study, read_study, ru
 from mimdsim.study.engines import by_same_sources
 from mimdsim.study.expressions import MOST_DEPTH, evaluate, names_in
 from mimdsim.study.metrics import METRICS, over_workloads, parse_constraint
+from mimdsim.study.plain import of_plain
 from mimdsim.study.points import Points, code_digest
 from mimdsim.study.sampling import spread
 from mimdsim.study.store import Store, count_rows
@@ -546,9 +547,12 @@ def test_a_scheduler_that_ends_is_said_and_what_is_done_is_kept(cluster: Cluster
 
 
 def test_a_worker_of_other_sources_does_nothing() -> None:
-    assert by_same_sources(code_digest(), sum, (1, 2)) == 3
+    def nothing(_: object) -> None:
+        return None
+
+    assert of_plain(by_same_sources(code_digest(), nothing, 1), ()) is None
     with pytest.raises(MimdsimError, match="has another mimdsim; install the same"):
-        by_same_sources("another", sum, (1, 2))
+        of_plain(by_same_sources("another", nothing, 1), ())
 
 
 def test_no_scheduler_is_said() -> None:

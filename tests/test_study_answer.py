@@ -294,7 +294,7 @@ def test_the_answer_comes_first() -> None:
         "lacks 1 KiB on the fullest tile."
     )
     assert re.match(r"- chip\.tiles = 300 is better with probability \d\d %\.", change[1])
-    assert "- 1 points failed; the notes say why." in change
+    assert "- 1 point failed; the notes say why." in change
     assert change[-1].startswith("- Every list of spikes is filled to 50%")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 import zipfile
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hostile.limits import peak_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import compiled, given_values, small_network
@@ -19,6 +21,7 @@ from networks import compiled, given_values, small_network
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.cli import main
 from mimdsim.functional import Checkpoints, Evaluation, RateSchedule, TrainingLog, TrainingPlan, initial_weights, train
+from mimdsim.functional.checkpoint import _content_digest
 from mimdsim.functional.train import split
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.graph.spikes import ThresholdSchedule
@@ -211,6 +214,32 @@ def test_damaged_checkpoints_are_refused_by_name_and_reason(tmp_path: Path) -> N
         trained(file, epochs=1)
     file.path.write_bytes(good)
     same(trained(file, epochs=1), trained(epochs=1))
+
+
+def test_a_checkpoint_takes_no_more_memory_than_it_has_bytes(tmp_path: Path) -> None:
+    """Forged with a right digest: losses that unpack to a thousand times the file, and a directory that lies."""
+    file = Checkpoints(path=tmp_path / "training.npz", digest="a", resume=True)
+    trained(replace(file, resume=False), epochs=1)
+    with np.load(file.path) as stored:
+        members = {name: stored[name] for name in stored.files}
+    about = json.loads(members.pop("about").tobytes()) | {"done": 1 << 22}
+    members |= {name: np.zeros(1 << 22) for name in members if name == "loss" or name.startswith("scheduled/")}
+    about["content"] = _content_digest(about, members)
+    said = {"about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
+    np.savez_compressed(file.path, **members, **said)  # type: ignore[arg-type]
+    assert file.path.stat().st_size < 1 << 20
+    peak_bytes(again=True)
+    before = peak_bytes()
+    with pytest.raises(DataFileError, match="is packed, which mimdsim never does"):
+        trained(file, epochs=1)
+    assert peak_bytes() - before < 1 << 24
+    np.savez(file.path, loss=np.zeros(4), **said)  # type: ignore[arg-type]
+    content = bytearray(file.path.read_bytes())
+    place = content.rindex(b"PK\x01\x02", 0, content.rindex(b"about.npy"))
+    struct.pack_into("<II", content, place + 20, 1 << 30, 1 << 30)
+    file.path.write_bytes(content)
+    with pytest.raises(DataFileError, match=r"is not a checkpoint, or damaged: .*more than the file"):
+        trained(file, epochs=1)
 
 
 @pytest.mark.first(1)

@@ -97,7 +97,9 @@ class MissingExtra(MimdsimError):
 
 
 def shortened(text: str, most: int = 80) -> str:
-    """`text`, cut after its first characters if it is longer than `most`, with its length."""
+    """`text`, cut after its first characters if it is longer than `most`, with its length; halves of characters, which
+    no output takes, as escapes."""
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= most else f"{text[: most // 2]}.. ({len(text):,} characters)"
 
 

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mimdsim.base.errors import DataFileError, near, shortened
 from mimdsim.base.files import dump_json, parse_json, read_bounded_text, write_atomically
+from mimdsim.base.units import counted
 from mimdsim.profile.meaning import contradictions
 from mimdsim.profile.records import OLDER_TILED, OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
 
@@ -48,7 +49,7 @@ def load_profile(path: Path | str) -> RunProfile:
         first = problem.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise DataFileError(
-            path, f"field '{shortened(where)}': {first['msg']} ({problem.error_count()} problems)"
+            path, f"field '{shortened(where)}': {first['msg']} ({counted(problem.error_count(), 'problem')})"
         ) from None
     if other := _said_otherwise(table, dataclasses.asdict(profile), ""):
         raise DataFileError(path, other)

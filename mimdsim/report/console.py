@@ -58,7 +58,7 @@ def _lines(profile: RunProfile) -> Iterator[str]:
     yield f"{plain(profile.workload_title)} ({plain(profile.workload)})"
     if profile.network:
         yield (
-            f"network {plain(profile.network)}, {thousands(profile.timesteps)} timesteps, "
+            f"network {plain(profile.network)}, {counted(profile.timesteps, 'timestep')}, "
             f"batch {thousands(profile.batch)}, seed {profile.seed}"
         )
     fields = dict(changed_fields(profile))

@@ -11,6 +11,7 @@ import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
 
+from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE
 from mimdsim.report.style import STYLE, panels
 from mimdsim.report.swept_axis import WIDE, number_of
@@ -67,6 +68,7 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
         for panel in made[::columns]:
             panel.set_ylabel(label)
     out, long = len(values) - len(known), any(len(set(map(str, axes[name]))) > MOST_VALUES for name in drawn)
+    less = len(order) - len(drawn)
     said = [
         f"Line: median of all points at a value, band: the middle {BAND[1] - BAND[0]} % of them, as the other fields "
         "differ; title: the largest median over the least",
@@ -74,8 +76,8 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
         f"of axes with more than {MOST_VALUES} values, numbers are put together in {BINS} bins and names left out"
         if long
         else "",
-        f"{len(order) - len(drawn):,} axes with smaller effects are left out" if len(order) > len(drawn) else "",
-        f"{out:,} points without this metric are left out" if out else "",
+        f"{counted(less, 'axis', 'axes')} with smaller effects {'is' if less == 1 else 'are'} left out" if less else "",
+        f"{counted(out, 'point')} without this metric {'is' if out == 1 else 'are'} left out" if out else "",
     ]
     return figure, "; ".join(each for each in said if each) + "."
 

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE, GREY, INK, ORANGE
 from mimdsim.report.style import LABEL_BOX, STYLE, panels
 from mimdsim.report.wording import chance, clipped
@@ -73,11 +74,14 @@ def draw_front(found: Judgement) -> tuple[Figure, str] | None:
     ]
     left = []
     if len(on) > MOST_MARKED:
-        left.append(f"{len(on) - MOST_MARKED:,} less likely points of the front are drawn without whiskers")
+        more = len(on) - MOST_MARKED
+        left.append(
+            f"{counted(more, 'less likely point')} of the front {'is' if more == 1 else 'are'} drawn without whiskers"
+        )
     if unlabelled:
         left.append("percentages that would lie on others are left out")
     if unknown:
-        left.append(f"{unknown:,} points without these metrics are left out")
+        left.append(f"{counted(unknown, 'point')} without these metrics {'is' if unknown == 1 else 'are'} left out")
     if len(found.measures) - 1 > MOST_PANELS:
         left.append(f"not drawn: {', '.join(measure.name for measure in found.measures[1 + MOST_PANELS :])}")
     left.append("whiskers may reach beyond the axes")
@@ -161,10 +165,12 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
         panel.grid(axis="x")
     left = len(places) - len(order)
     out = int((~found.kept).sum())
+    fail = "do not fit, break a constraint or have no result are"
+    fail = "does not fit, breaks a constraint or has no result is" if out == 1 else fail
     said = [
         "points share most of their doubts and move together: the percentages take that into account, the whiskers "
         "cannot show it",
-        f"{left:,} worse points are left out" if left else "",
-        f"{out:,} points that do not fit, break a constraint or have no result are left out" if out else "",
+        f"{counted(left, 'worse point is', 'worse points are')} left out" if left else "",
+        f"{counted(out, 'point')} that {fail} left out" if out else "",
     ]
     return figure, "The best points; " + "; ".join(each for each in said if each) + "."

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
 from mimdsim.report.colours import BLUE, INK, ORANGE, VERMILLION
 from mimdsim.report.style import panels, plain_axis, styled, thousands_axis
@@ -37,7 +38,7 @@ def draw_activity(profile: RunProfile) -> Figure | None:
             above = " (above the panel)"
         mean = sum(layer.spikes_by_timestep) / len(layer.spikes_by_timestep)
         panel.set_title(
-            f"{clipped(layer.layer, 30)}: {thousands(layer.neurons)} neurons, mean {significant(mean)} spikes"
+            f"{clipped(layer.layer, 30)}: {counted(layer.neurons, 'neuron')}, mean {significant(mean)} spikes"
             f" per timestep, capacity {thousands(layer.capacity)}{above}",
         )
         panel.set_ylabel("per sample")
@@ -69,7 +70,7 @@ def draw_raster(profile: RunProfile) -> Figure | None:
         mark, width, edge = ("|", 6.0, 1.2) if few else ("s", 1.1, 0.0)
         (dots,) = panel.plot(timesteps, neurons, marker=mark, linestyle="none", color=INK, rasterized=not few)
         dots.set(markersize=width, markeredgewidth=edge)
-        panel.set_title(f"{clipped(layer.layer, 30)}: {thousands(len(layer.raster))} spikes of one sample")
+        panel.set_title(f"{clipped(layer.layer, 30)}: {counted(len(layer.raster), 'spike')} of one sample")
         panel.set_ylabel("neuron")
         panel.set_ylim(-0.5 - 0.01 * layer.neurons, layer.neurons - 0.5 + 0.01 * layer.neurons)
         panel.set_xlim(-0.5, profile.timesteps - 0.5)

@@ -64,7 +64,7 @@ def draw_training(profile: RunProfile) -> Figure | None:
         if training.train_accuracy is not None:
             axes[1].axhline(100 * training.train_accuracy, color=ORANGE, linestyle="--", label="training, at the end")
         axes[1].legend(loc="lower right")
-        axes[1].set_title(f"Accuracy on {thousands(training.test_samples)} test samples")
+        axes[1].set_title(f"Accuracy on {counted(training.test_samples, 'test sample')}")
         axes[1].set_xlabel("epoch")
         axes[1].set_ylabel("per cent correct")
         axes[1].set_ylim(0, 104)

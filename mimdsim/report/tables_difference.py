@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.base.units import show_bytes
+from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, Span, TiledProfile
 from mimdsim.report.tables import Cell, Table, count, shown, table, text
 from mimdsim.report.walk import matched
@@ -57,8 +57,8 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
         f"Totals of one {one.run_name}",
         ("", "A", "B", "B − A", "B / A"),
         rows,
-        f"A: {profile.workload} on {one.title}, batch {profile.batch}, {profile.timesteps} timesteps. "
-        f"B: {other.workload} on {two.title}, batch {other.batch}, {other.timesteps} timesteps."
+        f"A: {profile.workload} on {one.title}, batch {profile.batch}, {counted(profile.timesteps, 'timestep')}. "
+        f"B: {other.workload} on {two.title}, batch {other.batch}, {counted(other.timesteps, 'timestep')}."
         + "".join(
             f" {name}: {found.text}"
             for name, run in (("A", profile), ("B", other))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from mimdsim.base.units import counted
 from mimdsim.profile import Activity, Training
 from mimdsim.report.tables import Table, count, percent, shown, table, text
 from mimdsim.report.wording import significant, thousands
@@ -16,7 +17,7 @@ def training_table(training: Training) -> Table:
         return "not evaluated" if value is None else f"{100 * value:.1f} %"
 
     finite = [loss for loss in training.loss if math.isfinite(loss)]
-    test = f"{accuracy(training.test_accuracy)} ({thousands(training.test_samples)} samples)"
+    test = f"{accuracy(training.test_accuracy)} ({counted(training.test_samples, 'sample')})"
     rows = [
         (text("training steps"), text(f"{thousands(training.training_steps)} of batch {thousands(training.batch)}")),
         (text("training samples"), text(thousands(training.samples))),
@@ -29,7 +30,7 @@ def training_table(training: Training) -> Table:
     if held:
         chosen = len(held) - 1 if training.best_epoch is None else training.best_epoch
         where = "last epoch" if training.best_epoch is None else f"epoch {chosen + 1}, whose weights were kept"
-        shown_accuracy = f"{accuracy(held[chosen])} ({thousands(training.validation_samples)} samples; {where})"
+        shown_accuracy = f"{accuracy(held[chosen])} ({counted(training.validation_samples, 'sample')}; {where})"
         rows.append((text("validation accuracy"), text(shown_accuracy)))
     for name, values in training.scheduled:
         ends = f"{significant(values[0])} to {significant(values[-1])}"

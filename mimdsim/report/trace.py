@@ -18,6 +18,7 @@ import numpy as np
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.files import write_atomically
+from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.profile.detail import DETAIL_FILE, Detail
 from mimdsim.report.trace_layout import Placed, along_the_path, on_tile, timestep_by_timestep
@@ -102,14 +103,16 @@ def write_trace(
     path_of = along_the_path(tiled, len(detail.supersteps))
     if supersteps < len(detail.supersteps):
         path_of = tuple(each for each in path_of if each.superstep is not None and each.superstep < supersteps)
-    left_out = [f"{len(detail.supersteps) - supersteps:,} supersteps"] if supersteps < len(detail.supersteps) else []
+    left_out = (
+        [counted(len(detail.supersteps) - supersteps, "superstep")] if supersteps < len(detail.supersteps) else []
+    )
     _add_path(trace, path_of, detail)
     drawn = _add_tiles(trace, path_of, detail, tiled, chosen)
     if len(drawn) < len(chosen):
         left_out.append(f"{len(chosen) - len(drawn):,} of {len(chosen):,} chosen tiles")
     missing = _add_flows(trace, path_of, drawn)
     if missing:
-        left_out.append(f"{missing:,} arrows, of tiles that are not drawn")
+        left_out.append(f"{counted(missing, 'arrow')}, of tiles that are not drawn")
     if timesteps:
         left_out += _add_timesteps(trace, tiled, detail, list(drawn))
     content = json.dumps(
@@ -131,7 +134,7 @@ def write_trace(
     write_atomically(path, gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content)
     shown = ", ".join(str(tile) for tile in list(drawn)[:NAMED]) + (", ..." if len(drawn) > NAMED else "")
     count = len(trace.tracks) + len(trace.events)
-    said = f"{path}: {count:,} events, {len(drawn):,} of {detail.tiles:,} tiles ({shown})"
+    said = f"{path}: {counted(count, 'event')}, {len(drawn):,} of {counted(detail.tiles, 'tile')} ({shown})"
     return f"{said}; left out: {', '.join(left_out)}" if left_out else said
 
 

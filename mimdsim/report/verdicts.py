@@ -143,7 +143,7 @@ def _training(profile: RunProfile) -> list[Verdict]:
         return [Verdict(subject="training", mood="bad", text=text)]
     trained = f"after {counted(training.training_steps, 'training step')} of batch {thousands(training.batch)}"
     if training.test_accuracy is not None:
-        text = f"Test accuracy {training.test_accuracy:.1%} on {thousands(training.test_samples)} samples {trained}"
+        text = f"Test accuracy {training.test_accuracy:.1%} on {counted(training.test_samples, 'sample')} {trained}"
     elif training.train_accuracy is not None:
         text = f"Training accuracy {training.train_accuracy:.1%} {trained}; no test split was evaluated"
     elif training.loss:
@@ -196,7 +196,7 @@ def _spikes(profile: RunProfile) -> list[Verdict]:
             text = f"Layer {layer.layer}: {share(layer.full_lists, 1)} of its spike lists are full, "
             if layer.dropped:
                 text += (
-                    f"{thousands(layer.dropped)} spikes dropped; a capacity above {thousands(layer.capacity)} keeps "
+                    f"{counted(layer.dropped, 'spike')} dropped; a capacity above {thousands(layer.capacity)} keeps "
                     "more, but takes longer."
                 )
             else:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from mimdsim.base.units import counted
 from mimdsim.compiler import Compiled, Placement
 from mimdsim.costs.priced import costs_of_another, costs_of_no_codelet
 from mimdsim.functional import TrainingLog
@@ -73,8 +74,9 @@ def repeated_samples(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
     less = [f"data.train_samples = {workload.data.train_samples:,}"] if workload.data.train_samples else []
     less += [f"training.validation_share = {share:g}"] if share else []
     why = f" ({', '.join(less)})" if less else ""
+    there = f"there {'is' if trained_on == 1 else 'are'} {counted(trained_on, 'sample')}"
     return (
-        f"training.batch = {batch:,}, but there are {trained_on:,} samples to train on{why}: every batch holds "
+        f"training.batch = {batch:,}, but {there} to train on{why}: every batch holds "
         f"samples more than once; set training.batch to at most {max(trained_on, 1):,}, or take more samples",
     )
 
@@ -159,8 +161,9 @@ def engine_note(workload: Workload, log: TrainingLog) -> tuple[str, ...]:
     """Said when most training steps did not run as the compiled program."""
     if workload.training.engine == "program":
         return ()
+    steps = counted(len(log.loss), "training step")
     return (
-        f'training.engine = "{workload.training.engine}": of {len(log.loss):,} training steps only the last '
+        f'training.engine = "{workload.training.engine}": of {steps} only the last '
         "ran as the compiled program, and its spikes are the ones timed; those before it and all accuracies come from "
         "whole tensors: each training step agrees with the program's within float32 rounding, but curves drift apart",
     )

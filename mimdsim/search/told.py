@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mimdsim.base.units import show_bytes
+from mimdsim.base.units import counted, show_bytes
 from mimdsim.search.case import Timed
 from mimdsim.search.savings import Saving
 from mimdsim.search.smallest import ALSO_TRIED, LEFT
@@ -54,7 +54,7 @@ def found_lines(found: Found) -> Iterator[str]:
             share = faster * least.chips / one.chips
             yield f"  {one.chips:>5}  {1e3 * one.seconds:>9.4g}  {faster:>6.2f}  {share:>5.0%}"
     yield ""
-    looked_at = f"{found.candidates:,} mappings lowered and {found.combined:,} made of their layers"
+    looked_at = f"{counted(found.candidates, 'mapping')} lowered and {found.combined:,} made of their layers"
     yield f"Front of time and memory, of {looked_at} (cycles, peak bytes, tiles):"
     for one in found.front:
         yield f"  {one.figures.cycles:>12,}  {one.figures.peak_bytes:>9,}  {one.figures.tiles:>7,}"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
 from mimdsim.base.identity import code_digest
 from mimdsim.base.processes import ENDED, process_pool
+from mimdsim.study.plain import Plain, of_plain, to_plain
 from mimdsim.study.points import Point
 from mimdsim.study.store import MAX_ACTIVITY_BYTES, load_activity
 
@@ -168,17 +169,22 @@ def _same(given: Any) -> Any:
     return given
 
 
-def by_same_sources(digest: str, work: Work, *given: Any) -> Any:
-    """`work(*given)` where the sources of mimdsim have this digest: rows are kept as results of those."""
-    if code_digest() != digest:
-        raise MimdsimError(f"a worker on {platform.node()} has another mimdsim; install the same on every node")
-    return work(*given)
+def by_same_sources(digest: str, work: Work, *given: Any) -> Plain:
+    """`work(*given)` as plain data where the sources of mimdsim have this digest: rows are kept as results of those."""
+    try:
+        if code_digest() != digest:
+            raise MimdsimError(f"a worker on {platform.node()} has another mimdsim; install the same on every node")
+        return to_plain(work(*given))
+    except Exception as problem:
+        return to_plain(problem)
 
 
 class Dask:
     """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
 
-    They need mimdsim of the same version and no folder in common with this process. Raises MimdsimError if there is no
+    They need mimdsim of the same version and no folder in common with this process. What they return is plain data that
+    is checked (`plain.py`), but Dask itself unpickles what comes over the network: whoever reaches scheduler or workers
+    can run code here and there. Raises MimdsimError if there is no
     scheduler at the address (as long as Dask's `distributed.comm.timeouts.connect`), it has no workers, or it ends.
     """
 
@@ -236,7 +242,7 @@ class Dask:
         from distributed.scheduler import KilledWorker
 
         try:
-            return Done(batch, future.result(), None)
+            return Done(batch, of_plain(future.result(), [point.key for point in batch.points]), None)
         except CancelledError as lost:
             raise MimdsimError(f"--dask {self.address}: the scheduler has ended, or lost a batch ({lost})") from None
         except KilledWorker as ended:

@@ -132,7 +132,8 @@ def _column(pyarrow: Any, name: str, values: list[Any]) -> Any:
         part = pyarrow.struct(
             [("source", pyarrow.string()), ("seconds", pyarrow.float64()), ("half_width", pyarrow.float64())]
         )
-        kept = [[dict(zip(part.names, each, strict=True)) for each in value or ()] for value in values]
+        parts = [[(name, float(seconds), float(reach)) for name, seconds, reach in value or ()] for value in values]
+        kept = [[dict(zip(part.names, each, strict=True)) for each in value] for value in parts]
         return pyarrow.array(kept, pyarrow.list_(part))
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:

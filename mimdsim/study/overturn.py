@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mimdsim.base.units import counted
 from mimdsim.report.wording import chance, field_value
 from mimdsim.study.front import Judged
 from mimdsim.study.phrases import in_words, name_of
@@ -25,9 +26,9 @@ def would_change(studied: Studied, found: Judged) -> list[str]:
     else:
         said.append("Every effect is over the range that was given, the other fields as the machine and the study say.")
     if not studied.complete:
-        said.append(f"{studied.designs - len(found.designs):,} points are not done yet.")
+        said.append(f"{counted(studied.designs - len(found.designs), 'point is', 'points are')} not done yet.")
     if studied.failed:
-        said.append(f"{studied.failed:,} points failed; the notes say why.")
+        said.append(f"{counted(studied.failed, 'point')} failed; the notes say why.")
     said += [f"The {metric.name} of no point is known." for metric in found.unknown]
     if studied.study.fill is not None:
         said.append(f"Every list of spikes is filled to {studied.study.fill:.0%}; recorded spikes may differ by layer.")

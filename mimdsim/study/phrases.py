@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mimdsim.base.units import counted
 from mimdsim.report.wording import quantity
 from mimdsim.study.draws import BY_TIME, ENERGY, TIME
 from mimdsim.study.front import Judged
@@ -50,4 +51,4 @@ def quantity_alone(metric: Metric, value: float) -> str:
 
 
 def count_of(count: int) -> str:
-    return f"{count:,} point{'s' if count != 1 else ''}"
+    return counted(count, "point")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.units import counted
 from mimdsim.report.tables import Table, shown, table, text
 from mimdsim.report.wording import field_value, quantity
 from mimdsim.run.changes import load_tiled
@@ -22,7 +23,7 @@ SECTIONS_OF = {"exchange": "exchange", "sync": "sync", "loop": "sync"}  # first 
 def facts_of(studied: Studied, found: Judged) -> list[tuple[str, str]]:
     study, rows = studied.study, studied.rows
     digests = hashlib.sha256("".join(str(row["digest"]) for row in rows if row.get("digest")).encode()).hexdigest()
-    drawn = f"{found.draws.count:,} draws of doubts with seed {found.draws.seed}"
+    drawn = f"{counted(found.draws.count, 'draw')} of doubts with seed {found.draws.seed}"
     said = [
         ("mimdsim", ", ".join(sorted({str(row["tool_version"]) for row in rows if row.get("tool_version")}))),
         ("machine", f"{study.machine}: {load_tiled(study.machine).title}"),

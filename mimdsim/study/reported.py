@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mimdsim.base.units import counted
 from mimdsim.report.study_page import StudyColumn, StudyPage, StudySection
 from mimdsim.report.tables import table, text
 from mimdsim.report.wording import common_unit, field_value
@@ -53,7 +54,7 @@ def _facts(studied: Studied, found: Judged) -> list[str]:
     spikes = "recorded spikes" if study.fill is None else f"lists filled to {study.fill:.0%}"
     return [
         f"{workloads} on {study.machine}",
-        f"{len(found.designs):,} points, {study.sampling.kind}",
+        f"{counted(len(found.designs), 'point')}, {study.sampling.kind}",
         f"mapping: {study.mapping}",
         spikes,
         *(f"constraint: {limit}" for limit in study.limits),
@@ -155,7 +156,7 @@ def _sweeps(studied: Studied) -> StudySection | None:
     names = [*study.axes, *(["workload"] if len(study.workloads) > 1 else [])]
     gpus = [Path(name).stem for name in study.gpus]
     untimed = sum(row["ms_per_training_step"] is None for row in rows)
-    out = f" {untimed:,} points without a time are left out." if untimed else ""
+    out = f" {counted(untimed, 'point')} without a time {'is' if untimed == 1 else 'are'} left out." if untimed else ""
     figures = [
         (draw_sweep(rows, names), f"Every point along {names[0]}; bands: intervals.{out} Doubts that points share move "
          "them together: the panel in the middle takes that into account."),
@@ -167,7 +168,9 @@ def _sweeps(studied: Studied) -> StudySection | None:
 
 def _notes(studied: Studied) -> StudySection | None:
     notes = notes_of(studied)
-    more = [f"{len(notes) - MOST_NOTES:,} more notes are left out: column 'note' of results.csv."]
+    more = [
+        f"{counted(len(notes) - MOST_NOTES, 'more note is', 'more notes are')} left out: column 'note' of results.csv."
+    ]
     lines = [*notes[:MOST_NOTES], *(more if len(notes) > MOST_NOTES else [])]
     return StudySection(key="notes", title="Notes", lines=lines) if lines else None
 

@@ -14,6 +14,7 @@ KEY = re.compile("[0-9a-f]{64}")
 MOST_TEXT = 100_000  # characters of a note
 MOST_PARTS = 10_000  # sources of seconds
 MOST = 1e30  # of any number
+MOST_WHOLE = 1 << 63
 WHOLE = (
     *("compute_cycles", "exchange_cycles", "sync_cycles", "tiles_used", "neurons_per_tile", "peak_bytes"),
     *("limit_bytes", "seed"),
@@ -45,15 +46,17 @@ def _problems(key: str, row: Row) -> Iterator[str]:
         yield f"column 'digest' is {shortened(repr(row['digest']))}, not that of its point"
     if "asked" in row and not _is_origin(row):
         yield "does not say what it is of"
-    for name, value in row.items():
-        if name not in ORIGIN and not _is_value(name, value):
-            yield f"column '{shortened(name)}' is {shortened(repr(value))}"
+    if others := [name for name, value in row.items() if name not in ORIGIN and not _is_value(name, value)]:
+        yield f"column '{shortened(others[0])}' is {shortened(repr(row[others[0]]))}"
+        return
     if not isinstance(row["fits"], bool):
         yield "column 'fits' is not true or false"
     timed = row["ms_per_training_step"] is not None
     for name in TIMED:
         if (row[name] is None) == timed and (timed or name in OF_TIME):
             yield f"column '{name}' is {shortened(repr(row[name]))} {'beside a time' if timed else 'without a time'}"
+    if timed and isinstance(row["seconds_by_source"], list) and not _is_whole(row):
+        yield f"column 'seconds_by_source' does not come to {row['ms_per_training_step']} ms"
     gpus = {found[1] for name in row if (found := _OF_GPU.fullmatch(name))}
     intervals = [
         *(("ms_per_training_step", "ms_low", "ms_high"), _ends("millijoules"), SILICON[:3], SILICON[3:6], SILICON[6:]),
@@ -106,7 +109,7 @@ def _is_value(name: str, value: Any) -> bool:
         return isinstance(value, bool) or _is_text(value)
     if not _is_number(value) or (known and value < 0 and not name.endswith(LOW)):
         return False
-    return (isinstance(value, int) or name not in WHOLE) and (value <= 1 or name != "accuracy")
+    return ((isinstance(value, int) and value < MOST_WHOLE) or name not in WHOLE) and (value <= 1 or name != "accuracy")
 
 
 def _is_text(value: Any) -> bool:
@@ -115,6 +118,12 @@ def _is_text(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST  # false for NaN
+
+
+def _is_whole(row: Row) -> bool:
+    """Whether the parts of a time come to it."""
+    seconds, whole = sum(part[1] for part in row["seconds_by_source"]), 1e-3 * row["ms_per_training_step"]
+    return bool(whole > 0 and abs(seconds - whole) <= 1e-9 + 1e-6 * whole)
 
 
 def _are_parts(value: Any) -> bool:
@@ -126,7 +135,9 @@ def _are_parts(value: Any) -> bool:
             isinstance(part, list)
             and len(part) == 3
             and _is_text(part[0])
-            and all(_is_number(number) and number >= 0 for number in part[1:])
+            and _is_number(part[1])  # the rest beside all doubts may be a hair below zero
+            and _is_number(part[2])
+            and part[2] >= 0
             for part in value
         )
     )

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from pydantic import ValidationError
 
 from mimdsim.base.errors import DataFileError, cannot_write
 from mimdsim.base.files import writable_folder
@@ -185,7 +184,7 @@ def load_mapping(path: Path) -> MappingOptions | None:
     table = read_sealed_json(path, MAX_MAPPING_BYTES, "the same command searches again").get("mapping")
     try:
         return None if table is None else MappingOptions.model_validate(table)
-    except ValidationError:
+    except ValueError:  # of pydantic, and of what it cannot say
         raise DataFileError(path, "is no mapping; the same command searches again") from None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mimdsim.base.units import counted
 from mimdsim.report.wording import chance, field_values, quantity
 from mimdsim.study.front import Judged, judged
 from mimdsim.study.metrics import Constraint, over_workloads
@@ -41,7 +42,7 @@ def answer_lines(studied: Studied) -> Iterator[str]:
     notes = notes_of(studied)
     yield from notes[:MOST_NOTES]
     if len(notes) > MOST_NOTES:
-        yield f"! {len(notes) - MOST_NOTES} more notes: column 'note' of results.csv"
+        yield f"! {counted(len(notes) - MOST_NOTES, 'more note')}: column 'note' of results.csv"
     yield "What would change this:"
     yield from (f"- {line}" for line in would_change(studied, found))
 
@@ -58,7 +59,8 @@ def answer(studied: Studied, found: Judged) -> list[str]:
     if studied.complete:
         said.append(f"All {done:,} points are done." if done > 1 else "The study has one point.")
     else:
-        said.append(f"Unfinished: {done:,} of {studied.designs:,} points are done; the others may change the answer.")
+        of = f"{done:,} of {counted(studied.designs, 'point')} {'is' if done == 1 else 'are'} done"
+        said.append(f"Unfinished: {of}; the others may change the answer.")
     return said
 
 
@@ -209,7 +211,7 @@ def _left_out(found: Judged) -> str:
             counts["with an unknown metric"] += 1
     out = int((~found.kept).sum())
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
-    return f"Left out of {len(found.designs):,} points: {out:,} ({reasons})." if out else ""
+    return f"Left out of {counted(len(found.designs), 'point')}: {out:,} ({reasons})." if out else ""
 
 
 def _unknown(found: Judged) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mimdsim.base.units import counted
 from mimdsim.study.metrics import METRICS, Metric
 from mimdsim.study.results import NO_EFFECT
 from mimdsim.study.sensitivity import Effect, Sensitivities, Sensitivity
@@ -67,7 +68,8 @@ def _words(found: Sensitivity) -> Iterator[str]:
     if any(found.missing):
         count = " and ".join(f"{missing:,}" for missing in found.missing)
         stages = "in the two stages " if len(found.missing) > 1 else ""
-        yield f"{count} points {stages}have no {name} or do not fit; their effects are left out."
+        points = "point" if found.missing == (1,) else "points"
+        yield f"Left out, as they have no {name} or do not fit: {count} {points} {stages}".rstrip() + "."
     if found.unknown:
         yield f"{', '.join(found.unknown)}: too few points on both sides have a {name}; effect unknown."
 
@@ -119,7 +121,8 @@ def effects_table(found: Sensitivity) -> tuple[list[str], list[list[str]], str]:
     if not any(_indices(effect)[0] for effect in found.effects):
         header, rows = header[:-2], [row[:-2] for row in rows]
     more = len(found.effects) - MOST_LISTED
-    return header, rows, f"{more} more axes with smaller effects are left out." if more > 0 else ""
+    less = counted(more, "more axis", "more axes")
+    return header, rows, f"Left out: {less} with smaller effects." if more > 0 else ""
 
 
 def _indices(effect: Effect) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from hostile.changes import changed
-from hostile.running import Format
+from hostile.running import UNTOLD, Format
 from hostile.trees import as_json, changed_lines, changed_tree, pick
+from mimdsim.base.places import find_description
 from mimdsim.base.schema import Section
 from mimdsim.base.units import UNITS
 from mimdsim.check.published.references import check_files
@@ -32,7 +33,9 @@ from mimdsim.machine.narrowed import (
 )
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.run import simulate
-from mimdsim.workload import find_workload, load_workload, network_of
+from mimdsim.study import read_study
+from mimdsim.study.points import Points
+from mimdsim.workload import find_workload, load_workload, network_of, write_mapping_file
 
 SMALL = {
     **{"data.train_samples": 32, "data.test_samples": 16, "data.timesteps": 4, "data.grid": 8},
@@ -153,6 +156,46 @@ class NarrowedFile(Described):
         return meant(tomllib.loads(path.read_text()), self.read(path))
 
 
+class StudyToml(Described):
+    """A study; it is read, and its points are chosen."""
+
+    name = "study"
+    source = find_description("studies", "study", "exchange-or-compute")
+
+    def read(self, path: Path) -> Any:
+        study = read_study(path)
+        Points(study)
+        return []
+
+    def says(self, path: Path) -> Any:
+        return UNTOLD
+
+
+class MappingToml(Described):
+    """A mapping as `place` writes it; it is applied to its workload."""
+
+    name = "mapping"
+
+    def good(self) -> Path:
+        self.source = self.folder / "mapping.toml"
+        if not self.source.exists():
+            workload = load_workload("digits")
+            about = {"title": "good", "workload": "digits", "machine": "bow"}
+            write_mapping_file(self.source, workload.mapping, network_of(workload), **about)
+        return self.source
+
+    def mutant(self, number: int, rng: np.random.Generator) -> Path:
+        self.good()
+        return super().mutant(number, rng)
+
+    def read(self, path: Path) -> Any:
+        load_workload("digits", mapping=path)
+        return []
+
+    def says(self, path: Path) -> Any:
+        return UNTOLD
+
+
 class ProfileFile(Format):
     name = "profile"
 
@@ -237,4 +280,4 @@ class FiguresFile(Format):
         return [[float(row["cycles"]), f"{row['codelet']} {row['dtype']} {row['params']}"] for row in cells]
 
 
-DESCRIPTIONS = (WorkloadFile, MachineFile, NarrowedFile, ProfileFile, FiguresFile)
+DESCRIPTIONS = (WorkloadFile, MachineFile, NarrowedFile, StudyToml, MappingToml, ProfileFile, FiguresFile)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from event_file_writing import AEDAT_HEADER, aedat_packet, nmnist_bytes, write_shd
 
 from hostile.changes import changed
+from hostile.limits import LIMIT_SECONDS
 from hostile.recordings import fields_of
 from hostile.running import Format
 from hostile.trees import pick
 from mimdsim.workload.sections import Data
-from mimdsim.workload.sources import recorded
+from mimdsim.workload.sources import recorded, shd
 
 
 def write_nmnist(folder: Path) -> None:
@@ -112,6 +115,10 @@ class Folder(Format):
         return []
 
 
+def _read(read: Callable[..., Any], *given: Any, source: str) -> Any:
+    return read(*given)
+
+
 class NmnistFolder(Folder):
     name = "nmnist folder"
     source = "nmnist"
@@ -120,10 +127,18 @@ class NmnistFolder(Folder):
 
 
 class ShdFolder(Folder):
+    """With one reading process for all, as the start of one takes longer than the rest."""
+
     name = "shd folder"
     source = "shd"
     write = staticmethod(write_both_shd)
     open = staticmethod(recorded.open_shd)
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        reader = self.opened.enter_context(shd.ShdReader(frame_seconds=LIMIT_SECONDS))
+        for name, read in (("read_labels", reader.labels), ("read_samples", reader.samples)):
+            self.opened.enter_context(patch.object(shd, name, partial(_read, read)))
 
 
 class DvsFolder(Folder):

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from mimdsim.base.files import dump_json
+from mimdsim.base.units import counted
 from mimdsim.check.narrow.found import Measured, Narrowed
 from mimdsim.machine.narrowed import Interval, Number
 from mimdsim.report.wording import plain
@@ -16,7 +17,7 @@ MOST_NAMED = 12
 
 def narrowed_lines(found: Narrowed) -> Iterator[str]:
     """Numbers, rows, contradictions and what stays as it was."""
-    yield f"{found.sourced.name}, narrowed by {len(found.rows)} rows; spread: {found.content.spread}"
+    yield f"{found.sourced.name}, narrowed by {counted(len(found.rows), 'row')}; spread: {found.content.spread}"
     yield ""
     numbers = sorted(found.content.number, key=lambda number: _width(number.narrowed) / _width(number.sourced))
     widest = max((len(number.name) for number in numbers), default=6)
@@ -59,7 +60,7 @@ def _rows(rows: tuple[Measured, ...]) -> Iterator[str]:
     if not kept:
         return
     before, after = (fmean(row.error(getattr(row, when)) for row in kept) for when in ("before", "after"))
-    said = f"  mean error of {len(kept)} rows: {before:.1%} before, {after:.1%} after"
+    said = f"  mean error of {counted(len(kept), 'row')}: {before:.1%} before, {after:.1%} after"
     if all(row.from_others is not None for row in kept):
         said += f", {fmean(row.error(row.from_others) for row in kept):.1%} predicted from the others"
     yield said

@@ -1,0 +1,208 @@
+"""Rows of results from disk and from workers: what a row may hold, and that nothing else becomes one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hostile.trees import VALUES, changed_tree
+
+import mimdsim
+from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit, MimdsimError
+from mimdsim.base.sealed import write_sealed_json
+from mimdsim.program import RecordedActivity
+from mimdsim.study import make_study
+from mimdsim.study.engines import Local
+from mimdsim.study.plain import WorkerFailure, of_plain, to_plain
+from mimdsim.study.points import Point, Points
+from mimdsim.study.row_values import row_problem
+from mimdsim.study.store import Store, load_mapping, load_rows
+from mimdsim.study.work import time_points
+from mimdsim.workload import load_workload
+
+AXES: dict[str, tuple[Any, ...]] = {"network.hidden": ([16],), "network.capacity": ([4, 10],), "data.timesteps": (3,)}
+
+
+def points(machine: str, *, gpus: tuple[str, ...] = (), **axes: tuple[Any, ...]) -> list[Point]:
+    given = AXES | {name.replace("__", "."): values for name, values in axes.items()}
+    study = make_study("sweep", workloads=["digits"], machine=machine, axes=given, fill=0.5, gpus=gpus)
+    made = Points(study)
+    return made.of(made.designs())
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, dict[str, Any]]:
+    """Of points that fit and do not, have too few tiles, and whose times are not known; with and without GPUs."""
+    made = [
+        *points("tiny", gpus=("a100", "v100"), exchange__bytes_per_cycle=(2, 4)),
+        *points("tiny", tile__sram_bytes=("8 KiB",)),
+        *points("tiny", chip__tiles=(2,)),
+        *points("wormhole"),
+    ]
+    found = {point.key: row for point in made for row in time_points([point], {})}
+    assert not [row for row in found.values() if isinstance(row, Exception)]
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def test_every_row_that_is_computed_can_be_read(rows: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    assert len(rows) == 5
+    assert {row["fits"] for row in rows.values()} == {True, False}
+    assert any(row["ms_per_training_step"] is None for row in rows.values())
+    assert [row_problem(key, row) for key, row in rows.items()] == [""] * 5
+    write_sealed_json(tmp_path / "rows.json", {"rows": rows})
+    assert load_rows(tmp_path / "rows.json") == rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"compute_cycles": -1}, "column 'compute_cycles' is -1"),
+        ({"compute_cycles": 1.5}, "column 'compute_cycles' is 1.5"),
+        ({"sync_cycles": True}, "column 'sync_cycles' is True"),
+        ({"ms_per_training_step": "3"}, "column 'ms_per_training_step' is '3'"),
+        ({"ms_per_training_step": 1e300}, "column 'ms_per_training_step' is 1e[+]300"),
+        ({"seconds_by_source": [["a", 1, 0]]}, "'seconds_by_source' does not come to"),
+        ({"ms_low": 1e9}, "no number in an interval"),
+        ({"ms_high": None}, "column 'ms_high' is None beside a time"),
+        ({"ms_per_training_step": None}, "without a time"),
+        ({"fits": None}, "column 'fits' is not true or false"),
+        ({"note": 3}, "column 'note' is 3"),
+        ({"note": "\ud800"}, "column 'note' is "),
+        ({"digest": "a"}, "not that of its point"),
+        ({"seed": None}, "column 'seed' is None"),
+        ({"accuracy": 2}, "column 'accuracy' is 2"),
+        ({"seconds_by_source": [["a", 1]]}, "column 'seconds_by_source' is"),
+        ({"seconds_by_source": [["a", 1, -1]]}, "column 'seconds_by_source' is"),
+        ({"seconds_by_source": {}}, "column 'seconds_by_source' is"),
+        ({"a100 strongest_ms": []}, "column 'a100 strongest_ms' is "),
+        ({"a100 strongest_low_ms": None}, "no number in an interval"),
+        ({"peak_bytes": 10**400}, "column 'peak_bytes' is 1000"),
+        ({"h100 published_ms": 1}, "column 'h100 strongest_ms' is missing"),
+        ({"later": []}, r"column 'later' is \[\]"),
+    ],
+)
+def test_a_row_that_was_changed_is_refused_with_file_and_column(
+    rows: dict[str, dict[str, Any]], tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    changed = copy.deepcopy(rows)
+    key = next(iter(changed))
+    changed[key] |= changes
+    write_sealed_json(tmp_path / "rows.json", {"rows": changed})
+    with pytest.raises(DataFileError, match=f"rows.json: .*{said}.*; delete it; its points are computed again"):
+        load_rows(tmp_path / "rows.json")
+    changed[key] = {name: value for name, value in rows[key].items() if name != next(iter(changes))}
+    if next(iter(changes)) in rows[key]:
+        assert row_problem(key, changed[key])  # as is a row without it
+
+
+def test_half_a_character_is_said_as_an_escape(tmp_path: Path) -> None:
+    path = tmp_path / "mapping.json"
+    write_sealed_json(path, {"mapping": {"tiles": "\ud800"}})
+    with pytest.raises(DataFileError, match="is no mapping; the same command searches again"):
+        load_mapping(path)
+    with pytest.raises(DescriptionError, match=r"'.udcff' is not a number with a unit"):
+        points("tiny", tile__sram_bytes=("\udcff",))
+
+
+def test_a_row_without_the_columns_of_a_gpu_is_computed_again(tmp_path: Path) -> None:
+    made = points("tiny", gpus=("a100",))
+    study = make_study("sweep", workloads=["digits"], machine="tiny", axes=AXES, fill=0.5, gpus=("a100",))
+    whole = mimdsim.study(study, tmp_path, processes=1)
+    (file,) = (tmp_path / "points").glob("*.json")
+    table = json.loads(file.read_text())["rows"]
+    for name in [name for name in table[made[0].key] if name.startswith("a100 ")]:
+        del table[made[0].key][name]
+    write_sealed_json(file, {"rows": table})
+    again = mimdsim.study(study, tmp_path, processes=1)
+    assert again.rows == whole.rows
+    assert f"{file}: a row has no column 'a100 published_ms'; delete it" in again.warnings[0]
+    with Store(tmp_path) as store:
+        assert made[0].key in store.rows
+    assert Local(1).workers == 1
+
+
+def test_spikes_of_another_network_are_refused(tmp_path: Path) -> None:
+    (point,) = points("tiny")
+    given = replace(point, fill=None)
+    shapes = {"input": (3, 48, 64)}
+    activity = RecordedActivity(
+        ids={name: np.zeros(shape, np.int32) for name, shape in shapes.items()},
+        counts={name: np.zeros((*shape[:2], 2), np.int32) for name, shape in shapes.items()},
+        dropped={},
+    )
+    (found,) = time_points([given], {given.activity_key: (activity, None)})
+    assert isinstance(found, MimdsimError)
+    assert f"activity/{given.activity_key}.npz: the " in str(found)
+    assert "delete it: it is recorded again" in str(found)
+
+
+def test_values_given_twice_are_refused_in_whatever_unit() -> None:
+    for axes in ({"seed": (1, 2, 1)}, {"tile.sram_bytes": ("256 KiB", 262144)}, {"network.hidden": ([16], [16])}):
+        with pytest.raises(DescriptionError, match="is given twice"):
+            points("tiny", **{name.replace(".", "__"): values for name, values in axes.items()})
+    assert len(points("tiny", seed=(1, 2))) == 2
+
+
+def test_results_of_workers_arrive_as_they_were_found(rows: dict[str, dict[str, Any]]) -> None:
+    keys, held = list(rows), [*rows.values()]
+    assert of_plain(to_plain(held), keys) == held
+    mapping = load_workload("digits").mapping
+    assert of_plain(to_plain(mapping), keys) == mapping
+    assert of_plain(to_plain(None), keys) is None
+    ids, counts = np.arange(12, dtype=np.int32).reshape(2, 2, 3), np.ones((2, 2, 2), np.int32)
+    activity, accuracy = of_plain(
+        to_plain((RecordedActivity(ids={"a.b": ids}, counts={"a.b": counts}, dropped={"a.b": 3}), 0.5)), keys
+    )
+    assert np.array_equal(activity.ids["a.b"], ids)
+    assert (np.array_equal(activity.counts["a.b"], counts), activity.dropped, accuracy) == (True, {"a.b": 3}, 0.5)
+    failed = of_plain(to_plain([DoesNotFit("too large"), *held[1:]]), keys)[0]
+    assert isinstance(failed, MimdsimError)
+    for failure, kind in ((DescriptionError("x", ["y"]), MimdsimError), (OSError(28, "full"), OSError)):
+        with pytest.raises(kind, match=r"y|full"):
+            of_plain(to_plain(failure), keys)
+    with pytest.raises(WorkerFailure, match=r"KeyError\('a'\)"):
+        of_plain(to_plain(KeyError("a")), keys)
+
+
+def test_anything_else_from_a_worker_is_refused(rows: dict[str, dict[str, Any]]) -> None:
+    keys = list(rows)
+    for given in (None, 3, "x", ("{}", {}), ('{"rows": []}', {}), ({}, {}), ("[" * 10**5, {}), (b"{}", {}), *VALUES):
+        with pytest.raises(MimdsimError, match="a worker returned something else than results"):
+            of_plain(given, keys)
+    text, arrays = to_plain([*rows.values()])
+    ids = np.zeros((2, 2, 3), np.int32)
+    spikes = to_plain((RecordedActivity(ids={"a": ids}, counts={"a": ids[..., :2]}, dropped={}), None))
+    rng = np.random.default_rng(1)
+    refused = 0
+    for number in range(300):
+        said, held = spikes if number % 2 else (text, arrays)
+        try:
+            of_plain((json.dumps(changed_tree(json.loads(said), rng)), held), keys)
+        except (MimdsimError, OSError, WorkerFailure):
+            refused += 1
+    assert refused > 200
+
+
+def test_texts_of_studies_count_in_grammar() -> None:
+    """One mechanism for counts and their nouns: no text has a number before a plural that may be 1."""
+    package = Path(mimdsim.__file__).parent
+    several = re.compile(r"\{[^{}]*\} (?:[a-z]+ ){0,2}(points|notes|axes|samples|timesteps)\b(?! per )")
+    known = (
+        "points; at most",
+        "All {done:,} points",
+        'points" if len',
+        "of {len(first)} points",
+        " axes needs at least",
+    )
+    known += ("{found.blocks} blocks", " axes need at least", "{len(every):,} timesteps", "{samples} samples")
+    files = [*package.glob("study/*.py"), *package.glob("report/*.py"), package / "studying.py"]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) > 5000
+    wrong = [line for line in lines if several.search(line) and not any(part in line for part in known)]
+    assert wrong == []
