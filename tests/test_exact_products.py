@@ -30,6 +30,7 @@ ALLOWED = {
     "mimdsim/functional/neurons.py": "turns worth a thread",
     "mimdsim/functional/whole_tensor_layers.py": "room for lists, which grows",
     "mimdsim/gpu/recurrent.py": "halves of whole numbers",
+    "mimdsim/run/firing.py": "digits of a number that is shown",
     "mimdsim/report/wording.py": "digits of a number that is shown",
     "mimdsim/search/chips.py": "shares that the search tries",
     "mimdsim/search/moves.py": "shares that the search tries",

@@ -181,7 +181,7 @@ def test_a_study_computes_points_of_other_contents_again_and_says_so(made: Made,
     change()
     again = studied(workload, tmp_path / "study")
     assert len(again.warnings) == 1
-    assert "1 points are computed again" in again.warnings[0]
+    assert "1 point computed again" in again.warnings[0]
     assert f"{named} has changed" in again.warnings[0]
     assert len(list((tmp_path / "study" / "points").iterdir())) == 2
     assert again.rows[0]["digest"] != first.rows[0]["digest"]
@@ -302,8 +302,9 @@ def test_what_is_unknown_of_older_files_is_said(tmp_path: Path) -> None:
     for row in kept.values():
         for name in ("asked", "inputs", "code"):
             del row[name]
-    write_sealed_json(rows.with_name("old.json"), {"rows": {"another key": next(iter(kept.values()))}})
-    assert "1 rows in this folder are from before inputs were recorded" in studied(workload, tmp_path / "s").warnings[0]
+    key = "0" * 64
+    write_sealed_json(rows.with_name("old.json"), {"rows": {key: next(iter(kept.values())) | {"digest": key}}})
+    assert "this folder holds 1 row from before inputs were recorded" in studied(workload, tmp_path / "s").warnings[0]
 
 
 def test_inputs_that_change_under_way_give_no_row(tmp_path: Path) -> None:

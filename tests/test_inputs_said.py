@@ -256,6 +256,7 @@ def test_made_samples_have_no_events_to_count() -> None:
 def test_points_of_a_sweep_carry_it(tmp_path: Path) -> None:
     """Also those that go on from the spikes that a folder holds."""
     workload = described(tmp_path, arrays(3 * TIMES))
-    for axis in ({"tile.worker_contexts": (6,)}, {"tile.worker_contexts": (3,)}):
-        (row,) = mimdsim.sweep(workload, "bow", axis, training_steps=1, processes=1, folder=tmp_path / "sweep")
+    for contexts in ((6,), (6, 3)):
+        axis = {"tile.worker_contexts": contexts}
+        *_, row = mimdsim.sweep(workload, "bow", axis, training_steps=1, processes=1, folder=tmp_path / "sweep")
         assert row["note"].startswith("Events used: ")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pins import assert_as_pinned
 
 from mimdsim.check.kernel_file import load_kernel
 from mimdsim.check.program import check_program
@@ -82,18 +83,18 @@ def counted_of_kernel(name: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_check_compares_as_much_as_ever(name: str) -> None:
-    assert counted(name) == PINNED[name]
+    assert_as_pinned(counted(name), PINNED[name], __file__)
 
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["published", "dense"])
 def test_a_strict_check_compares_as_much(name: str) -> None:
-    assert counted(name, strict=True) == PINNED[name]
+    assert_as_pinned(counted(name, strict=True), PINNED[name], __file__)
 
 
 @pytest.mark.parametrize("name", ["hand_written", "kernels/all_reduce", "kernels/histogram"])
 def test_a_check_of_a_kernel_compares_as_much_as_ever(name: str) -> None:
-    assert counted_of_kernel(name) == OF_KERNELS[name]
+    assert_as_pinned(counted_of_kernel(name), OF_KERNELS[name], __file__)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def test_points_are_held_against_the_first_that_has_a_time() -> None:
 
 
 def test_a_point_without_readable_sources_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "point.json"
-    write_sealed_json(file, {"rows": {"k": row(2.0, [["a cost", 1.0]])}})
-    with pytest.raises(DataFileError, match="no seconds by source; delete it"):
+    file, key = tmp_path / "point.json", "0" * 64
+    write_sealed_json(file, {"rows": {key: row(2.0, [["a cost", 1.0]]) | {"digest": key}}})
+    with pytest.raises(DataFileError, match=r"column 'seconds_by_source' is .*; delete it"):
         load_rows(file)

@@ -136,7 +136,7 @@ def test_spikes_of_another_network_are_refused(tmp_path: Path) -> None:
         counts={name: np.zeros((*shape[:2], 2), np.int32) for name, shape in shapes.items()},
         dropped={},
     )
-    (found,) = time_points([given], {given.activity_key: (activity, None)})
+    (found,) = time_points([given], {given.activity_key: (activity, None, ())}, {})
     assert isinstance(found, MimdsimError)
     assert f"activity/{given.activity_key}.npz: the " in str(found)
     assert "delete it: it is recorded again" in str(found)

@@ -10,6 +10,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,7 +23,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """A regular file, opened for reading; every file that others may have written is opened here.
 
     Raises NotAFile for a folder, pipe, socket or device, for which a reader could wait for ever, and for a link to

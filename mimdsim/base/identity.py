@@ -20,6 +20,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 from mimdsim.base.errors import PACKAGE, DataFileError, MimdsimError
+from mimdsim.base.files import open_regular
 from mimdsim.base.sealed import read_sealed_json, write_sealed_json
 
 SAYS = ("report", "check", "conversion")  # packages that no result comes from
@@ -102,7 +103,7 @@ def file_digest(path: Path) -> str:
             raise DataFileError(path, f"{what}; name a file")
         at = (path.absolute(), about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
         if at not in _hashed:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 _hashed[at] = hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return ""

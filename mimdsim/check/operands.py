@@ -16,6 +16,7 @@ from mimdsim.functional import Executor
 from mimdsim.functional.strict import as_python
 from mimdsim.profile import Finding
 from mimdsim.program import Codelet, Superstep, VertexTable
+from mimdsim.program.around import is_library
 
 VERTICES = 4  # of a table that are tried in a turn
 TURNS = 40  # of a run in which a field is tried, while nothing changes
@@ -142,4 +143,4 @@ def others(values: np.ndarray) -> Iterator[np.ndarray]:
 
 def is_own(codelet: Codelet) -> bool:
     """Whether a codelet computes what its author wrote, not what comes with mimdsim."""
-    return not str(getattr(codelet.compute, "__module__", "")).startswith("mimdsim.")
+    return not is_library(codelet.compute)

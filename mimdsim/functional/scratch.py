@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.program.around import NOT_USERS, size_of
+from mimdsim.base.modules import is_users
+from mimdsim.program.around import size_of
 
 STACK_BYTES = 256  # assumed: of scratch that the stack holds, which code_bytes covers
 
@@ -36,7 +37,7 @@ class Scratch:
         sys.settrace(self._before)
 
     def _call(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in NOT_USERS:
+        if not is_users(frame.f_globals.get("__name__", "")):
             return None
         if not self._frames:
             self._given = list(frame.f_locals.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -12,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.modules import is_users
+
 WORD = 4  # bytes of a number of Python's, or of NumPy's long ones, on a tile
-NOT_USERS = frozenset({*sys.stdlib_module_names, "numpy", "numba", "scipy", __name__.partition(".")[0]}) - {"__main__"}
 
 
 def is_library(compute: Callable[..., Any]) -> bool:
@@ -21,7 +21,7 @@ def is_library(compute: Callable[..., Any]) -> bool:
     while isinstance(compute, partial):
         compute = compute.func
     module = getattr(compute, "__module__", None) or type(compute).__module__
-    return str(module).partition(".")[0] in NOT_USERS
+    return not is_users(module)
 
 
 def around(compute: Callable[..., Any]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _held(compute: Any) -> Iterator[tuple[str, Any]]:
         yield from _of_function(compute)
     else:
         owner = compute if isinstance(compute, type) else type(compute)
-        own = [each for each in owner.__mro__ if each.__module__.partition(".")[0] not in NOT_USERS]
+        own = [each for each in owner.__mro__ if is_users(each.__module__)]
         for each in own:
             yield from ((name, value) for name, value in vars(each).items() if not name.startswith("__"))
             slots = each.__dict__.get("__slots__", ())
@@ -115,7 +115,7 @@ def _is_users(value: Any) -> bool:
     if isinstance(value, ModuleType | BuiltinFunctionType | np.ndarray | np.generic | Mapping | Set | list | tuple):
         return False
     module = getattr(value, "__module__", None) if callable(value) else type(value).__module__
-    return hasattr(value, "cache_info") or str(module or "builtins").partition(".")[0] not in NOT_USERS
+    return hasattr(value, "cache_info") or is_users(module or "builtins")
 
 
 def size_of(value: Any, seen: set[int] | None = None) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import read_whole, write_atomically
+from mimdsim.base.units import counted
 from mimdsim.base.whole import STUDY, refuse_other, replaced
 from mimdsim.report.columns import csv_text
 from mimdsim.study.description import Axis, Study, read_study, write_study
@@ -57,7 +58,7 @@ def other_study(study: Study, folder: Path) -> str:
     if before.sampling.model_copy(update={"points": 0}) != study.sampling.model_copy(update={"points": 0}):
         why.append("other sampling")
     if before.sampling.points > study.sampling.points:
-        why.append(f"{before.sampling.points:,} points, here {study.sampling.points:,}")
+        why.append(f"{counted(before.sampling.points, 'point')}, here {study.sampling.points:,}")
     if not why:
         return ""
     return (

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.identity import Input, by_file, changed_files, code_digest, digest_of
+from mimdsim.base.units import counted
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.run import config_digest, descriptions_of
 from mimdsim.run.changes import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
@@ -180,12 +181,12 @@ def computed_again(points: Iterable[Point], rows: Mapping[str, Mapping[str, Any]
             why.append("the sources of mimdsim are others")
         reason = "; ".join(why or ["the machine or workload is described otherwise"])
         reasons[reason] = reasons.get(reason, 0) + 1
-    said = [f"{count:,} points are computed again: {reason}" for reason, count in reasons.items()]
+    said = [f"{counted(count, 'point')} computed again: {reason}" for reason, count in reasons.items()]
     unknown = sum("asked" not in row for row in rows.values())
     if again and unknown:
         said.append(
-            f"{unknown:,} rows in this folder are from before inputs were recorded, so what they belong to is unknown; "
-            "they are not used"
+            f"this folder holds {counted(unknown, 'row')} from before inputs were recorded; what they belong "
+            "to is unknown, and they are not used"
         )
     return said
 

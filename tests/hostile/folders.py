@@ -55,6 +55,7 @@ class Folder(Format):
     """A folder of a published data set, opened as a workload opens it."""
 
     source = ""
+    bin_seconds = 0.001
     write: Callable[[Path], None]
     open: Callable[..., Any]
 
@@ -80,9 +81,6 @@ class Folder(Format):
             content = file.read_bytes()
             form = {".aedat": "aedat"}.get(file.suffix, "nmnist")
             text = file.suffix in (".csv", ".txt")
-            whole = (
-                content and not text and (form != "aedat" or content.startswith(AEDAT_HEADER + aedat_packet([])[:2]))
-            )
             whole = content and not text and (form != "aedat" or content.startswith(AEDAT_HEADER))
             fields = fields_of(form, content) if whole else []
             file.write_bytes(changed(content, fields or [0], rng, text=text))
@@ -107,7 +105,8 @@ class Folder(Format):
             file.write_bytes(b"")
 
     def read(self, path: Path) -> Any:
-        data = Data(source=self.source, path=str(path), timesteps=20, input_capacity=4)  # type: ignore[arg-type]
+        given = {"timesteps": 20, "input_capacity": 4, "bin_seconds": self.bin_seconds}
+        data = Data(source=self.source, path=str(path), **given)  # type: ignore[arg-type]
         train, test = type(self).open(data, 1, lambda *_: None)
         for lists in (train, test):
             assert (lists.counts >= 0).all()
@@ -131,6 +130,7 @@ class ShdFolder(Folder):
 
     name = "shd folder"
     source = "shd"
+    bin_seconds = 0.05  # its events spread over half a second
     write = staticmethod(write_both_shd)
     open = staticmethod(recorded.open_shd)
 
