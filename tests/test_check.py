@@ -6,10 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from networks import small_network
 from test_run import mimdsim
 
+from mimdsim.check.program import _Crossed
 from mimdsim.check.published.references import check_files
+from mimdsim.program import RecordedActivity
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "references"
@@ -268,3 +272,20 @@ def test_a_formula_without_a_result_is_noted(tmp_path: Path) -> None:
     (row,) = check_files((path,), None, lambda *_: None)
     assert row.predicted is None
     assert "the formula has no result for params" in row.note
+
+
+def test_layers_whose_potentials_never_or_always_cross_the_threshold_are_noted() -> None:
+    network = small_network((6, 5, 4, 3), timesteps=2, batch=3)
+    crossed = _Crossed(network)
+    names = [layer.name for layer in network.layers]
+    counts = {name: np.zeros((2, 3, 2), np.int32) for name in names}
+    counts[names[0]][..., 0], counts[names[1]][0, 0, 0] = 5, 1
+    crossed.add(RecordedActivity(ids={}, counts=counts, dropped={}))
+    (found,) = crossed.findings()
+    assert (found.passed, found.mood) == (True, "note")
+    assert (
+        "30 of 30 potentials of 'hidden0' crossed its threshold, 0 of 18 potentials of 'output' crossed" in found.text
+    )
+    counts[names[0]][1, 1, 0], counts[names[2]][1, 1, 0] = 4, 1
+    crossed.add(RecordedActivity(ids={}, counts=counts, dropped={}))
+    assert crossed.findings() == []

@@ -169,6 +169,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
     partial = gradients_at_ids(compiled.graph)
     compared, gradients, operands = 0, _Gradients(compiled), Operands(is_own)
+    crossed = _Crossed(compiled.network)
     activity: RecordedActivity | None = None
     for draw in DRAWS:
         inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
@@ -193,7 +194,9 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
             text = "nothing was compared: no superstep has a name or a `defines` entry that the compiled program knows"
             return [Finding(name="values", passed=False, text=text)]
         gradients.add(subject, meaning)
-        activity = activity or reference.activity()
+        recorded = reference.activity()
+        activity = activity or recorded
+        crossed.add(recorded)
     assert activity is not None
     agreed = (
         f"{compared:,} variables agree in {len(DRAWS)} draws, superstep by superstep, with the interpreter and the "
@@ -201,7 +204,8 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     )
     values = Finding(name="values", passed=True, text=agreed)
     costs = [] if program is compiled.program else [_costs(program, compiled.program)]
-    return [values, gradients.finding(), *operands.findings(), *costs, _time(program, compiled, machine, activity)]
+    noted = [*crossed.findings(), *operands.findings()]
+    return [values, gradients.finding(), *noted, *costs, _time(program, compiled, machine, activity)]
 
 
 def _failed(text: str, draw: int) -> Finding:
@@ -239,6 +243,33 @@ class _Gradients:
             shown = "undefined (a gradient is all zero)" if cosine is None else f"{cosine:.7f}"
             parts.append(f"{self.parameters[parameter].short}: relative error {error:.1e}, cosine {shown}")
         return Finding(name="gradients", passed=max(self.errors.values()) <= RELATIVE_TOLERANCE, text="; ".join(parts))
+
+
+class _Crossed:
+    """How many potentials crossed the threshold in all draws, by layer that spikes."""
+
+    def __init__(self, network: SpikingNetwork):
+        self.neurons = {layer.name: layer.neurons for layer in network.layers if layer.spiking}
+        self.crossed, self.every = dict.fromkeys(self.neurons, 0), dict.fromkeys(self.neurons, 0)
+
+    def add(self, activity: RecordedActivity) -> None:
+        """One more draw."""
+        for name, neurons in self.neurons.items():
+            spikes = activity.counts[name][..., 0]
+            self.crossed[name] += int(spikes.sum())
+            self.every[name] += spikes.size * neurons
+
+    def findings(self) -> list[Finding]:
+        """A warning for layers of which none did, or all; nothing where some did of every layer."""
+        said = [
+            f"{crossed:,} of {self.every[name]:,} potentials of '{name}' crossed its threshold"
+            for name, crossed in self.crossed.items()
+            if crossed in (0, self.every[name])
+        ]
+        if not said:
+            return []
+        text = f"{', '.join(said)}: what the program does in the other case was not met"
+        return [Finding(name="draws", passed=True, warning=True, text=text)]
 
 
 def _costs(program: Program, compiled: Program) -> Finding:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import FunctionType
 from typing import Any
 
@@ -88,6 +89,11 @@ class _Operand:
     boxes: np.ndarray
     slices: list[Index]
 
+    @cached_property
+    def anywhere(self) -> Field:
+        """The field as of a whole array, to which other fields of a vertex may give access."""
+        return replace(self.field, access="update")
+
 
 class _Table:
     """The vertices of a table, each run on a memory of its own that holds nothing but its slices."""
@@ -105,8 +111,9 @@ class _Table:
         self.columns = [table.column(name) for name in codelet.columns]
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
-        self.guarded = GUARDED_ELEMENTS if is_library(codelet.compute) else math.inf
-        self.around = {} if is_library(codelet.compute) else around(codelet.compute)
+        self.library = is_library(codelet.compute)
+        self.guarded = GUARDED_ELEMENTS if self.library else math.inf
+        self.around = {} if self.library else around(codelet.compute)
         self.kept = {name: state_of(value) for name, value in self.around.items()}
         self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
 
@@ -151,7 +158,8 @@ class _Table:
                 self.memory[operand.key][index] = array[index]
 
     def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
-        if any(self._is_touched(operand.key, operand.slices[vertex]) for operand in self.operands):
+        looked_at = not self.library or self.guarded  # the library's in a table's first run, which later ones are like
+        if looked_at and any(self._is_touched(operand.key, operand.slices[vertex]) for operand in self.operands):
             self._name_stray(t, real)
         self._load(vertex, real)
         work, turns = Work(), None
@@ -171,7 +179,7 @@ class _Table:
             value = memory[index]
             if operand.field.writes:
                 commits.append((array, index, value.copy()))
-            elif not np.array_equal(value, array[index], equal_nan=True) and self._changed(operand, vertex, array):
+            elif (as_bits(value) != as_bits(array[index])).any() and self._changed(operand, vertex, array):
                 raise MappingError(f"{self._name(vertex, t)} {written_though_read(operand.field)}")
         if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
             self._refuse_foreign_poison(vertex, t, real)
@@ -226,14 +234,20 @@ class _Table:
         return views, (*(int(column[vertex]) for column in self.columns), *self.constants)
 
     def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> np.ndarray:
-        """The whole memory of a field, in which a vertex may write within the slices of all its fields."""
+        """The whole memory of a field, in which a user's vertex may write within the slices of all its fields.
+
+        Writes of the library's are found by what they leave; a look at each of theirs would take as long as all else.
+        """
+        memory = self.memory[operand.key]
+        if self.guarded < math.inf:
+            return Guarded.of(memory, operand.anywhere)
         own, place = self.own[operand.key], describe_box(operand.name, operand.boxes[vertex])
         own[...] = False
         for other in self.operands:
             if other.key == operand.key:
                 own[other.slices[vertex]] = True
-        field, memory = replace(operand.field, access="update"), self.memory[operand.key]
-        return Guarded.of(memory, field, work, region=Region(whole=memory, own=own, place=place))
+        region = Region(whole=memory, own=own, place=place)
+        return Guarded.of(memory, operand.anywhere, work, region=region)
 
     def _call(self, vertex: int, work: Work | None = None) -> Scratch | None:
         """Run a vertex; its scratch, of users' codelets of form 'vertex' in the first run of a table."""

@@ -25,7 +25,7 @@ from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.base.files import write_atomically
+from mimdsim.base.files import open_regular, write_atomically
 from mimdsim.base.identity import code_digest
 
 HERE = Path(__file__).parent
@@ -119,7 +119,8 @@ class _Files:
     def load(self, key: Any) -> Any:
         """What was kept; None if nothing was, or if it is damaged."""
         try:
-            content = self.path(key).read_bytes()
+            with open_regular(self.path(key)) as file:
+                content = file.read()
         except FileNotFoundError:
             return None
         except OSError:
