@@ -111,7 +111,7 @@ class _Table:
         self.columns = [table.column(name) for name in codelet.columns]
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
-        self.library = is_library(codelet.compute)
+        self.library, self.first = is_library(codelet.compute), True
         self.guarded = GUARDED_ELEMENTS if self.library else math.inf
         self.around = {} if self.library else around(codelet.compute)
         self.kept = {name: state_of(value) for name, value in self.around.items()}
@@ -138,9 +138,9 @@ class _Table:
             if not self.probed:
                 self._refuse_own_poison(vertex, t, real, made)
             commits += made
-        if self.guarded:
+        if self.first:
             self._refuse_kept(t)
-        self.probed, self.guarded = True, 0
+        self.probed, self.guarded, self.first = True, 0, False
         if self._strays():
             self._name_stray(t, real)
         return commits
@@ -158,7 +158,7 @@ class _Table:
                 self.memory[operand.key][index] = array[index]
 
     def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
-        looked_at = not self.library or self.guarded  # the library's in a table's first run, which later ones are like
+        looked_at = self.first or not self.library  # the library's in a table's first run, which later ones are like
         if looked_at and any(self._is_touched(operand.key, operand.slices[vertex]) for operand in self.operands):
             self._name_stray(t, real)
         self._load(vertex, real)

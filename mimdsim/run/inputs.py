@@ -9,7 +9,8 @@ from mimdsim.functional.train import split
 from mimdsim.profile import Finding
 from mimdsim.workload import SpikeDataset, Workload
 
-FEW = 0.5  # assumed: share of the events below which a network sees another recording than its user thinks
+FEW = 0.5  # assumed: share of the events below which it is worth saying; recordings may be cut on purpose
+ALMOST_NONE = 0.05  # assumed: share of the events below which a network sees another recording than its user thinks
 MANY_EMPTY = 0.1  # assumed: share of the samples with events that is worth saying if none of theirs is used
 CROWDED = 20  # assumed: events of a sample in one of so many parts of the timesteps hardly have the unit that was meant
 MOST_RANGES = 4  # of numbers of classes in a message
@@ -18,21 +19,41 @@ MOST_RANGES = 4  # of numbers of classes in a message
 def event_findings(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[Finding, ...]:
     """How many of the events of recordings are used, and what is wrong where it is few of them, or all at once; nothing
     of samples that are made."""
-    text, wrong = _events_said(workload, data)
-    return (Finding(name="events", passed=not wrong, text=f"{text}."),) if text else ()
+    text, noted, wrong = _events_said(workload, data)
+    return (Finding(name="events", passed=not wrong, warning=noted, text=f"{text}."),) if text else ()
 
 
-def _events_said(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, bool]:
-    """Without a full stop, and whether something is wrong."""
-    said, wrong = [], []
+def _events_said(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, bool, bool]:
+    """Without a full stop; whether something is worth a note, and whether something is wrong."""
+    said, noted, wrong = [], [], []
     for name, part in zip(("training", "test"), data, strict=True):
         use = part.use
         if use is None or not part.samples:
             continue
         used, read = int(use.used.sum()), int(use.read.sum())
         said.append(f"{used:,} of {read:,} ({100 * use.share:.1f} %) in {name} samples")
+        noted += [f"{name}: {problem}" for problem in _unused(workload, part)] if use.share < FEW else []
         wrong += [f"{name}: {problem}" for problem in _wrong(workload, part)]
-    return "; ".join([f"Events used: {', '.join(said)}", *wrong]) if said else "", bool(wrong)
+        wrong += noted[-1:] if use.share < ALMOST_NONE else []
+    text = "; ".join(dict.fromkeys([f"Events used: {', '.join(said)}", *noted, *wrong])) if said else ""
+    return text, bool(noted), bool(wrong)
+
+
+def _unused(workload: Workload, part: SpikeDataset) -> list[str]:
+    """Why events are not used."""
+    use, data = part.use, workload.data
+    assert use is not None
+    late = int(use.late.sum())
+    filtered = int((use.read - use.used - use.late).sum())
+    parts = []
+    if late:
+        ends = use.shown(use.covered)
+        parts.append(f"{late:,} come after the {counted(data.timesteps, 'timestep')}, which end at {ends}")
+    if filtered:
+        parts.append(f"{filtered:,} are filtered out (data.denoise_seconds, data.crop)")
+    raised = "data.timesteps" if use.unit == "rows" else "data.bin_seconds or data.timesteps"
+    advice = f": raise {raised}" if late else ""
+    return [f"{' and '.join(parts)}, the last event is at {use.ends()[1]}{advice}"]
 
 
 def _wrong(workload: Workload, part: SpikeDataset) -> list[str]:
@@ -40,18 +61,6 @@ def _wrong(workload: Workload, part: SpikeDataset) -> list[str]:
     use, data, found = part.use, workload.data, []
     assert use is not None
     first, last = use.ends()
-    if use.share < FEW:
-        late = int(use.late.sum())
-        filtered = int((use.read - use.used - use.late).sum())
-        parts = []
-        if late:
-            ends = use.shown(use.covered)
-            parts.append(f"{late:,} come after the {counted(data.timesteps, 'timestep')}, which end at {ends}")
-        if filtered:
-            parts.append(f"{filtered:,} are filtered out (data.denoise_seconds, data.crop)")
-        raised = "data.timesteps" if use.unit == "rows" else "data.bin_seconds or data.timesteps"
-        advice = f": raise {raised}" if late else ""
-        found.append(f"{' and '.join(parts)}, the last event is at {last}{advice}")
     empty, there = int(((use.read > 0) & (use.used == 0)).sum()), int((use.read > 0).sum())
     if empty > MANY_EMPTY * there:
         found.append(f"no event is used of {empty:,} of {there:,} samples: times count from the start of each sample")
@@ -66,8 +75,8 @@ def _wrong(workload: Workload, part: SpikeDataset) -> list[str]:
 
 def samples_said(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, ...]:
     """All that is wrong with the samples, for points that have no report."""
-    text, wrong = _events_said(workload, data)
-    return (*([text] if wrong else []), *absent_classes(workload, data))
+    text, noted, wrong = _events_said(workload, data)
+    return (*([text] if noted or wrong else []), *absent_classes(workload, data))
 
 
 def absent_classes(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Run(Questions):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with inputs, spikes or training, most important first; the report begins with it."""
-        wrong = tuple(f"{one.name}: {one.text}" for one in self.profile.findings if not one.passed)
+        wrong = tuple(f"{one.name}: {one.text}" for one in self.profile.findings if one.mood != "good")
         return wrong + self.profile.warnings
 
     @property
