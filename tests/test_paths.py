@@ -41,6 +41,7 @@ def test_one_or_several() -> None:
     np.testing.assert_array_equal(several(np.arange(2)), (0, 1))
 
 
+@pytest.mark.slow
 def test_paths_and_single_names_are_taken_by_every_function(tmp_path: Path) -> None:
     digits, bow, a100 = (
         copied(tmp_path, kind, name) for kind, name in (("workloads", "digits"), ("models", "bow"), ("models", "a100"))

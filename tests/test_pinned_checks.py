@@ -87,6 +87,7 @@ def test_a_check_compares_as_much_as_ever(name: str) -> None:
 
 
 @pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["published", "dense"])
 def test_a_strict_check_compares_as_much(name: str) -> None:
     assert_as_pinned(counted(name, strict=True), PINNED[name], __file__)
