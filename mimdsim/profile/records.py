@@ -12,10 +12,7 @@ from mimdsim.base.units import show_bytes
 from mimdsim.profile.silicon import SiliconProfile
 
 SCHEMA_VERSION = 7
-# that are still read, and what their profiles lack, and those of tiled machines in them
-_ORIGIN: dict[str, object] = {"inputs": (), "code_sha256": "", "earlier_code_sha256": ()}
-OLDER_VERSIONS: dict[int, dict[str, object]] = {3: {"advice": (), **_ORIGIN}, 4: _ORIGIN, 5: _ORIGIN, 6: _ORIGIN}
-OLDER_TILED: dict[str, object] = {"costs_of_another": (), "silicon": None}
+OLDER_VERSIONS = (3, 4, 5, 6)  # that are still read; what they lack has its default
 FIRING = "firing"  # the finding of a run whose layers never fire, or always
 STATIC = "static power"  # the part of an energy that does not depend on what is done
 

@@ -14,7 +14,7 @@ from mimdsim.base.errors import DataFileError, near, shortened
 from mimdsim.base.files import dump_json, parse_json, read_bounded_text, write_atomically
 from mimdsim.base.units import counted
 from mimdsim.profile.meaning import contradictions
-from mimdsim.profile.records import OLDER_TILED, OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
+from mimdsim.profile.records import OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
 
 MAX_PROFILE_BYTES = 64 << 20
 MOST_SAID = 3  # problems of a file listed in one message
@@ -37,9 +37,9 @@ def load_profile(path: Path | str) -> RunProfile:
     path = Path(path)
     table = _read_table(path)
     version = table.get("schema_version") if isinstance(table, dict) else None
-    if isinstance(version, int) and version in OLDER_VERSIONS:
-        table = {**OLDER_VERSIONS[version], **table, "schema_version": SCHEMA_VERSION}
-        table |= {name: _with_lacking(table[name]) for name in ("tiled", "tiled_beside") if name in table}
+    older = isinstance(version, int) and version in OLDER_VERSIONS
+    if older:
+        table = {**table, "schema_version": SCHEMA_VERSION}
     elif version != SCHEMA_VERSION:
         known = " or ".join(str(one) for one in (*OLDER_VERSIONS, SCHEMA_VERSION))
         raise DataFileError(path, f"has schema_version {shortened(repr(version))}; this mimdsim reads {known}")
@@ -51,7 +51,7 @@ def load_profile(path: Path | str) -> RunProfile:
         raise DataFileError(
             path, f"field '{shortened(where)}': {first['msg']} ({counted(problem.error_count(), 'problem')})"
         ) from None
-    if other := _said_otherwise(table, dataclasses.asdict(profile), ""):
+    if other := _said_otherwise(table, dataclasses.asdict(profile), "", older=older):
         raise DataFileError(path, other)
     if wrong := contradictions(profile, MOST_SAID + 1):
         more = "; and more" if len(wrong) > MOST_SAID else ""
@@ -59,21 +59,15 @@ def load_profile(path: Path | str) -> RunProfile:
     return profile
 
 
-def _with_lacking(tiled: Any) -> Any:
-    """Tiled profiles of an older version with what they lack; anything else as it is."""
-    if isinstance(tiled, list):
-        return [_with_lacking(one) for one in tiled]
-    return OLDER_TILED | tiled if isinstance(tiled, dict) else tiled
-
-
-def _said_otherwise(said: Any, read: Any, where: str) -> str:
-    """The first field of the file that was ignored, invented or converted when it was read."""
+def _said_otherwise(said: Any, read: Any, where: str, *, older: bool) -> str:
+    """The first field of the file that was ignored, invented or converted when it was read; what an `older` version
+    lacks has the value that the field has by default."""
     if isinstance(read, dict):
         if unknown := sorted(said.keys() - read.keys()):
             return f"field '{where}{shortened(unknown[0])}': no field has this name{near(unknown[0][:80], read)}"
-        if missing := sorted(read.keys() - said.keys()):
+        if (missing := sorted(read.keys() - said.keys())) and not older:
             return f"field '{where}{missing[0]}' is missing"
-        entries = [(name, said[name], value) for name, value in read.items()]
+        entries = [(name, said[name], read[name]) for name in said]
     elif isinstance(read, tuple):
         entries = [(index, one, other) for index, (one, other) in enumerate(zip(said, read, strict=True))]
     elif (said == read and isinstance(said, bool) == isinstance(read, bool)) or (
@@ -83,7 +77,12 @@ def _said_otherwise(said: Any, read: Any, where: str) -> str:
     else:
         return f"field '{where[:-1]}': {shortened(repr(said))} would be read as {shortened(repr(read))}"
     return next(
-        (found for name, one, other in entries if (found := _said_otherwise(one, other, f"{where}{name}."))), ""
+        (
+            found
+            for name, one, other in entries
+            if (found := _said_otherwise(one, other, f"{where}{name}.", older=older))
+        ),
+        "",
     )
 
 
