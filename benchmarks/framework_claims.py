@@ -171,7 +171,7 @@ snnTorch's loop over timesteps, whose operations Python launches one by one.
 MIDDLE = """
 
 - **5 to 10 times GPUs** holds as published: snnTorch's loop on an A100, bound by the calls of its host, takes 8 times
-  the measured IPU's time, and 9.4 times (4.5 to 23) that of the Mk2 as modelled
+  the measured IPU's time, and 9.5 times (4.6 to 24) that of the Mk2 as modelled
   ([dense-spikes.md](dense-spikes.md#through-a-framework)). At the best of both sides nothing of it remains: with the
   products of all timesteps in one, an A100 is as fast as a Bow in fp32 and three times as fast in TF32. The claim is
   about launching from Python.

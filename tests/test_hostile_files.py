@@ -27,7 +27,7 @@ def run(name: str, folder: Path, count: int, seed: int) -> None:
         form.close()
     print(name, found)
     assert not found.failures, found.failures[:3]
-    if count == MANY:
+    if count == MANY and not form.only_writes:
         assert found.refused > count // 10
         assert found.as_it_says + found.untold > 0
 

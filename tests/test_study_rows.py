@@ -156,9 +156,9 @@ def test_results_of_workers_arrive_as_they_were_found(rows: dict[str, dict[str, 
     assert of_plain(to_plain(mapping), keys) == mapping
     assert of_plain(to_plain(None), keys) is None
     ids, counts = np.arange(12, dtype=np.int32).reshape(2, 2, 3), np.ones((2, 2, 2), np.int32)
-    activity, accuracy = of_plain(
-        to_plain((RecordedActivity(ids={"a.b": ids}, counts={"a.b": counts}, dropped={"a.b": 3}), 0.5)), keys
-    )
+    spikes = RecordedActivity(ids={"a.b": ids}, counts={"a.b": counts}, dropped={"a.b": 3})
+    activity, accuracy, problems = of_plain(to_plain((spikes, 0.5, ("no event is used",))), keys)
+    assert problems == ("no event is used",)
     assert np.array_equal(activity.ids["a.b"], ids)
     assert (np.array_equal(activity.counts["a.b"], counts), activity.dropped, accuracy) == (True, {"a.b": 3}, 0.5)
     failed = of_plain(to_plain([DoesNotFit("too large"), *held[1:]]), keys)[0]

@@ -38,8 +38,8 @@ def to_plain(found: Any) -> Plain:
     elif found is None:
         said = {"none": True}
     else:
-        activity, accuracy = found
-        said = {"accuracy": accuracy, "dropped": activity.dropped, "shapes": {}}
+        activity, accuracy, problems = found
+        said = {"accuracy": accuracy, "dropped": activity.dropped, "problems": list(problems), "shapes": {}}
         for kind, values in (("ids", activity.ids), ("counts", activity.counts)):
             for layer, array in values.items():
                 said["shapes"][f"{kind}.{layer}"] = list(array.shape)
@@ -87,8 +87,10 @@ def _row(said: Any, key: str) -> Any:
     return row
 
 
-def _spikes(said: Any, arrays: Mapping[str, bytes]) -> tuple[RecordedActivity, float | None]:
-    accuracy, dropped = said["accuracy"], said["dropped"]
+def _spikes(said: Any, arrays: Mapping[str, bytes]) -> tuple[RecordedActivity, float | None, tuple[str, ...]]:
+    accuracy, dropped, problems = said["accuracy"], said["dropped"], tuple(said["problems"])
+    if not all(type(one) is str for one in problems):
+        raise ValueError("what is wrong with its samples is no text")
     if accuracy is not None and not 0 <= accuracy <= 1:
         raise ValueError("it has no accuracy")
     if not all(type(count) is int and count >= 0 for count in dropped.values()):
@@ -97,7 +99,7 @@ def _spikes(said: Any, arrays: Mapping[str, bytes]) -> tuple[RecordedActivity, f
     for name, shape in said["shapes"].items():
         kind, _, layer = name.partition(".")
         found[kind][layer] = np.frombuffer(bytes(arrays[name]), "<i4").reshape(shape)
-    return RecordedActivity(ids=found["ids"], counts=found["counts"], dropped=dropped), accuracy
+    return RecordedActivity(ids=found["ids"], counts=found["counts"], dropped=dropped), accuracy, problems
 
 
 def _failure(failure: Exception) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Format(ABC):
     """One format; `folder` holds the good file, and mutants while they are read."""
 
     name = ""
+    only_writes = False  # then nothing of it can be refused
 
     def __init__(self, folder: Path):
         self.folder = folder
