@@ -177,7 +177,7 @@ def test_anything_else_from_a_worker_is_refused(rows: dict[str, dict[str, Any]])
             of_plain(given, keys)
     text, arrays = to_plain([*rows.values()])
     ids = np.zeros((2, 2, 3), np.int32)
-    spikes = to_plain((RecordedActivity(ids={"a": ids}, counts={"a": ids[..., :2]}, dropped={}), None))
+    spikes = to_plain((RecordedActivity(ids={"a": ids}, counts={"a": ids[..., :2]}, dropped={}), None, ()))
     rng = np.random.default_rng(1)
     refused = 0
     for number in range(300):

@@ -89,7 +89,7 @@ def _row(said: Any, key: str) -> Any:
 
 def _spikes(said: Any, arrays: Mapping[str, bytes]) -> tuple[RecordedActivity, float | None, tuple[str, ...]]:
     accuracy, dropped, problems = said["accuracy"], said["dropped"], tuple(said["problems"])
-    if not all(type(one) is str for one in problems):
+    if type(said["problems"]) is not list or not all(type(one) is str for one in problems):
         raise ValueError("what is wrong with its samples is no text")
     if accuracy is not None and not 0 <= accuracy <= 1:
         raise ValueError("it has no accuracy")
