@@ -86,7 +86,8 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
             value = function.__globals__[name]
             yield name, value
             if isinstance(value, ModuleType):
-                yield from ((key, getattr(value, key)) for key in attributes if _is_data(getattr(value, key, None)))
+                held = vars(value)  # not by getattr, which runs a module's own and warns of names that are deprecated
+                yield from ((key, held[key]) for key in attributes if _is_data(held.get(key)))
     yield from ((f"a literal of {len(value)}", value) for value in literals)
 
 
