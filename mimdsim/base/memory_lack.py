@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -26,6 +27,8 @@ _SAYINGS = (  # of Python for threads, of libraries, of the loader of libraries
     *("unable to allocate", "bad_alloc", "out of memory", "failed to map segment", "libllvmlite.so"),
 )
 _SEEN: list[str] = []  # what a thread or a destructor lacked, where nothing could be raised
+_WOKEN: list[int] = []  # interrupts that the main thread has taken
+AGAIN_SECONDS, MOST_AGAIN = 0.1, 100  # an interrupt is sent again if the main thread was just about to wait
 
 
 def lacks_memory(failure: BaseException | None) -> bool:
@@ -69,6 +72,8 @@ def watch_memory() -> None:
     """
     if memory_limit() and hasattr(os, "fork") and (worker := os.fork()):
         _wait_for(worker)
+    with contextlib.suppress(ValueError):  # in another thread than the main one, none is woken
+        signal.signal(signal.SIGINT, partial(_of_interrupt, signal.getsignal(signal.SIGINT)))
     threading.excepthook = partial(_of_thread, threading.excepthook)
     sys.unraisablehook = partial(_of_destructor, sys.unraisablehook)
     atexit.register(_end)
@@ -89,8 +94,19 @@ def _of_thread(before: Callable[[Any], Any], about: Any) -> None:
         return
     if multiprocessing.parent_process() is not None:
         os._exit(1)  # as a killed process: its work is done by another one, or its end is told
+    taken = len(_WOKEN)
     _remember(str(about.exc_value))
-    os.kill(os.getpid(), signal.SIGINT)  # a main thread that waits for this one is woken
+    for _ in range(MOST_AGAIN):  # a main thread that waits for this one is woken
+        if len(_WOKEN) > taken or not threading.main_thread().is_alive():
+            return
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(AGAIN_SECONDS)
+
+
+def _of_interrupt(before: Any, number: int, frame: Any) -> None:
+    _WOKEN.append(number)
+    if callable(before):
+        before(number, frame)
 
 
 def _of_destructor(before: Callable[[Any], Any], about: Any) -> None:
