@@ -18,7 +18,7 @@ from mimdsim.compiler.place.placement import LayerPlacement, Placement
 from mimdsim.graph import Graph, Layer, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Codelet, Copy, Program, Repeat, Shortcut, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
 from mimdsim.program.rows import boxes_of_runs
 from mimdsim.workload.mapping import MappingOptions
@@ -71,8 +71,6 @@ class Lowering:
     scan_body: Graph | None = None  # being lowered
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
     families: dict[str, Family] = field(default_factory=dict)  # of lists spread over chips
-    shortcuts: list[Shortcut] = field(default_factory=list)
-    summed: dict[str, list[VertexTable]] = field(default_factory=dict)  # replicas of a gradient -> what adds to them
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
     mappings: dict[Hashable, TileMapping] = field(default_factory=dict)  # made already
     known_trees: dict[tuple[str, int], Trees] = field(default_factory=dict)  # by layer and rows of its weights
@@ -493,9 +491,8 @@ class Lowering:
         defines: tuple[tuple[str, str], ...] = (),
         mergeable: bool = True,
         layer: str = "",
-    ) -> tuple[VertexTable, ...]:
-        """Append a superstep to the open repeat, or to the program; returns its tables, their codelets in the number
-        formats of the options."""
+    ) -> None:
+        """Append a superstep to the open repeat, or to the program, in the number formats of the options."""
         tables = tuple(self._in_format(table) for table in tables)
         superstep = Superstep(
             name=f"{stage} {layer}".strip(),
@@ -508,7 +505,6 @@ class Lowering:
             mergeable=mergeable,
         )
         self.block.append(superstep)
-        return tables
 
     def _in_format(self, table: VertexTable) -> VertexTable:
         """The table with its codelet for the formats chosen; library vertices by the variable they move first."""
@@ -555,7 +551,6 @@ class Lowering:
             layer_of_tile=tuple(layer_of_tile),
             recorded=dict(self.recorded),
             chips=self.placement.chips,
-            shortcuts=tuple(self.shortcuts),
         )
 
 

@@ -15,6 +15,8 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,12 +46,14 @@ DAMAGE = (
 class Checkpoints:
     """Where a training is written, and what it belongs to.
 
-    digest: of all descriptions that decide it; inputs: the files that they name; described: those that they are from;
-    code: digest of the sources. resume: go on from what the file has; accept_other_code: though of other sources.
+    digest: of all descriptions that decide it but the engine; earlier: digests that 0.1.0 wrote, with their engine;
+    inputs: the files that they name; described: those that they are from; code: digest of the sources. resume: go on
+    from what the file has; accept_other_code: though of other sources.
     """
 
     path: Path
     digest: str
+    earlier: Mapping[str, str] = field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
     described: tuple[Input, ...] = ()
     code: str = ""
@@ -96,15 +100,15 @@ class Course:
         return True
 
 
-def write_checkpoint(checkpoints: Checkpoints, executor: Executor, course: Course) -> None:
-    """Write everything at once, by a temporary name beside the file."""
+def write_checkpoint(checkpoints: Checkpoints, executor: Executor, course: Course, engine: str = "program") -> None:
+    """Write everything at once, by a temporary name beside the file. engine: what trains."""
     about = {
         "schema": SCHEMA, "digest": checkpoints.digest, "done": course.done, "right": course.right,
         "best_epoch": course.best_epoch, "curves": course.curves, "scheduled": sorted(course.scheduled),
         "finished": course.activity is not None,
         "dropped": course.activity.dropped if course.activity is not None else {},
         "inputs": by_file(checkpoints.inputs), "described": by_file(checkpoints.described),
-        "code": checkpoints.code, "earlier_code": course.earlier_code,
+        "code": checkpoints.code, "earlier_code": course.earlier_code, "engine": engine,
     }  # fmt: skip
     members: dict[str, np.ndarray] = {"loss": np.array(course.loss, np.float64)}
     members |= {f"scheduled/{name}": np.array(values, np.float64) for name, values in course.scheduled.items()}
@@ -125,37 +129,52 @@ def read_checkpoint(checkpoints: Checkpoints, executor: Executor, weights: tuple
 
     Raises DataFileError for a file that is missing, damaged, of another format or of another training.
     """
+    with _opened(checkpoints) as (archive, about):
+        course = Course(
+            done=about["done"], right=about["right"], best_epoch=about["best_epoch"], curves=about["curves"]
+        )
+        course.earlier_code = _earlier_code(checkpoints, about)
+        members = _Members(checkpoints.path, archive)
+        steps = (course.done,)
+        course.loss = members.read("loss", "<f8", steps).tolist()
+        for name in about["scheduled"]:
+            course.scheduled[name] = members.read(f"scheduled/{name}", "<f8", steps).tolist()
+        memory = {name: members.like(f"memory/{name}", executor.arrays[name]) for name in _persistent(executor)}
+        if any(info.filename.startswith("best/") for info in archive.infolist()):
+            inputs = executor.program.inputs
+            course.best = {name: members.like(f"best/{name}", executor.arrays[inputs[name]]) for name in weights}
+        if about["finished"]:
+            course.activity = _activity(members, executor, about["dropped"])
+        if _content_digest(about, members.found) != about["content"]:
+            raise DataFileError(checkpoints.path, "was changed after it was written; leave out --resume to start again")
+        members.refuse_others()
+    for name, value in memory.items():
+        executor.arrays[name][...] = value
+    return course
+
+
+def engine_of(checkpoints: Checkpoints) -> str:
+    """What trained so far, 'whole_tensors' or 'program'; raises DataFileError as `read_checkpoint` does."""
+    with _opened(checkpoints) as (_, about):
+        engine = about.get("engine", checkpoints.earlier.get(about["digest"], "program"))
+        if engine not in ("whole_tensors", "program"):
+            raise ValueError(f"its engine is {shortened(repr(engine))}")
+        return str(engine)
+
+
+@contextmanager
+def _opened(checkpoints: Checkpoints) -> Iterator[tuple[zipfile.ZipFile, dict[str, Any]]]:
+    """The archive and its description; whatever is wrong with what is read of them is a DataFileError."""
     path = checkpoints.path
     try:
         with open_regular(path) as file, zipfile.ZipFile(Bounded(file)) as archive:
-            about = _about(checkpoints, archive)
-            course = Course(
-                done=about["done"], right=about["right"], best_epoch=about["best_epoch"], curves=about["curves"]
-            )
-            course.earlier_code = _earlier_code(checkpoints, about)
-            members = _Members(path, archive)
-            steps = (course.done,)
-            course.loss = members.read("loss", "<f8", steps).tolist()
-            for name in about["scheduled"]:
-                course.scheduled[name] = members.read(f"scheduled/{name}", "<f8", steps).tolist()
-            memory = {name: members.like(f"memory/{name}", executor.arrays[name]) for name in _persistent(executor)}
-            if any(info.filename.startswith("best/") for info in archive.infolist()):
-                inputs = executor.program.inputs
-                course.best = {name: members.like(f"best/{name}", executor.arrays[inputs[name]]) for name in weights}
-            if about["finished"]:
-                course.activity = _activity(members, executor, about["dropped"])
-            if _content_digest(about, members.found) != about["content"]:
-                raise DataFileError(path, "was changed after it was written; leave out --resume to start again")
-            members.refuse_others()
+            yield archive, _about(checkpoints, archive)
     except FileNotFoundError:
         raise DataFileError(path, "no such checkpoint; leave out --resume to start again") from None
     except OSError as problem:
         raise DataFileError(path, f"cannot be read: {problem.strerror or problem}") from None
     except DAMAGE as problem:
         raise DataFileError(path, f"is not a checkpoint, or damaged: {shortened(repr(problem), 300)}") from None
-    for name, value in memory.items():
-        executor.arrays[name][...] = value
-    return course
 
 
 def _persistent(executor: Executor) -> list[str]:
@@ -195,7 +214,7 @@ def _recorded(about: dict[str, Any], what: str) -> dict[str, str]:
 def _check_training(checkpoints: Checkpoints, about: dict[str, Any]) -> None:
     """Raise DataFileError for a checkpoint of another training, which names the files that are others."""
     path, again = checkpoints.path, "or leave out --resume to start again"
-    if about.get("digest") != checkpoints.digest:
+    if about.get("digest") not in (checkpoints.digest, *checkpoints.earlier):
         described = _recorded(about, "described")
         which = "; ".join(changed_files(described, by_file(checkpoints.described))) if described else ""
         raise DataFileError(

@@ -1,7 +1,7 @@
-"""What executes training steps and evaluations: the compiled program, or whole tensors that stand in for it.
+"""What executes training steps and evaluations: whole tensors, or the compiled program.
 
-Whole tensors hand their weights and moments to the compiled program for the last training step, whose recorded spikes
-are what is timed, and for every checkpoint, which is then that of a program.
+Whole tensors hand their weights and moments to the compiled program before the last training step, which it executes
+beside them for the spikes that are timed, and for every checkpoint, which is then that of a program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mimdsim.functional.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Program
 
-EngineName = Literal["program", "whole_tensors"]
+EngineName = Literal["auto", "whole_tensors", "program"]
 Runner = Executor | WholeTensors
 
 
@@ -24,8 +24,11 @@ def engine_refusals(name: str, program: Program, network: SpikingNetwork) -> lis
     """Why engine `name` cannot train this program; nothing where it can."""
     if name not in get_args(EngineName):
         return [f"no such engine '{name}'{suggest(name, get_args(EngineName))}"]
-    if name == "program":
-        return []
+    return _beyond_whole_tensors(program, network) if name == "whole_tensors" else []
+
+
+def _beyond_whole_tensors(program: Program, network: SpikingNetwork) -> list[str]:
+    """What of a network whole tensors cannot train, one by one."""
     problems = refusals(network)
     if has_halves(program):
         problems.append(
@@ -36,15 +39,22 @@ def engine_refusals(name: str, program: Program, network: SpikingNetwork) -> lis
 
 
 class Engine:
-    """The executor of a program and, for 'whole_tensors', those beside it; both start from the executor's memory."""
+    """The executor of a program and, unless that trains, whole tensors beside it; both start from the same memory.
+
+    name: what trains, 'whole_tensors' or 'program'. reasons: why 'auto' chose the program.
+    """
 
     def __init__(self, name: str, program: Program, network: SpikingNetwork):
         """Raises MappingError for an engine that is not known, or not able to train the network."""
         problems = engine_refusals(name, program, network)
         if problems:
             raise MappingError("\n".join(problems))
+        self.reasons = tuple(_beyond_whole_tensors(program, network)) if name == "auto" else ()
+        self.name: Literal["whole_tensors", "program"] = (
+            "program" if name == "program" or self.reasons else "whole_tensors"
+        )
         self._executor = executor_of(program)
-        self._tensors = WholeTensors(network) if name == "whole_tensors" else None
+        self._tensors = WholeTensors(network) if self.name == "whole_tensors" else None
 
     @property
     def runner(self) -> Runner:

@@ -1,7 +1,6 @@
 """Execute a program: exchanges as moves between variables, compute sets as one call per vertex table.
 
-Unwatched, vertices run as wide slices and a program's shortcuts are taken (`mimdsim.functional.wide`, `.shortcuts`):
-the same bits, but intermediate values that nothing else reads are not written. Watched superstep by superstep, all are.
+Vertices with adjoining slices run as one wide vertex (`mimdsim.functional.wide`), with the same bits.
 
 A variable is one array, whatever its mapping: what an exchange delivers before a compute set equals the source, since
 no vertex sees what another writes in the same superstep (`mimdsim.program.verify` checks both). A replica is stored
@@ -11,39 +10,52 @@ once. `execute_strictly` gives each vertex only what its tile has.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional.adjoints import take_adjoints
-from mimdsim.functional.calls import At, Call, Turn
 from mimdsim.functional.failures import VertexFailure, field_written
 from mimdsim.functional.given import accepted
-from mimdsim.functional.input_gradients import take_input_gradient
 from mimdsim.functional.lists import listed_of
-from mimdsim.functional.neurons import Neurons
 from mimdsim.functional.offsets import Offset, offsets_of
-from mimdsim.functional.selections import take_selections
 from mimdsim.functional.shares import Shares, zeros
-from mimdsim.functional.shortcuts import Instead, Substitute
-from mimdsim.functional.staging import stages_of
 from mimdsim.functional.turns import TurnCounts
-from mimdsim.functional.uses import Uses
-from mimdsim.functional.weight_gradients import take_weight_gradient
 from mimdsim.functional.wide import HEAVY, widened
 from mimdsim.numerics.arrays.rows import plain
 from mimdsim.numerics.lists.spikes import only_listed
-from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
+from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.rows import boxes_of
 
 # called after every superstep with (superstep, timestep, executor)
 Observer = Callable[[Superstep, int, "Executor"], None]
 NOTHING = np.zeros(0)
-SHORTCUTS = {"input gradient": take_input_gradient, "weight gradient": take_weight_gradient}
+At = Callable[[int], np.ndarray]  # an entry of a sequence, given the timestep
+Turn = Callable[[int], None]  # what is done in a timestep
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Call:
+    """`run(t, *arrays)`, given the arrays of these variables; entries: places of arguments that are entries of
+    sequences instead."""
+
+    run: Callable[..., None]
+    names: tuple[str, ...] = ()
+    entries: Mapping[int, At] = field(default_factory=dict)
+
+    def on(self, arrays: Mapping[str, np.ndarray]) -> Turn:
+        """The call on arrays that stay where they are, given the timestep."""
+        given, entries, run = [arrays[name] for name in self.names], tuple(self.entries.items()), self.run
+
+        def turn(t: int) -> None:
+            for place, at in entries:
+                given[place] = at(t)
+            run(t, *given)
+
+        return turn
 
 
 class Executor:
@@ -66,13 +78,11 @@ class Executor:
         self._entries: dict[str, list[np.ndarray]] = {}
         self._calls: dict[int, list[Turn]] = {}
         self._offsets: dict[int, list[Offset]] = {}  # of supersteps that were run one by one
-        self._turns: dict[bool, Turns] = {}  # for runs of all phases, and of some
-        self._unread: list[Neurons] = []  # in runs of all phases, only an observer reads their potentials
         self.counted = TurnCounts(program)
-        supersteps = [superstep for superstep, _, _ in program.supersteps()]
-        self._phases = {superstep.phase for superstep in supersteps}
-        for superstep in supersteps:
-            self._calls[id(superstep)] = self._ready(superstep, {})
+        for superstep, _, _ in program.supersteps():
+            calls = [self.prepare_copy(copy) for copy in superstep.copies]
+            calls += [self.prepare(superstep, table) for table in superstep.tables]
+            self._calls[id(superstep)] = [call.on(self.arrays) for call in calls]
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -97,25 +107,11 @@ class Executor:
             raise MappingError(f"the program has no output '{name}'; it has {sorted(self.program.outputs)}")
         return self.arrays[self.program.outputs[name]].copy()
 
-    def run(
-        self, phases: Collection[str] | None = None, observe: Observer | None = None, *, potentials: bool = True
-    ) -> None:
-        """Run the supersteps of `phases` (None: all) in order; with an observer, each as it stands in the program.
-
-        potentials: False need not leave those of every timestep where the program keeps them; nothing else changes.
-        """
-        if observe is not None:
-            for superstep, t in self.steps(phases):
+    def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:
+        """Run the supersteps of `phases` (None: all) in order, and call `observe` after each."""
+        for superstep, t in self.steps(phases):
+            if observe is not None:
                 observe(superstep, t, self)
-            return
-        together = phases is None or self._phases <= {*phases}
-        if together not in self._turns:
-            self._turns[together] = self._shortened(together)
-        for neurons in self._unread:
-            neurons.potentials = potentials
-        run = self._turns[together].prepared(phases)
-        if run is not None:
-            run(0)
 
     def steps(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
         """Run one superstep after another; yields each with its timestep when it is done.
@@ -158,44 +154,6 @@ class Executor:
             only_listed(self.arrays[names[0]], counts[layer], ids[layer])
         counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
         return RecordedActivity(ids=ids, counts=counts, dropped={})
-
-    def _shortened(self, together: bool) -> Turns:
-        """The program with the shortcuts that it brings; together: for runs of all phases, of which a later one may
-        take from memory beside the tiles what an earlier one left there."""
-        uses, instead = Uses(self.program), Instead()
-        for shortcut in self.program.shortcuts:
-            SHORTCUTS[shortcut.kind](uses, self, shortcut, instead)
-        take_selections(uses, self, instead)
-        take_adjoints(uses, self, instead)
-
-        def shortened(repeat: Repeat) -> Turns:
-            supersteps = [item for item in repeat.body if isinstance(item, Superstep)]
-            if len(supersteps) == len(repeat.body) and len({each.phase for each in supersteps}) == 1:
-                whole = stages_of(self, uses, repeat, instead, together=together)
-                if whole is not None:
-                    return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=[], whole=whole)
-            body = [
-                shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.tables))
-                for item in repeat.body
-            ]
-            return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=body)
-
-        made = [
-            shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.tables))
-            for item in self.program.body
-        ]
-        self._unread += instead.unread
-        return Turns(repeat=Repeat(times=1, body=()), before=[], body=made)
-
-    def _ready(self, superstep: Superstep, instead: Mapping[int, Substitute | None]) -> list[Turn]:
-        """Its copies and tables, or what stands in for these."""
-        calls = [self.prepare_copy(copy) for copy in superstep.copies]
-        for table in superstep.tables:
-            if id(table) not in instead:
-                calls.append(self.prepare(superstep, table))
-            elif (given := instead[id(table)]) is not None:
-                calls.append(given.call)
-        return [call.on(self.arrays) for call in calls]
 
     # ---- one superstep
 
@@ -291,48 +249,6 @@ class Executor:
 
 def _copied(_t: int, target: np.ndarray, source: np.ndarray) -> None:
     target[...] = source
-
-
-@dataclass(kw_only=True, eq=False)
-class Turns:
-    """The calls of a repeat: by phase, or of a repeat within it; with what comes before the first turn."""
-
-    repeat: Repeat
-    before: list[Turn]
-    body: list[tuple[str, list[Turn]] | Turns]
-    whole: tuple[str, Turn] | None = None  # all turns as one call, in place of the body
-
-    def prepared(self, phases: Collection[str] | None) -> Turn | None:
-        """All turns as one call, given the first timestep; None where nothing belongs to these phases."""
-        body: list[Turn] = []
-        if self.whole is not None:
-            phase, every = self.whole
-            if phases is not None and phase not in phases:
-                return None
-
-            def whole(first: int) -> None:
-                for before in self.before:
-                    before(first)
-                every(first)
-
-            return whole
-        for part in self.body:
-            if isinstance(part, Turns):
-                inner = part.prepared(phases)
-                body += [inner] if inner is not None else []
-            elif phases is None or part[0] in phases:
-                body += part[1]
-        if not body:
-            return None
-
-        def call(first: int) -> None:
-            for before in self.before:
-                before(first)
-            for t in self.repeat.turns_from(first):
-                for each in body:
-                    each(t)
-
-        return call
 
 
 def index_of(box: tuple[str, ...], bounds: np.ndarray) -> tuple[Any, ...]:

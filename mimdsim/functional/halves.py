@@ -8,12 +8,12 @@ of codelets are float32 too. So this shows what storing halves does, and at leas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.functional.execute import Executor, Observer
+from mimdsim.functional.execute import Executor
 from mimdsim.numerics.halves import round_to_half
 from mimdsim.program import Program, Superstep
 from mimdsim.program.codelet import now_shift
@@ -48,16 +48,13 @@ class HalfExecutor(Executor):
             if _is_half(self.program, variable):
                 _round(self.arrays[variable])
 
-    def run(
-        self, phases: Collection[str] | None = None, observe: Observer | None = None, *, potentials: bool = True
-    ) -> None:
-        """As `Executor.run`; `observe` sees rounded values, and potentials are always left."""
-        for superstep, t in self.steps(phases):
+    def steps(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
+        """As `Executor.steps`; whoever looks between two supersteps sees rounded values."""
+        for superstep, t in super().steps(phases):
             for name, shift in self._written[id(superstep)]:
                 array = self.arrays[name]
                 _round(array if shift is None else array[self.program.variables[name].entry(t, shift)])
-            if observe is not None:
-                observe(superstep, t, self)
+            yield superstep, t
 
 
 def _is_half(program: Program, name: str) -> bool:

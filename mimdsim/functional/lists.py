@@ -39,42 +39,6 @@ class Lists:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Padded:
-    """Lists of many places that each have room of their own: ids[starts[place]:starts[place] + listed[place]], of which
-    `trues[place]` are true spikes."""
-
-    starts: np.ndarray
-    trues: np.ndarray
-    listed: np.ndarray
-    ids: np.ndarray
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        """As kernels take them."""
-        return self.starts, self.trues, self.listed, self.ids
-
-    @classmethod
-    def of(cls, ids: np.ndarray, counts: np.ndarray, turns: int) -> Padded:
-        """Of ids [turns, batch, capacity] and counts [turns, batch, 2], in this order; of turns that they lack, nothing
-        is listed."""
-        _, batch, capacity = ids.shape
-        flat, begin, step = walked(ids)
-        starts, trues, listed = (np.zeros((turns, batch), kind) for kind in (np.int64, np.int32, np.int32))
-        starts[:] = begin + step * np.arange(turns)[:, None] + capacity * np.arange(batch)
-        trues[: len(counts)], listed[: len(counts)] = counts[..., 0], counts[..., 1]
-        return cls(starts=starts.reshape(-1), trues=trues.reshape(-1), listed=listed.reshape(-1), ids=flat)
-
-
-def walked(rows: np.ndarray) -> tuple[np.ndarray, int, int]:
-    """What lies in memory turn after turn, or the other way: all numbers, where the first turn begins, and how much
-    further the next one does."""
-    each = rows[0].size if len(rows) else 0
-    if rows.flags.c_contiguous:
-        return rows.reshape(-1), 0, each
-    return rows[::-1].reshape(-1), (len(rows) - 1) * each, -each
-
-
 @dataclass(kw_only=True, eq=False)
 class Entries:
     """What every block of a layer lists, as `numerics.fused.whole_linear` says."""

@@ -14,7 +14,6 @@ from mimdsim.numerics.fused.registers import CACHE_LINE
 
 LINE = 4 * CACHE_LINE  # bytes
 OWN_PAGES = 1 << 22  # bytes of an array that does not come from the heap
-WORTH_A_THREAD = 1 << 18  # numbers of one pass over memory: less takes no longer than waking a thread
 
 
 class Shares:
@@ -53,13 +52,3 @@ def zeros(shape: tuple[int, ...], kind: npt.DTypeLike) -> np.ndarray:
 def aligned(shape: tuple[int, ...]) -> np.ndarray:
     """float32 `zeros`."""
     return zeros(shape, np.float32)
-
-
-def streams(rows: np.ndarray) -> bool:
-    """Whether every row of vectors begins where one can be stored past the caches."""
-    return rows.ctypes.data % LINE == 0 and rows.shape[-1] * rows.itemsize % LINE == 0
-
-
-def flat_turns(versions: np.ndarray) -> np.ndarray:
-    """[turns * batch, ...] from [turns, batch, ...]."""
-    return versions.reshape(-1, *versions.shape[2:])

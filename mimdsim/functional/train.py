@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
 from mimdsim.functional.activity import activity_problem
-from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
+from mimdsim.functional.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
 from mimdsim.functional.divergence import refuse_diverged
 from mimdsim.functional.dropped import run_recorded
 from mimdsim.functional.engines import Engine, EngineName, Runner
@@ -43,8 +43,9 @@ class TrainingLog:
     """What a training run left: loss per training step, accuracies by epoch, weights, activity of the last step.
 
     train_accuracy_by_epoch: of the batches as they were trained on. scheduled: what the learning rate and the second
-    thresholds were in every training step, by graph input. gradients: by parameter, of the last training step, as its
-    update took them; none where a resumed training had nothing left to do.
+    thresholds were in every training step, by graph input. gradients: by parameter, of the recorded last training step;
+    none where a resumed training had nothing left to do. engine: what trained, 'whole_tensors' or 'program';
+    engine_reasons: why 'auto' chose the program.
     """
 
     loss: tuple[float, ...]
@@ -60,6 +61,8 @@ class TrainingLog:
     scheduled: dict[str, tuple[float, ...]] = field(default_factory=dict)
     gradients: dict[str, np.ndarray] = field(default_factory=dict)
     earlier_code: tuple[str, ...] = ()  # digests of other sources that computed a part before it was resumed
+    engine: Literal["whole_tensors", "program"] = "program"
+    engine_reasons: tuple[str, ...] = ()
 
 
 def initial_weights(
@@ -154,9 +157,9 @@ class Evaluation:
 class TrainingPlan:
     """How a network is trained: `epochs`, or `max_training_steps` of them where that is positive and fewer.
 
-    seed: of the order of samples. rate: how a scheduled learning rate moves, None: not at all. engine: 'whole_tensors'
-    runs everything but the last training step as whole tensors, equal within rounding; the last one always runs as the
-    compiled program.
+    seed: of the order of samples. rate: how a scheduled learning rate moves, None: not at all. engine: what trains;
+    'auto' means whole tensors, equal within rounding, and the compiled program for networks that these do not know. The
+    last training step runs as the compiled program in any case.
     """
 
     epochs: int
@@ -164,7 +167,7 @@ class TrainingPlan:
     seed: int
     evaluation: Evaluation = Evaluation()
     rate: RateSchedule | None = None
-    engine: EngineName = "program"
+    engine: EngineName = "auto"
 
 
 def train(
@@ -186,17 +189,36 @@ def train(
     as soon as weights or the loss are not finite, DescriptionError for a share that leaves no sample to train on or
     to validate with.
     """
-    training = _Training(Engine(plan.engine, program, network), network, train_data, test_data, plan, weights)
+    engine = Engine(plan.engine, program, network)
+    if checkpoints is not None and checkpoints.resume:
+        engine = _engine_of(checkpoints, engine, plan, program, network)
+    training = _Training(engine, network, train_data, test_data, plan, weights)
     if checkpoints is not None and checkpoints.resume:
         training.resume(checkpoints)
     course = training.course
     while course.done < training.total:
         ends = training.step()
         if checkpoints is not None and ends:
-            write_checkpoint(checkpoints, training.engine.program(), course)
+            write_checkpoint(checkpoints, engine.program(), course, engine.name)
         if progress is not None:
             progress(f"training, {training.stands()}", course.done, training.total)
     return training.log()
+
+
+def _engine_of(
+    checkpoints: Checkpoints, engine: Engine, plan: TrainingPlan, program: Program, network: SpikingNetwork
+) -> Engine:
+    """The engine that a checkpoint goes on with: the one that wrote it, which 'auto' leaves open."""
+    wrote = engine_of(checkpoints)
+    if wrote == engine.name:
+        return engine
+    if plan.engine != "auto":
+        raise DataFileError(
+            checkpoints.path,
+            f'was written by training.engine = "{wrote}", and "{engine.name}" rounds otherwise: give "{wrote}" or '
+            '"auto", or leave out --resume to start again',
+        )
+    return Engine(wrote, program, network)
 
 
 class _Training:
@@ -253,22 +275,30 @@ class _Training:
         """One training step; whether an epoch or the training ends with it."""
         number, course = self.course.done, self.course
         last, ends_epoch = number + 1 == self.total, (number + 1) % self.per_epoch == 0
-        running = self.engine.program() if last else self.runner
-        labels, scalars = self._load(running, number)
-        if isinstance(running, Executor) and last:
-            course.activity = run_recorded(running, self.network)
-            held = running.program.observables.gradients
-            self.gradients = {name: running.read(held[name]) for name in self.trained}
-            self.engine.take(running)
-        else:
-            running.run(potentials=ends_epoch)  # then they are looked at
-        loss = total_loss(running, self.network)
+        if last:
+            labels, scalars = self._record(number)
+        if not (last and isinstance(self.runner, Executor)):
+            labels, scalars = self._load(self.runner, number)
+            self.runner.run()
+        loss = total_loss(self.runner, self.network)
         when = f"after training step {number + 1:,} of {self.total:,}"
-        refuse_diverged(running, self.trained, when, loss=loss, states=last or ends_epoch)
-        course.add(loss, int((guesses(running) == labels).sum()), scalars)
+        refuse_diverged(self.runner, self.trained, when, loss=loss, states=last or ends_epoch)
+        course.add(loss, int((guesses(self.runner) == labels).sum()), scalars)
         if ends_epoch:
             self._end_epoch()
         return last or ends_epoch
+
+    def _record(self, number: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Run training step `number` as the compiled program, for the spikes that are timed; as `_load`.
+
+        Whole tensors, if they train, run it too, and go on from their own results.
+        """
+        executor = self.engine.program()
+        loaded = self._load(executor, number)
+        self.course.activity = run_recorded(executor, self.network)
+        held = executor.program.observables.gradients
+        self.gradients = {name: executor.read(held[name]) for name in self.trained}
+        return loaded
 
     def _load(self, running: Runner, number: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Write what training step `number`, counted from 0, takes; its labels and its scheduled scalars."""
@@ -343,6 +373,8 @@ class _Training:
             scheduled={name: tuple(values) for name, values in course.scheduled.items()},
             gradients=self.gradients,
             earlier_code=course.earlier_code,
+            engine=self.engine.name,
+            engine_reasons=self.engine.reasons,
         )
 
 

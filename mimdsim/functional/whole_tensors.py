@@ -178,13 +178,8 @@ class WholeTensors:
 
     # ---- one training step
 
-    def run(
-        self,
-        phases: Collection[str] = ("forward", "loss", "backward", "update"),
-        *,
-        potentials: bool = False,
-    ) -> None:
-        """One training step, or the first of its phases. potentials: as for an `Executor`; none are ever kept."""
+    def run(self, phases: Collection[str] = ("forward", "loss", "backward", "update")) -> None:
+        """One training step, or the first of its phases."""
         source = self._input
         for each in self._layers:
             selection, name = each.layer.selection, each.layer.name

@@ -256,6 +256,7 @@ class Training:
     validation_samples: int = 0
     best_epoch: int | None = None  # counted from 0, where its weights were kept
     scheduled: tuple[tuple[str, tuple[float, ...]], ...] = ()  # learning rate and second thresholds by training step
+    engine: Literal["", "whole_tensors", "program"] = ""  # what trained; '': not recorded (0.1.0)
 
     @property
     def loss_by_epoch(self) -> tuple[float, ...]:

@@ -30,7 +30,6 @@ from mimdsim.program.observables import Observables, Potential
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Relay, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat, Stretch
-from mimdsim.program.shortcuts import Shortcut
 from mimdsim.program.trips import extents_of
 from mimdsim.program.verify import verify
 
@@ -52,7 +51,6 @@ __all__ = [
     "RecordedActivity",
     "Relay",
     "Repeat",
-    "Shortcut",
     "Size",
     "Spikes",
     "SpikesOver",

@@ -11,7 +11,6 @@ from mimdsim.program.codelet import Codelet
 from mimdsim.program.observables import Observables
 from mimdsim.program.records import Superstep, Variable
 from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
-from mimdsim.program.shortcuts import Shortcut
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,7 +34,6 @@ class Program:
     streamed: dict[str, int] = field(default_factory=dict)  # input -> bytes
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)  # input -> least and largest
     observables: Observables = field(default_factory=Observables)
-    shortcuts: tuple[Shortcut, ...] = ()  # passes that an engine may take
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:

@@ -31,11 +31,6 @@ class Repeat:
         if any(isinstance(part, Repeat) for item in inner for part in item.body):
             raise ValueError("a repeat within a repeat within a repeat: a program may have at most two levels")
 
-    def turns_from(self, first: int) -> list[int]:
-        """The first timestep of every turn in order, if the first one of all is `first`."""
-        order = range(first, first + self.times * self.segment, self.segment)
-        return list(reversed(order) if self.reverse else order)
-
     @property
     def segment(self) -> int:
         """Timesteps of a turn."""

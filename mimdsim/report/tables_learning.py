@@ -9,6 +9,12 @@ from mimdsim.profile import Activity, Training
 from mimdsim.report.tables import Table, count, percent, shown, table, text
 from mimdsim.report.wording import significant, thousands
 
+# what executed the training steps, by `training.engine` of a profile
+ENGINES = {
+    "whole_tensors": "whole tensors, within float32 rounding of the compiled program, which ran the recorded last step",
+    "program": "the compiled program",
+}
+
 
 def training_table(training: Training) -> Table:
     """Results of the training, as facts."""
@@ -20,6 +26,7 @@ def training_table(training: Training) -> Table:
     test = f"{accuracy(training.test_accuracy)} ({counted(training.test_samples, 'sample')})"
     rows = [
         (text("training steps"), text(f"{thousands(training.training_steps)} of batch {thousands(training.batch)}")),
+        *([(text("trained by"), text(ENGINES[training.engine]))] if training.engine else []),
         (text("training samples"), text(thousands(training.samples))),
         (text("loss, first to last"), text(_first_to_last(training))),
         (text("lowest loss"), text(significant(min(finite)) if finite else "–")),

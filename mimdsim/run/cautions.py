@@ -157,16 +157,12 @@ def stash_note(workload: Workload, gpus: tuple[GpuMachine, ...]) -> tuple[str, .
     )
 
 
-def engine_note(workload: Workload, log: TrainingLog) -> tuple[str, ...]:
-    """Said when most training steps did not run as the compiled program."""
-    if workload.training.engine == "program":
+def engine_note(log: TrainingLog) -> tuple[str, ...]:
+    """Said when whole tensors could not train the network, and the slower compiled program did."""
+    if not log.engine_reasons:
         return ()
-    steps = counted(len(log.loss), "training step")
-    return (
-        f'training.engine = "{workload.training.engine}": of {steps} only the last '
-        "ran as the compiled program, and its spikes are the ones timed; those before it and all accuracies come from "
-        "whole tensors: each training step agrees with the program's within float32 rounding, but curves drift apart",
-    )
+    reasons = "; ".join(reason.partition("; use ")[0] for reason in log.engine_reasons)
+    return (f"trained by the compiled program, which is exact and slower: {reasons}",)
 
 
 def loss_warning(log: TrainingLog) -> tuple[str, ...]:

@@ -35,13 +35,23 @@ def config_digest(workload: Workload, *machines: Machine) -> str:
 
 
 def course_digest(workload: Workload, machine: MimdMachine) -> str:
-    """sha256 of the descriptions that determine how a training continues: all but its length, if no training step
-    depends on it. A checkpoint keeps inputs and code apart, to say which of them are others."""
-    recipe = workload.training
-    if recipe.schedule == "constant" and recipe.engine == "program":
-        length = {"epochs": 1, "max_training_steps": 0}
-        workload = workload.model_copy(update={"training": recipe.model_copy(update=length)})
-    return descriptions_digest(workload, machine)
+    """sha256 of the descriptions that determine how a training continues: all but its engine, which a checkpoint names,
+    and its length, if no training step depends on it. A checkpoint keeps inputs and code apart, to say which of them
+    are others."""
+    changes: dict[str, Any] = {"engine": "program"}
+    if workload.training.schedule == "constant":
+        changes |= {"epochs": 1, "max_training_steps": 0}
+    return _digest_with(changes, workload, machine)
+
+
+def earlier_digests(workload: Workload, machine: MimdMachine) -> dict[str, str]:
+    """What `course_digest` was in 0.1.0 where whole tensors trained, with the engine."""
+    return {_digest_with({"engine": "whole_tensors"}, workload, machine): "whole_tensors"}
+
+
+def _digest_with(changes: dict[str, Any], workload: Workload, machine: MimdMachine) -> str:
+    recipe = workload.training.model_copy(update=changes)
+    return descriptions_digest(workload.model_copy(update={"training": recipe}), machine)
 
 
 def descriptions_digest(workload: Workload, *machines: Machine) -> str:

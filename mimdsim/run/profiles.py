@@ -30,6 +30,7 @@ def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Traini
         validation_samples=log.validation_samples,
         best_epoch=log.best_epoch,
         scheduled=tuple(sorted(log.scheduled.items())),
+        engine=log.engine,
     )
 
 

@@ -53,6 +53,7 @@ from mimdsim.run.identity import (
     config_digest,
     course_digest,
     earlier_code,
+    earlier_digests,
     named_files,
 )
 from mimdsim.run.inputs import absent_classes, event_findings
@@ -119,6 +120,7 @@ def simulate(
         checkpoints = Checkpoints(
             path=checkpoint,
             digest=course_digest(workload, machine),
+            earlier=earlier_digests(workload, machine),
             inputs=inputs,
             described=described,
             code=code,
@@ -172,7 +174,7 @@ def simulate(
         + no_detail(compiled.program)
         + rounded_tiles(workload, compiled.placement)
         + half_warning(workload)
-        + engine_note(workload, log)
+        + engine_note(log)
         + loss_warning(log)
         + stash_note(workload, gpus)
         + warnings,

@@ -47,9 +47,9 @@ class TrainingRecipe(Section):
     accuracy on them are kept. `initial_weights` names a safetensors or NPZ file with w.<layer>
     [inputs, neurons] and so on for everything that is trained; without it weights are drawn.
 
-    `engine` executes the training steps: the compiled "program", or "whole_tensors", the same mathematics layer by
-    layer without tiles, equal within float32 rounding and faster. The last training step, whose spikes are timed,
-    always runs as the compiled program.
+    `engine` executes the training steps: "whole_tensors", the same mathematics layer by layer without tiles, equal
+    within float32 rounding and faster; the compiled "program"; or "auto", the first that can. The last training step,
+    whose spikes are timed, always runs as the compiled program too.
     """
 
     batch: int = Field(gt=0, le=65_536)
@@ -83,7 +83,7 @@ class TrainingRecipe(Section):
     evaluate: Literal["each epoch", "end", "never"] = "each epoch"
     validation_share: float = Field(default=0.0, ge=0, lt=1)
     keep_best: bool = False
-    engine: Literal["program", "whole_tensors"] = "program"
+    engine: Literal["auto", "whole_tensors", "program"] = "auto"
 
     @model_validator(mode="after")
     def _keys_agree(self) -> TrainingRecipe:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +23,7 @@ from mimdsim.compiler.lists.neurons import tile_sample_columns
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
-from mimdsim.program import Codelet, Copy, Hits, Listed, Shortcut, SpikesOver, TileMapping, VertexTable, Within
+from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, VertexTable, Within
 from mimdsim.program.extents import Recorded
 from mimdsim.program.mapping import Band
 
@@ -65,7 +64,7 @@ def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
         tiles, columns = low.over_weights(layer, rows)
         columns |= {"first": columns["copy"] * each, "last": (columns["copy"] + 1) * each}
     table = VertexTable(codelet=codelet, layer=layer, tiles=tiles, operands={"target": name}, columns=columns)
-    low.summed[name] = [*low.emit("zero weight gradients", "zeros", tables=(table,), layer=layer)]
+    low.emit("zero weight gradients", "zeros", tables=(table,), layer=layer)
     return name
 
 
@@ -142,7 +141,7 @@ def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         columns=columns,
         extents=extents,
     )
-    low.summed[dw] += low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
+    low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
 
 
 def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -177,18 +176,8 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         columns=columns,
         extents=extents,
     )
-    made = low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
-    summed = emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
-    if placed.fan_in_parts > 1:
-        return
-    low.shortcuts.append(
-        Shortcut(
-            kind="input gradient",
-            tables=(*made, *summed.tables),
-            unwritten=(partial, summed.stage),
-            numbers={"starts": placed.starts, "stops": placed.stops, "group": summed.group},
-        )
-    )
+    low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
+    emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
 
 
 def _stem(low: Lowering, op: Operation) -> str:
@@ -231,16 +220,7 @@ def gradient_chips(low: Lowering, layer: str) -> Chips:
     return low.placement.layers[min(names.index(layer) + low.network.delay, len(names) - 1)].chips
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Summed:
-    """The tables of a reduction in order, the variable of the sums over groups, and the group of every part."""
-
-    tables: tuple[VertexTable, ...]
-    stage: str
-    group: np.ndarray
-
-
-def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> Summed:
+def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
     """Partial sums of an input gradient added up over groups of tiles, then over groups, into `g`."""
     layer, (source, shift) = op.layer, low.origin(op.inputs[1])
     index = [placed.name for placed in low.placement.layers].index(layer)
@@ -278,7 +258,7 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
                 extents={"listed": Within(layer=source, shift=shift)},
             )
         )
-    made = low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
+    low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
     tiles, columns = low.slots_of(g, low.chips_of(layer))
     table = VertexTable(
         codelet=codelets.REDUCE_GROUPS,
@@ -287,9 +267,7 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
         operands={"stage": stage, "g": g},
         columns=columns,
     )
-    made += low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
-    group = np.minimum(np.arange(occupied) // plan.group_size, groups - 1)
-    return Summed(tables=made, stage=stage, group=group)
+    low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
 
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
@@ -325,18 +303,7 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
         operands={"replicas": summed, "total": gradient},
         columns=columns,
     )
-    low.summed[held] += low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
-    if len(low.summed[held]) == 3 + in_copies and placed.fan_in_parts == 1:  # one synapse adds to it
-        edges = replica_edges(low, layer)
-        numbers = {"replica": np.searchsorted(edges, np.arange(low.network.batch), side="right") - 1}
-        low.shortcuts.append(
-            Shortcut(
-                kind="weight gradient",
-                tables=tuple(low.summed[held]),
-                unwritten=tuple({held, summed}),
-                numbers={**numbers, "copies": np.array([placed.copies])},
-            )
-        )
+    low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
     low.storage[outer] = (gradient,)
     low.outputs[outer] = gradient
 
@@ -357,7 +324,7 @@ def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     columns |= {"first": columns["copy"] * placed.replicas, "last": (columns["copy"] + 1) * placed.replicas}
     operands = {"replicas": held, "totals": summed}
     table = VertexTable(codelet=SUM_OWN_REPLICAS, layer=layer, tiles=tiles, operands=operands, columns=columns)
-    low.summed[held] += low.emit("sum replicas", "add", tables=(table,), layer=layer)
+    low.emit("sum replicas", "add", tables=(table,), layer=layer)
     return summed
 
 
@@ -412,7 +379,7 @@ def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, held: str, 
             operands={"replicas": operand, "totals": summed},
             columns=columns,
         )
-        low.summed[held] += low.emit(stage, "add", tables=(table,), layer=layer)
+        low.emit(stage, "add", tables=(table,), layer=layer)
 
     on_chips = [(share, chip, chip * each, (chip + 1) * each) for share, chip in at]
     add(SUM_OWN_REPLICAS, "sum on chips", parts, on_chips)

@@ -1,4 +1,4 @@
-"""What `vectors` and `nested` compute, in numpy: with NUMBA_DISABLE_JIT=1, when no instructions are made."""
+"""What `vectors` computes, in numpy: with NUMBA_DISABLE_JIT=1, when no instructions are made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from mimdsim.numerics.compiled import CONFIG
 
 LANES = 16  # floats per vector; machines with narrower or wider registers split or join them
 WIDTH = 64  # floats per strip: eight vectors, which with eight for loads fit the sixteen registers of most processors
-EIGHT = 8  # as many vectors as lanes, so that they can be turned over in registers
 
 
 def in_registers(interpreted: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -69,10 +68,6 @@ def lowest_bit(bits: int) -> int:
     return (int(bits) & -int(bits)).bit_length() - 1
 
 
-def count_bits(bits: int) -> int:
-    return int(bits).bit_count()
-
-
 def integrate_strip(
     v: Any, start: int, rows: Any, row_start: int, ids: Any, first: int, last: int, decay: Any, scale: Any, limit: Any
 ) -> None:
@@ -82,12 +77,6 @@ def integrate_strip(
     before = _strip(v, start)
     kept = np.where(before > np.float32(limit), np.float32(0), before * np.float32(decay))
     before[:] = kept + np.float32(scale) * current
-
-
-def fade_strip(row: Any, start: int, factors: Any, made: Any, made_start: int) -> None:
-    value = _strip(row, start)
-    _strip(made, made_start)[:] = value * _strip(factors, 0)
-    value *= _strip(factors, WIDTH)
 
 
 def weigh_strips(strips: Any, sums: Any, sources: Any, coefficients: Any, begin: int, bits: int) -> None:
@@ -113,54 +102,3 @@ def add_products(made: Any, made_start: int, one: Any, one_start: int, other: An
 
 def fetch_strips(rows: Any, row_start: int, ids: Any, first: int, last: int) -> None:
     """Nothing is computed."""
-
-
-def deal(numbers: int) -> Callable[..., None]:
-    size = numbers * EIGHT
-
-    def dealt(source: Any, first: int, each: int, count: int, into: Any, at: int, width: int) -> None:
-        for row in range(count):
-            for piece in range(0, int(width), size):
-                if piece + size <= width:
-                    parts = _strip(source, first + each * row + piece, size).reshape(EIGHT, numbers)
-                    _strip(into, at + width * row + piece, size)[:] = parts.T.reshape(-1)
-
-    return dealt
-
-
-def nested(unrolled: int, pieces: int) -> Callable[..., None]:
-    """pieces: of EIGHT parts, while a row is at hand."""
-
-    def dot(
-        sums: Any,
-        w: Any,
-        w_start: int,
-        rows: Any,
-        first: int,
-        last: int,
-        q: Any,
-        q_starts: Any,
-        ends: Any,
-        first_end: int,
-        numbers: int,
-    ) -> None:
-        of_part = unrolled or int(numbers)
-        for k in range(first, last):
-            own, at = int(_flat(q_starts)[k]), 2 * EIGHT * k
-            group, total = _strip(sums, at, EIGHT), _strip(sums, at + EIGHT, EIGHT)
-            listed = [int(w_start) + int(row) for row in _strip(rows, k * EIGHT, EIGHT)]
-            for piece in range(pieces):
-                parts = np.zeros((EIGHT, EIGHT), np.float32)  # a row each, a part per column
-                for number in range(of_part):
-                    step = (piece * of_part + number) * EIGHT
-                    factor = _strip(q, own + step, EIGHT)
-                    made = np.stack([_strip(w, row + step, EIGHT) * factor for row in listed])
-                    parts = parts + made if number else made
-                bits = int(_flat(ends)[int(first_end) + piece])
-                for number in range(EIGHT):
-                    group += parts[:, number]
-                    if bits >> number & 1:
-                        total += group
-                        group[:] = 0
-
-    return dot

@@ -182,17 +182,6 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     return signature, build
 
 
-@in_registers(interpreted.count_bits)
-def count_bits(typing_context, bits):  # type: ignore[no-untyped-def]
-    """int64: how many bits are set."""
-    signature = types.int64(types.uint64)
-
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.ctpop(given[0])
-
-    return signature, build
-
-
 @in_registers(interpreted.integrate_strip)
 def integrate_strip(typing_context, v, start, rows, row_start, ids, first, last, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """`equations.integrated` of WIDTH neighbours v[start:], by the sum of listed rows of WIDTH numbers."""
@@ -216,25 +205,6 @@ def integrate_strip(typing_context, v, start, rows, row_start, ids, first, last,
             kept = builder.select(spiked, zero, builder.fmul(before, decay))
             after = builder.fadd(kept, builder.fmul(scale, current))
             anywhere(builder, after, vector_at(builder, v, start, number))
-        return context.get_dummy_value()
-
-    return signature, build
-
-
-@in_registers(interpreted.fade_strip)
-def fade_strip(typing_context, row, start, factors, made, made_start):  # type: ignore[no-untyped-def]
-    """WIDTH numbers of a row: made <- row * factors[:WIDTH], then row <- row * factors[WIDTH:]."""
-    signature = types.void(row, types.int64, factors, made, types.int64)
-
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        widest(builder)
-        row, start, factors, made, made_start = given
-        row, factors, made = (data_of(context, builder, signature.args[index], given[index]) for index in (0, 2, 3))
-        for number in range(WIDTH // LANES):
-            value = load(builder, row, start, number)
-            gain, decay = (load(builder, factors, ir.Constant(INDEX, begin), number) for begin in (0, WIDTH))
-            anywhere(builder, builder.fmul(value, gain), vector_at(builder, made, made_start, number))
-            anywhere(builder, builder.fmul(value, decay), vector_at(builder, row, start, number))
         return context.get_dummy_value()
 
     return signature, build
@@ -363,7 +333,6 @@ def fetch_strips(typing_context, rows, row_start, ids, first, last):  # type: ig
 add_strip = _strip(WIDTH // LANES, "out", "stored")
 add_vector = _strip(1, "out", "stored")
 sum_strip = _strip(WIDTH // LANES, "zero", "stored")
-add_sum_strip = _strip(WIDTH // LANES, "zero", "added")
 dot_strip = _product(WIDTH // LANES)
 
 
@@ -383,19 +352,4 @@ def add_run(out, out_start, rows, row_start, stride, ids, first, last, width):  
         for k in range(first, last):
             total += rows[row_start + n + ids[k] * stride]
         out[out_start + n] = total
-        n += 1
-
-
-@compiled
-def add_sums_run(out, out_start, rows, row_start, stride, ids, first, last, width):  # type: ignore[no-untyped-def]
-    """The listed rows, summed separately, then added to `out`; any number of neighbours."""
-    n = 0
-    while width - n >= WIDTH:
-        add_sum_strip(out, out_start + n, rows, row_start + n, stride, ids, first, last)
-        n += WIDTH
-    while n < width:
-        total = out.dtype.type(0)
-        for k in range(first, last):
-            total += rows[row_start + n + ids[k] * stride]
-        out[out_start + n] += total
         n += 1

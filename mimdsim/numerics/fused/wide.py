@@ -76,42 +76,6 @@ def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot,
 
 
 @compiled
-def select(v, ids, counts, sample, start, stop, threshold, second_threshold):  # type: ignore[no-untyped-def]
-    """ids[sample] of neurons start..stop-1: those above the threshold, then those above the second one alone, both
-    ascending, up to the capacity; counts: of the first, of all."""
-    numbers, size, capacity = v.reshape(-1), v.size, ids.shape[1]
-    near = np.empty(capacity, ids.dtype)
-    for i in range(len(sample)):
-        b, found, later = sample[i], 0, 0
-        listed = ids[b]
-        for begin in range(start[i], stop[i], WIDTH):
-            end, at = min(stop[i], begin + WIDTH), b * v.shape[1] + begin
-            if at + WIDTH <= size:
-                fires, some = above(numbers, at, threshold), above(numbers, at, second_threshold)
-                if end < begin + WIDTH:
-                    kept = (ONE_BIT << np.uint64(end - begin)) - ONE_BIT
-                    fires, some = fires & kept, some & kept
-            else:  # the last numbers of all
-                fires, some = np.uint64(0), np.uint64(0)
-                for n in range(end - begin):
-                    fires |= np.uint64(numbers[at + n] > threshold) << np.uint64(n)
-                    some |= np.uint64(numbers[at + n] > second_threshold) << np.uint64(n)
-            some &= ~fires
-            while fires != 0 and found < capacity:
-                listed[found] = begin + lowest_bit(fires)
-                fires &= fires - ONE_BIT
-                found += 1
-            while some != 0 and later < capacity:
-                near[later] = begin + lowest_bit(some)
-                some &= some - ONE_BIT
-                later += 1
-        counts[b, 0] = found
-        for k in range(min(later, capacity - found)):
-            listed[found + k] = near[k]
-        counts[b, 1] = found + min(later, capacity - found)
-
-
-@compiled
 def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
     """`neurons.scale_unless_spiked` without a branch."""
     zero = target.dtype.type(0)
