@@ -142,8 +142,8 @@ def test_what_a_checkpoint_is_held_against_leaves_out_the_length_where_no_traini
 
     assert digest(epochs=5) == digest(epochs=7) == digest(epochs=7, max_training_steps=9)
     assert digest(epochs=5) != digest(epochs=5, learning_rate=0.5)
-    for other in ({"schedule": "cosine"}, {"engine": "whole_tensors"}):
-        assert digest(epochs=5, **other) != digest(epochs=7, **other)
+    assert digest(epochs=5, engine="whole_tensors") == digest(epochs=7, engine="whole_tensors")
+    assert digest(epochs=5, schedule="cosine") != digest(epochs=7, schedule="cosine")
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
