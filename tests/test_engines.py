@@ -11,7 +11,7 @@ import pytest
 from linear_networks import linear_network
 from networks import compiled, every_optimiser, given_values, small_network
 
-from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.base.errors import DataFileError, DescriptionError, MappingError
 from mimdsim.functional import (
     Checkpoints,
     Evaluation,
@@ -148,6 +148,19 @@ def test_an_epoch_and_a_resumed_second_are_two_epochs(tmp_path: Path, engine: st
     trained(engine, epochs=1, checkpoints=file, **steady)
     resumed = trained(engine, epochs=2, checkpoints=replace(file, resume=True), **steady)
     assert_same_bits(resumed, trained(engine, epochs=2, **steady))
+
+
+@pytest.mark.parametrize("engine", ["whole_tensors", "program"])
+def test_auto_goes_on_with_the_engine_that_wrote_a_checkpoint(tmp_path: Path, engine: str) -> None:
+    file = Checkpoints(path=tmp_path / "training.npz", digest="one")
+    steady: dict[str, Any] = {"rate": None, "network": replace(NETWORK, optimiser=Adam(learning_rate=0.01))}
+    trained(engine, epochs=1, checkpoints=file, **steady)
+    resumed = trained("auto", epochs=2, checkpoints=replace(file, resume=True), **steady)
+    assert resumed.engine == engine
+    assert_same_bits(resumed, trained(engine, epochs=2, **steady))
+    other = {"program": "whole_tensors", "whole_tensors": "program"}[engine]
+    with pytest.raises(DataFileError, match=f'was written by training.engine = "{engine}"'):
+        trained(other, epochs=2, checkpoints=replace(file, resume=True), **steady)
 
 
 def test_auto_trains_by_whole_tensors_or_says_why_not() -> None:
