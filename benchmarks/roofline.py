@@ -3,8 +3,8 @@
 Every kernel of every layer runs on the lists of a real training step, ours and C's in turn; C's is compiled here with
 the system's compiler for this processor and checked against ours. Prints, per kernel, ms of a training step, billions
 of multiply-adds (of additions, for sums of rows) a second, bytes that pass between registers and caches a second (a
-row of weights counts every time it is read), and how much longer ours takes; then whole training steps of `whole` and
-`compiled` over the sum of all C kernels. Without a C compiler, ours alone. One thread, process time, least of all.
+row of weights counts every time it is read), and how much longer ours takes; then whole training steps over the sum
+of all C kernels. Without a C compiler, ours alone. One thread, process time, least of all.
 Usage: python benchmarks/roofline.py [--network 1472-1472-1472-1472] [--activity 0.01] [--rounds 5]
 """
 

@@ -1,10 +1,9 @@
 """How fast training steps are executed, compared with PyTorch: one run, every implementation in its own process.
 
 A training step is forward, cross-entropy of spike counts, backward and update in all of them, with data in memory.
-`whole` runs it as whole tensors, `compiled` runs the program compiled for 1,472 tiles, records its activity and counts
-its cycles. PyTorch's dense implementations are in `training_speed_torch.py`, those on lists of spikes in
-`training_speed_sparse.py`. Weights are scaled until every layer spikes at the given share; PyTorch gets the same
-weights and inputs.
+`whole` is what mimdsim trains with: the network as whole tensors. PyTorch's dense implementations are in
+`training_speed_torch.py`, those on lists of spikes in `training_speed_sparse.py`. Weights are scaled until every layer
+spikes at the given share; PyTorch gets the same weights and inputs.
 
 Prints the processor and, per network and activity, the minimum process time (one thread) or wall time (several) of
 each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, and how far
@@ -37,7 +36,7 @@ NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, 
     "1472-1472-1472-1472": ((1472, 1472, 1472, 1472), 100, 48),
 }
 GIVEN = {"input.ids": "ids", "input.counts": "counts", "labels": "labels"}  # arrays of a problem by graph input
-OURS = ("whole", "compiled")
+OURS = ("whole",)
 DENSE = ("by_hand", "multi_step", "layer_wise", "step_wise")
 SPARSE = tuple("_".join(parts) for parts in product(("csr", "bag"), ("eager", "compiled"), ("uncut", "cut")))
 LINEAR_WAYS = ("linear_dense", "linear_bag")
@@ -163,43 +162,20 @@ def made_problem(
 
 def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
     """One training step by mimdsim; returns its loss."""
-    from mimdsim.functional import Executor, WholeTensors
+    from mimdsim.functional import WholeTensors
 
+    assert way == "whole"
     network = network_of(problem)
     values = {f"w.{layer.name}": problem[f"w{index}"] for index, layer in enumerate(network.layers)}
     values |= {f"r.{each.name}": problem[f"r{i}"] for i, each in enumerate(network.layers) if f"r{i}" in problem}
-    values |= {name: problem[key] for name, key in GIVEN.items()}
-    if way == "whole":
-        engine = WholeTensors(network, threads)
-        engine.write(values)
+    engine = WholeTensors(network, threads)
+    engine.write(values | {name: problem[key] for name, key in GIVEN.items()})
 
-        def step() -> float:
-            engine.run()
-            return float(engine.read("loss").mean())
+    def step() -> float:
+        engine.run()
+        return float(engine.read("loss").mean())
 
-        return with_gradients(step, lambda: gradients_of(engine, network))
-    from mimdsim.compiler import compile_graph
-    from mimdsim.graph import training_graph
-    from mimdsim.machine import MimdMachine, load_machine
-    from mimdsim.run import memory_profile
-    from mimdsim.timing import time_program
-    from mimdsim.workload import MappingOptions
-
-    machine = load_machine("mk2")
-    assert isinstance(machine, MimdMachine)
-    compiled = compile_graph(training_graph(network), network, machine, MappingOptions())
-    memory = memory_profile(compiled.program, compiled.memory, machine)
-    executor = Executor(compiled.program, threads)
-    executor.write(values)
-    if str(problem["optimiser"]) == "adam":
-        executor.write({"training_step": np.array([1])})
-
-    def timed() -> float:
-        executor.run(potentials=False)  # as training steps of a run
-        time_program(compiled.program, machine, executor.activity(), memory)
-        return float(executor.read("loss").mean())
-
-    return with_gradients(timed, lambda: gradients_of(executor, network))
+    return with_gradients(step, lambda: gradients_of(engine, network))
 
 
 def gradients_of(engine: Any, network: Any) -> list[np.ndarray]:

@@ -1,7 +1,7 @@
 """What PyTorch does with lists of spikes, for `training_speed.py`: the mathematics of mimdsim by sparse operators.
 
-No autograd: gradients are written out, since a sparse operator's own gradient is dense. What `whole` and `compiled`
-compute is computed here too, with the same two thresholds, masked reset and gradients (to float32 rounding; checked by
+No autograd: gradients are written out, since a sparse operator's own gradient is dense. What `whole` computes
+is computed here too, with the same two thresholds, masked reset and gradients (to float32 rounding; checked by
 `training_speed.py`). NumPy makes the lists, being faster at it than PyTorch. A way is named by one of each of
 
     sums of rows        csr: torch.sparse.mm; bag: embedding_bag, whose kernel is generated for the processor (FBGEMM)
