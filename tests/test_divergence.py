@@ -61,7 +61,7 @@ def test_the_training_step_is_named_and_the_last_good_checkpoint_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = Checkpoints(path=tmp_path / "training.npz", digest="a")
-    trained(file, epochs=1)
+    trained(file, epochs=1, engine="program")
     good = file.path.read_bytes()
     run, steps = Executor.run, []
 
@@ -74,7 +74,7 @@ def test_the_training_step_is_named_and_the_last_good_checkpoint_stays(
 
     monkeypatch.setattr(Executor, "run", broken)
     with pytest.raises(Diverged, match=r"'w\.output' holds .* after training step 2 of"):
-        trained(file, epochs=1)
+        trained(file, epochs=1, engine="program")
     assert file.path.read_bytes() == good
 
 

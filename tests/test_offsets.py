@@ -135,6 +135,32 @@ def test_counters_are_found_vertex_by_vertex(name: str) -> None:
         assert "takes the entry of" in said(mutant, given, strict=True), what
 
 
+@pytest.mark.parametrize(("outer", "inner"), [(False, False), (False, True), (True, False), (True, True)])
+def test_repeats_within_repeats_count_as_one(outer: bool, inner: bool) -> None:
+    """Timesteps in two segments; where either goes from the last to the first, counters that count on are wrong."""
+    made = compiled(small_network((9, 8, 4), timesteps=6, batch=3))
+
+    def in_segments(item: Any) -> Any:
+        if not isinstance(item, Repeat) or item.reverse:
+            return item
+        return Repeat(times=2, body=(replace(item, times=3, reverse=inner),), reverse=outer)
+
+    executors = [
+        Executor(replace(made.program, body=body))
+        for body in (made.program.body, tuple(in_segments(item) for item in made.program.body))
+    ]
+    for executor in executors:
+        executor.write(given_values(made.network, 2, dyadic=False, activity=0.3).for_program(made.network))
+    executors[0].run()
+    if outer or inner:
+        with pytest.raises(MappingError, match="was the counter set and counted before"):
+            executors[1].run()
+        return
+    executors[1].run()
+    for name in made.program.outputs:
+        assert executors[1].read(name).tobytes() == executors[0].read(name).tobytes(), name
+
+
 def test_who_reads_what_is_told() -> None:
     program, given = program_of("published")
     count = next(table for step, _, _ in program.supersteps() for table in step.tables if step.name == "count timestep")
