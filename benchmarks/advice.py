@@ -12,7 +12,7 @@ import shlex
 from typing import Any
 
 import mimdsim
-from mimdsim.run.changes import parse_changes
+from mimdsim.pipeline.overrides import parse_changes
 
 RANDOM = {"data.source": "random", "data.path": "", "data.train_samples": 480, "data.test_samples": 48}
 INPUT: dict[str, dict[str, Any]] = {"shd-3": RANDOM | {"data.inputs": 700, "data.classes": 20, "data.activity": 0.02}}

@@ -23,10 +23,10 @@ import numpy as np
 
 from mimdsim.base.files import write_atomically
 from mimdsim.compiler import compile_graph
-from mimdsim.functional import TrainingLog
+from mimdsim.execution import TrainingLog
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import train_workload
+from mimdsim.pipeline import train_workload
 from mimdsim.workload import MappingOptions, Workload, load_workload, network_of, open_dataset
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

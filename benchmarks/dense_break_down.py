@@ -13,12 +13,12 @@ from pathlib import Path
 from framework_claims import MEASURED_MS
 
 from mimdsim.base.files import write_atomically
-from mimdsim.check.published.framework_steps import START_DOUBT_SECONDS, START_SECONDS, WORKLOAD, timed_call
 from mimdsim.compiler import Compiled
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Span, TiledProfile
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload, retime
+from mimdsim.validation.framework_steps import START_DOUBT_SECONDS, START_SECONDS, WORKLOAD, timed_call
 from mimdsim.workload import load_workload
 
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
@@ -60,7 +60,7 @@ TAIL = """
   layout is arranged first, by an exchange and a copy on the tile, or by a transposition if a different axis must be
   contiguous. The transposed weights are arranged once per training step, everything else in every timestep.
 - **Neurons** run as calls of the element-wise library, one per operation, with nothing fused
-  (`codelets/linear_calls.py`), as in a framework that maps each operation separately.
+  (`codelets/library_linear_neurons.py`), as in a framework that maps each operation separately.
   `mapping.dense_neurons = "fused"` uses one hand-written vertex instead.
 - **Timesteps** are a loop on the device: every tile counts them for itself, so slices and updates of stashed sequences
   exchange nothing. An input that is the same in every timestep is stored and sent once; its product is computed again

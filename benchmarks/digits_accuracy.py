@@ -12,10 +12,10 @@ import numpy as np
 
 from mimdsim.base.rng import stream
 from mimdsim.compiler import compile_graph
-from mimdsim.functional import TrainingPlan, initial_weights, train
+from mimdsim.execution import TrainingPlan, initial_weights, train
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run.changes import parse_value
+from mimdsim.pipeline.overrides import parse_value
 from mimdsim.workload import MappingOptions, SpikeDataset, Workload, load_workload, network_of, open_dataset
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mimdsim.check.published.framework_steps import NOTHING, WORKLOAD, Call, timed_call
-from mimdsim.check.published.gpus.eager import BACKWARD_CALL_SHARE, FRAMEWORKS
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
-from mimdsim.run import compile_workload, retime, time_on_gpus
+from mimdsim.pipeline import compile_workload, retime, time_on_gpus
+from mimdsim.validation.framework_steps import NOTHING, WORKLOAD, Call, timed_call
+from mimdsim.validation.gpus.eager import BACKWARD_CALL_SHARE, FRAMEWORKS
 from mimdsim.workload import load_workload, network_of
 
 CHIPS = ("mk2", "bow")

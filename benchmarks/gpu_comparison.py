@@ -22,10 +22,10 @@ from mimdsim.base.files import write_atomically
 from mimdsim.gpu import time_on_gpu
 from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, retime, time_on_gpus
 from mimdsim.profile import GpuProfile, TiledProfile
 from mimdsim.report.figures_crossover import draw_crossover
 from mimdsim.report.style import picture
-from mimdsim.run import compile_workload, retime, time_on_gpus
 from mimdsim.search import Aims, Case, search
 from mimdsim.workload import filled_activity, load_workload, network_of
 

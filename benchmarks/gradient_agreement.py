@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from mimdsim.compiler import compile_graph
-from mimdsim.functional import Executor, initial_weights
-from mimdsim.functional.train import load_batch
+from mimdsim.execution import Executor, initial_weights
+from mimdsim.execution.trainer import load_batch
 from mimdsim.graph import Adam, training_graph
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import compile_workload, train_workload
-from mimdsim.run.changes import parse_value
+from mimdsim.pipeline import compile_workload, train_workload
+from mimdsim.pipeline.overrides import parse_value
 from mimdsim.workload import SpikeDataset, Workload, load_workload, network_of, open_dataset
 
 SHARES = (0.01, 0.02, 0.05, 0.1)

@@ -18,9 +18,9 @@ from scaling_over_chips import FILL, SCOPES, spread
 from weak_scaling import fresh_processes
 
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
-from mimdsim.run import compile_workload, retime
+from mimdsim.pipeline import compile_workload, retime
 from mimdsim.workload import filled_activity, load_workload
-from mimdsim.workload.mapping import MappingOptions, Split
+from mimdsim.workload.description.mapping import MappingOptions, Split
 
 SAMPLES = 12  # of a chip
 PARTS = {"hidden0": 256, "hidden1": 256, "hidden2": 128, "hidden3": 32, "output": 4}  # of the neurons of random-4

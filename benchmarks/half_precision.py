@@ -1,6 +1,6 @@
 """What half precision does to loss, accuracy, memory and time: a workload in float32, in half, with float32 moments.
 
-Values are rounded to half whenever a vertex writes them; sums inside a vertex stay in float32 (functional/halves.py).
+Values are rounded to half whenever a vertex writes them; sums inside a vertex stay in float32 (execution/fp16.py).
 Usage: python benchmarks/half_precision.py [WORKLOAD] [--machine bow] [--seeds N] [--set key=value ...]
 """
 
@@ -11,8 +11,8 @@ import argparse
 import numpy as np
 
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import simulate
-from mimdsim.run.changes import parse_value
+from mimdsim.pipeline import simulate
+from mimdsim.pipeline.overrides import parse_value
 from mimdsim.workload import load_workload
 
 FORMATS = {

@@ -11,9 +11,9 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mimdsim.check.published.stencil.solver_rows import Case, carried_cases
-from mimdsim.check.published.stencil.solver_times import Timed
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.stencil.solver_rows import Case, carried_cases
+from mimdsim.validation.stencil.solver_times import Timed
 
 FEWEST_ITERATIONS = 1000  # times of fewer are too coarse
 

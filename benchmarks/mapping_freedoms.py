@@ -18,10 +18,10 @@ import numpy as np
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import compile_workload, memory_profile
+from mimdsim.pipeline import compile_workload, memory_profile
 from mimdsim.timing import time_program
 from mimdsim.workload import Workload, filled_activity, load_workload
-from mimdsim.workload.mapping import Rule, Split
+from mimdsim.workload.description.mapping import Rule, Split
 
 WORKLOADS = ("digits", "nmnist-2-random", "nmnist-4", "shd-3")
 COPIES = (2, 3, 4, 6, 8, 12, 16, 24)

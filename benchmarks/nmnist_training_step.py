@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mimdsim.functional import Executor, initial_weights
-from mimdsim.functional.train import load_batch
+from mimdsim.execution import Executor, initial_weights
+from mimdsim.execution.trainer import load_batch
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, retime
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload, retime
 from mimdsim.workload import load_workload, open_dataset
 
 

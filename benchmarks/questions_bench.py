@@ -10,9 +10,9 @@ import numpy as np
 from mimdsim.base.sources import UNCERTAINTY
 from mimdsim.compiler import Compiled
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, open_data, retime, train_workload
 from mimdsim.profile import TiledProfile, ratio_of
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload, open_data, retime, train_workload
 from mimdsim.workload import Workload, load_workload
 
 Changes = dict[str, Any]

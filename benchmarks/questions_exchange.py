@@ -24,12 +24,12 @@ from questions_bench import (
     with_change,
 )
 
-from mimdsim.codelets.launch import overhead_bundles
+from mimdsim.codelets.vertex_overhead import overhead_bundles
 from mimdsim.compiler import Compiled, plan_exchanges
 from mimdsim.compiler.passes.merge import merge_supersteps
+from mimdsim.pipeline import retime
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, Superstep
-from mimdsim.run import retime
 
 
 def bandwidth_or_latency(bench: Bench) -> list[str]:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from mimdsim.base.processes import process_pool
 from mimdsim.machine import MimdMachine, changed_machine, tiled_machine
+from mimdsim.pipeline import Programs, retime
 from mimdsim.profile import TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
-from mimdsim.run import Programs, retime
 from mimdsim.workload import Workload, filled_activity, load_workload
 
 Draw = Callable[[random.Random], Any]

@@ -72,7 +72,7 @@ def passed(*given: Any) -> list[Any]:
 
 def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     """The kernels of a layer of the published neuron after a training step of `engine`."""
-    from mimdsim.functional.shares import aligned
+    from mimdsim.execution.thread_pool import aligned
     from mimdsim.graph.neurons import constants_of
     from mimdsim.numerics.fused import published, whole_tensors
     from mimdsim.numerics.fused.vectors import WIDTH
@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--activity", type=float, default=0.01)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    from mimdsim.functional import WholeTensors
+    from mimdsim.execution import WholeTensors
 
     widths, timesteps, batch = speed.NETWORKS[given.network]
     problem = speed.made_problem(widths, timesteps, batch, given.activity, "sgd")

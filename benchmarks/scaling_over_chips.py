@@ -25,17 +25,17 @@ from mimdsim import api
 from mimdsim.base.files import write_atomically
 from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
+from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import TiledProfile
 from mimdsim.report.figures_scaling import draw_over_chips
 from mimdsim.report.style import picture
-from mimdsim.run import compile_workload, retime
 from mimdsim.search import Aims
-from mimdsim.search.case import Case
-from mimdsim.search.chips import numbers_of_groups, share_of, widened
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.walk import estimated
+from mimdsim.search.multi_chip import numbers_of_groups, share_of, widened
+from mimdsim.search.problem import Case
+from mimdsim.search.search_loop import estimated
 from mimdsim.workload import filled_activity, load_workload, network_of
-from mimdsim.workload.mapping import MappingOptions
+from mimdsim.workload.description.mapping import MappingOptions
 
 SCOPES = ("chip", "all")  # an exchange stops its own chip; or all of them
 FILL = 0.5  # of every list

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, retime
+from mimdsim.pipeline.pipeline import open_data, train_workload
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload, retime
-from mimdsim.run.walk import open_data, train_workload
 from mimdsim.workload import load_workload
 
 ONE_STEP = {"data.timesteps": 100, "training.max_training_steps": 1, "training.evaluate": "never"}

@@ -14,8 +14,8 @@ from typing import Any
 
 from mimdsim.base.files import write_atomically
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, open_data, retime, train_workload
 from mimdsim.profile import Span, TiledProfile
-from mimdsim.run import compile_workload, open_data, retime, train_workload
 from mimdsim.workload import load_workload
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (

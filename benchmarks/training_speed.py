@@ -114,7 +114,7 @@ def made_problem(
     widths: tuple[int, ...], timesteps: int, batch: int, activity: float, optimiser: str, family: str = "lif"
 ) -> dict[str, Any]:
     """Random input ids, labels and weights, the weights scaled layer by layer until their spikes reach `activity`."""
-    from mimdsim.functional import WholeTensors
+    from mimdsim.execution import WholeTensors
 
     draw = np.random.default_rng(0)
     capacity = int(widths[0] * CAPACITY_SHARE)
@@ -162,7 +162,7 @@ def made_problem(
 
 def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
     """One training step by mimdsim; returns its loss."""
-    from mimdsim.functional import WholeTensors
+    from mimdsim.execution import WholeTensors
 
     assert way == "whole"
     network = network_of(problem)

@@ -18,9 +18,9 @@ from typing import Any
 from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import build
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import compile_workload, retime
+from mimdsim.pipeline import compile_workload, retime
 from mimdsim.workload import Workload, filled_activity
-from mimdsim.workload.describe import capacity_by_activity
+from mimdsim.workload.description.workload import capacity_by_activity
 
 TILES_FILLED = 1471  # of every chip; the first one keeps a tile for loop counters
 BASE = 3  # hidden layers per chip: this times half the neurons of a tile
@@ -111,7 +111,7 @@ def fresh_processes(count: int) -> Any:
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     if method == "forkserver":
-        context.set_forkserver_preload(["mimdsim.run"])  # imported once, not by every process
+        context.set_forkserver_preload(["mimdsim.pipeline"])  # imported once, not by every process
     return context.Pool(count, maxtasksperchild=1)
 
 

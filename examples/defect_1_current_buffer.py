@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from mimdsim.check.program import Subject
+from mimdsim.checking.program import Subject
 from mimdsim.codelets.neurons import LIF_UPDATE
 from mimdsim.program import Program
 

@@ -8,7 +8,7 @@ the id by the pairs per row, and reads the first pair of q for every pair of wei
 
 import dataclasses
 
-from mimdsim.check.program import Subject
+from mimdsim.checking.program import Subject
 from mimdsim.codelets.spikes import INPUT_GRADIENT
 from mimdsim.program import Program
 

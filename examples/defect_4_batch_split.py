@@ -8,7 +8,7 @@ rest of the batch is never added if the batch is not divisible by six:
 
 import dataclasses
 
-from mimdsim.check.program import Subject
+from mimdsim.checking.program import Subject
 from mimdsim.codelets.spikes import WEIGHT_GRADIENT
 from mimdsim.program import Program
 

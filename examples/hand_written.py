@@ -7,7 +7,7 @@ python examples/hand_written.py
 
 import numpy as np
 
-from mimdsim.check import check_kernel
+from mimdsim.checking import check_kernel
 from mimdsim.kernels import (
     Codelet,
     Field,

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.check.published.stencil.program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, VARIANTS, make_program
-from mimdsim.check.published.stencil.rows import PHASES, published_phases
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.machine import load_machine
 from mimdsim.program import verify
+from mimdsim.validation.stencil.program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, VARIANTS, make_program
+from mimdsim.validation.stencil.rows import PHASES, published_phases
 
 REFERENCES = Path(__file__).resolve().parents[1] / "references" / "stencil_phases.csv"
 

@@ -1,7 +1,7 @@
 """mimdsim: what-if laboratory for processors of many independent tiles.
 
     import mimdsim
-    made = mimdsim.run("digits", "bow")
+    result = mimdsim.run("digits", "bow")
 
 The names below are imported on first use, so importing this module and `mimdsim --help` are fast.
 docs/api.md shows them; everything else is in its package (`mimdsim.kernels`, `mimdsim.program`, ...), which is imported
@@ -11,20 +11,23 @@ on first use too.
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
+from mimdsim.base import renamed_packages
 from mimdsim.base.version import __version__
 
 if TYPE_CHECKING:
-    from mimdsim.api import check, compare, narrow, place, run, study, sweep
+    from mimdsim.api import check, compare, place, run, study, sweep
     from mimdsim.base.errors import MimdsimError
-    from mimdsim.check import check_kernel
-    from mimdsim.functional import Executor
+    from mimdsim.checking import check_kernel
+    from mimdsim.execution import Executor
     from mimdsim.kernels import Kernel
     from mimdsim.machine import list_machines, load_machine
     from mimdsim.profile import load_profile
-    from mimdsim.profile.questions import open_report
+    from mimdsim.profile.queries import open_report
     from mimdsim.timing import explain
+    from mimdsim.validation import calibrate, validate
     from mimdsim.workload import list_workloads, load_workload
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "Kernel",
     "MimdsimError",
     "__version__",
+    "calibrate",
     "check",
     "check_kernel",
     "compare",
@@ -41,33 +45,36 @@ __all__ = [
     "load_machine",
     "load_profile",
     "load_workload",
-    "narrow",
     "open_report",
     "place",
     "run",
     "study",
     "sweep",
+    "validate",
 ]
 
-_CALLED = ("check", "run", "study")  # packages that are functions too
 _HOMES = {
+    **dict.fromkeys(("check", "compare", "place", "run", "study", "sweep"), "api"),
     **dict.fromkeys(("list_machines", "load_machine"), "machine"),
     **dict.fromkeys(("list_workloads", "load_workload"), "workload"),
-    "Executor": "functional",
+    **dict.fromkeys(("calibrate", "validate"), "validation"),
+    "Executor": "execution",
     "Kernel": "kernels",
     "MimdsimError": "base.errors",
-    "check_kernel": "check",
-    "compare": "api",
+    "check_kernel": "checking",
     "explain": "timing",
     "load_profile": "profile",
-    "narrow": "api",
-    "open_report": "profile.questions",
-    "place": "api",
-    "sweep": "api",
+    "open_report": "profile.queries",
 }
+_RENAMED = {"narrow": "calibrate"}  # names of 0.1, for one release
+
+renamed_packages.register()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        warnings.warn(f"mimdsim.{name} is mimdsim.{_RENAMED[name]} from 0.2 on", FutureWarning, 2)
+        name = _RENAMED[name]
     if name not in _HOMES:
         try:
             return importlib.import_module(f"mimdsim.{name}")
@@ -78,11 +85,6 @@ def __getattr__(name: str) -> Any:
     found = getattr(importlib.import_module(f"mimdsim.{_HOMES[name]}"), name)
     globals()[name] = found
     return found
-
-
-def called_as(package: str) -> Any:
-    """The function that the call of a package in `_CALLED` is."""
-    return getattr(importlib.import_module("mimdsim.api"), package)
 
 
 def __dir__() -> list[str]:

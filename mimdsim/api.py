@@ -1,6 +1,6 @@
 """The Python API: what the commands do, as functions that return their results.
 
-`mimdsim.run`, `compare`, `sweep`, `study`, `place`, `narrow` and `check` are these; docs/api.md shows them at work.
+`mimdsim.run`, `compare`, `sweep`, `study`, `place` and `check` are these; docs/api.md shows them at work.
 Machines and workloads are names, paths of TOML files (texts or `pathlib.Path`), or what `load_machine` and
 `load_workload` return; a single one may stand where several can be given. `changes` are fields of either by dotted key:
 {"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
@@ -16,32 +16,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replaced
 from mimdsim.base.errors import DescriptionError
-from mimdsim.base.places import Named, is_path, several
 from mimdsim.base.processes import Background, background_processes
+from mimdsim.base.search_path import Named, several
 from mimdsim.base.units import counted, parse_numbers
-from mimdsim.base.whole import KERNEL, RUN, refuse_other, replaced
-from mimdsim.functional import constant_layers
-from mimdsim.machine import GpuMachine, MimdMachine, given_machine, sourced_machine
-from mimdsim.machine.narrowed import write_narrowing
+from mimdsim.execution import constant_layers
+from mimdsim.machine import GpuMachine, MimdMachine, given_machine
+from mimdsim.pipeline.detail import WINDOW, is_kept
+from mimdsim.pipeline.firing import layers_said
+from mimdsim.pipeline.overrides import load_gpu, load_line_up, load_tiled, split_changes
+from mimdsim.pipeline.pipeline import Progress, recorded_spikes, silent
+from mimdsim.pipeline.result import Run
+from mimdsim.pipeline.what_if import Asked
 from mimdsim.profile import MAPPING_FILE, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
-from mimdsim.run.advice import Asked
-from mimdsim.run.changes import load_gpu, load_line_up, load_tiled, split_changes
-from mimdsim.run.detail import WINDOW, is_kept
-from mimdsim.run.firing import layers_said
-from mimdsim.run.made import Run
-from mimdsim.run.walk import Progress, recorded_spikes, silent
 from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search, smallest_sram
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.trained_file import write_trained
 
 if TYPE_CHECKING:
-    from mimdsim.check.findings import Checked
-    from mimdsim.check.narrow.found import Narrowed
-    from mimdsim.check.program import Subject
-    from mimdsim.study import Studied, Study
+    from mimdsim.checking.findings import Checked
+    from mimdsim.checking.program import Subject
+    from mimdsim.studies import Studied, Study
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = Named | Workload
@@ -78,7 +76,7 @@ def run(
         raise DescriptionError("resume", [problem])
     if accept_other_code and not resume:
         raise DescriptionError("accept-other-code", ["is for a training that is continued: add  --resume"])
-    from mimdsim.run import descriptions_of, simulate
+    from mimdsim.pipeline import descriptions_of, simulate
 
     if report is not None:
         refuse_other(Path(report), RUN)
@@ -106,7 +104,7 @@ def run(
 @contextlib.contextmanager
 def _backgrounds(report: str | Path | None) -> Iterator[tuple[Background | None, Background | None]]:
     """Processes that look for advice, and those that draw; none while another one compiles kernels for a first run."""
-    from mimdsim.numerics.ahead import compile_ahead
+    from mimdsim.numerics.precompile import compile_ahead
     from mimdsim.report import prepare_figures
 
     first = compile_ahead()
@@ -134,7 +132,7 @@ def compare(
 ) -> Run:
     """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
     are timed with its spikes. `mapping` and `report` as in `run`."""
-    from mimdsim.run import descriptions_of, simulate
+    from mimdsim.pipeline import descriptions_of, simulate
 
     if report is not None:
         refuse_other(Path(report), RUN)
@@ -179,7 +177,7 @@ def sweep(
     instead of training. mapping: as in `run`; best_mapping: search for the best mapping of every point among so many.
     folder: where points are saved, so that the same call continues where it stopped.
     """
-    from mimdsim.study import make_study
+    from mimdsim.studies import make_study
 
     if best_mapping and mapping is not None:
         raise DescriptionError("sweep", [f"best_mapping finds a mapping for every point: leave out mapping {mapping}"])
@@ -206,12 +204,12 @@ def study(
     as_is: bool = False,
     progress: Progress = silent,
 ) -> Studied:
-    """Compute the points of a study, a file or what `mimdsim.study.make_study` returns, and answer its question.
+    """Compute the points of a study, a file or what `mimdsim.studies.make_study` returns, and answer its question.
 
     folder: where points and tables are kept, so that the same call continues where it stopped. processes: local ones;
     dask: the address of a Dask scheduler whose workers are used instead. as_is: compute nothing.
     """
-    from mimdsim.study import Dask, Local, default_processes, read_study, run_study
+    from mimdsim.studies import Dask, Local, default_processes, read_study, run_study
 
     wanted = read_study(given) if isinstance(given, str | Path) else given
     engine = Local(processes or default_processes()) if dask is None else Dask(dask)
@@ -304,8 +302,8 @@ def check(
     strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it.
     report: a folder for the report of a kernel.
     """
-    from mimdsim.check.findings import Checked
-    from mimdsim.check.program import check_program, load_build, shrunk
+    from mimdsim.checking.findings import Checked
+    from mimdsim.checking.program import check_program, load_build, shrunk
 
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen, workload = load_tiled(machine, for_machine), os.fspath(workload)
@@ -332,40 +330,6 @@ def check(
     )
 
 
-def narrow(
-    machine: Named,
-    tables: str | Path | Sequence[str | Path],
-    *,
-    out: str | Path | None = None,
-    spread: float = 0.02,
-    data: str | Path | None = None,
-    progress: Progress = silent,
-) -> Narrowed:
-    """Narrow the doubted numbers of a machine by tables of measurements, with columns as in references/.
-
-    out: a file to write, which can be given wherever a machine can. spread: standard deviation of a figure, as a share
-    of it, where its row has no `spread`. data: recordings for rows of training steps.
-    """
-    from mimdsim.check import narrow as narrowing
-    from mimdsim.check.published.references import find_table
-
-    machine = os.fspath(machine)
-    sourced = sourced_machine(machine)
-    folder = Path.cwd() if out is None else Path(out).parent
-    named = os.path.relpath(machine, folder) if is_path(machine) else machine
-    found = narrowing.narrow(
-        sourced,
-        [find_table(str(table)) for table in several(tables)],
-        named=named,
-        spread=spread,
-        data=None if data is None else Path(data),
-        progress=progress,
-    )
-    if out is not None:
-        write_narrowing(Path(out), found.content, [f"mimdsim run digits {Path(out).name}"])
-    return found
-
-
 def no_workload_changes(changes: dict[str, Any]) -> None:
     """Raise DescriptionError for workload changes given with a kernel."""
     if changes:
@@ -384,7 +348,7 @@ def _checked_kernel(
     asked: Asked | None,
     progress: Progress,
 ) -> Checked:
-    from mimdsim.check.kernel_file import load_kernel, profile_of
+    from mimdsim.checking.kernel_file import load_kernel, profile_of
     from mimdsim.report import report_files, write_report
 
     if folder is not None:
@@ -442,8 +406,8 @@ def _written(
     drawing: Background | None,
 ) -> Run:
     """The run with advice; writes its files if `folder` is given."""
+    from mimdsim.pipeline import is_worth_advice
     from mimdsim.report import begin_figures, report_files, write_report
-    from mimdsim.run import is_worth_advice
 
     drawn = None if drawing is None else begin_figures(made.profile, drawing)  # advice is in none of them
     # while changes are still estimated

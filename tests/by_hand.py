@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.compiler import measure_memory
-from mimdsim.functional import Executor, execute_strictly
+from mimdsim.execution import Executor, execute_strictly
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import memory_profile
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity, verify
-from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 
 

@@ -45,9 +45,9 @@ def keys() -> list[str]:
     from mimdsim.machine.gpu import GpuMachine
     from mimdsim.machine.mimd import MimdMachine
     from mimdsim.profile import RunProfile
-    from mimdsim.study.description import Study
+    from mimdsim.studies.description import Study
     from mimdsim.workload import Workload
-    from mimdsim.workload.mapping_file import MappingFile
+    from mimdsim.workload.description.mapping_file import MappingFile
 
     roots = {
         "workload": Workload, "machine": MimdMachine, "gpu": GpuMachine, "study": Study, "mapping file": MappingFile,
@@ -91,7 +91,7 @@ def messages() -> list[str]:
 
 def figures() -> list[str]:
     """What is predicted for every row of the published tables that needs no recordings."""
-    from mimdsim.check.published.references import check_files, default_files
+    from mimdsim.validation.tables import check_files, default_files
 
     rows = check_files(default_files(), None, lambda *_: None)
     return sorted({f"{row.file} {row.name} [{row.unit}]: {_number(row.predicted)}" for row in rows})

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mimdsim.compiler import Compiled, compile_graph
-from mimdsim.functional import Executor, execute_strictly
+from mimdsim.execution import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.names import random_name
 from mimdsim.graph.neuron_models import neuron_of

@@ -18,14 +18,14 @@ import mimdsim
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.base.processes import background_processes
 from mimdsim.machine import changed_machine
+from mimdsim.pipeline import Run
+from mimdsim.pipeline.overrides import parse_changes
+from mimdsim.pipeline.pipeline import SHORT
+from mimdsim.pipeline.what_if import Asked, Lever, mapping_levers
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import summary_lines
-from mimdsim.report.verdicts import MOST_ADVICE, verdicts
-from mimdsim.run import Run
-from mimdsim.run.advice import Asked, Lever, mapping_levers
-from mimdsim.run.changes import parse_changes
-from mimdsim.run.walk import SHORT
+from mimdsim.report.headline import MOST_ADVICE, verdicts
 
 SMALL = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "chip.tiles": 200}
 
@@ -55,7 +55,7 @@ def test_what_the_background_looks_for_and_draws_is_the_same(
     processors: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Estimates and figures by other processes while this one trains, and by this one after it: the same bytes."""
-    monkeypatch.setattr("mimdsim.run.walk.WORTH_LOOKING", 0)
+    monkeypatch.setattr("mimdsim.pipeline.pipeline.WORTH_LOOKING", 0)
     changes = SMALL | {"training.max_training_steps": SHORT, "training.evaluate": "never", "chip.tiles": 60}
     written = []
     for count in (1, processors):

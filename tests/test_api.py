@@ -15,9 +15,9 @@ import pytest
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.machine import load_machine
-from mimdsim.run import Run
+from mimdsim.pipeline import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL: dict[str, Any] = {

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.check.published.references import check_files, default_files
-from mimdsim.costs.silicon import (
+from mimdsim.costs.area_power import (
     Estimate,
     Voltage,
     chip_area,
@@ -20,11 +19,12 @@ from mimdsim.costs.silicon import (
     voltage_at,
 )
 from mimdsim.machine import MimdMachine, find_machine, load_machine
+from mimdsim.pipeline import Run, retime, simulate
+from mimdsim.pipeline.warnings import unscaled_energy
 from mimdsim.profile import SiliconProfile, load_profile, save_profile
 from mimdsim.report.console import summary_lines
-from mimdsim.report.tables_silicon import silicon_parts_table, silicon_table
-from mimdsim.run import Run, retime, simulate
-from mimdsim.run.cautions import unscaled_energy
+from mimdsim.report.tables_area_power import silicon_parts_table, silicon_table
+from mimdsim.validation.tables import check_files, default_files
 from mimdsim.workload import load_workload
 
 GRAPHCORE = ("mk1", "mk2", "bow", "c600")

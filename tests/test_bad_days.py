@@ -17,17 +17,17 @@ import pytest
 from click.testing import CliRunner
 from test_run import mimdsim
 
+from mimdsim.base.atomic_folder import DRAFT, LOCK, replaced
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.files import write_atomically
-from mimdsim.base.whole import DRAFT, LOCK, replaced
 from mimdsim.cli import main
 from mimdsim.machine import find_machine, load_machine
-from mimdsim.run import Run, simulate
-from mimdsim.run.changes import load_tiled
-from mimdsim.study import Local, make_study
-from mimdsim.study.engines import Batch
-from mimdsim.study.points import Points
-from mimdsim.study.store import count_rows
+from mimdsim.pipeline import Run, simulate
+from mimdsim.pipeline.overrides import load_tiled
+from mimdsim.studies import Local, make_study
+from mimdsim.studies.executors import Batch
+from mimdsim.studies.points import Points
+from mimdsim.studies.store import count_rows
 from mimdsim.workload import find_workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -128,7 +128,7 @@ def test_two_that_write_never_leave_a_mixture(tmp_path: Path) -> None:
     """Two processes replace the files again and again; the last one's are there, and nothing of the other's."""
     script = (
         "import sys; from pathlib import Path; from mimdsim.base.files import write_atomically\n"
-        "from mimdsim.base.whole import replaced\n"
+        "from mimdsim.base.atomic_folder import replaced\n"
         "for _ in range(40):\n"
         f"    with replaced(Path(sys.argv[1]), {KNOWN}) as draft:\n"
         f"        for name in {KNOWN[:3]}: write_atomically(draft / name, sys.argv[2])"
@@ -142,7 +142,7 @@ def test_two_that_write_never_leave_a_mixture(tmp_path: Path) -> None:
 def test_a_killed_writer_blocks_nobody(tmp_path: Path) -> None:
     write_run(tmp_path, "one", KNOWN)
     script = (
-        "import sys, time; from pathlib import Path; from mimdsim.base.whole import replaced\n"
+        "import sys, time; from pathlib import Path; from mimdsim.base.atomic_folder import replaced\n"
         f"with replaced(Path(sys.argv[1]), {KNOWN}) as draft:\n"
         "    (draft / 'profile.json').write_text('half')\n    print('there', flush=True)\n    time.sleep(600)"
     )
@@ -158,7 +158,7 @@ def test_a_killed_writer_blocks_nobody(tmp_path: Path) -> None:
 
 
 def test_who_waits_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.base.whole.LONGEST_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("mimdsim.base.atomic_folder.LONGEST_WAIT_SECONDS", 0.1)
     with (
         replaced(tmp_path, KNOWN),
         pytest.raises(MimdsimError, match="another mimdsim has been writing there"),
@@ -181,7 +181,7 @@ def runs() -> dict[int, Run]:
 def simulated(runs: dict[int, Run], monkeypatch: pytest.MonkeyPatch) -> None:
     """`run` takes one of these, and draws no figures."""
     monkeypatch.setattr("mimdsim.report.page.FIGURES", ())
-    monkeypatch.setattr("mimdsim.run.simulate", lambda workload, *_, **__: runs[workload.seed])
+    monkeypatch.setattr("mimdsim.pipeline.simulate", lambda workload, *_, **__: runs[workload.seed])
 
 
 def run(out: Path, seed: int, code: int = 0) -> str:
@@ -417,7 +417,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(tmp_path: Path, monkeypatch: pyt
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mimdsim.study.running.time_points", interrupted)
+    monkeypatch.setattr("mimdsim.studies.scheduler.time_points", interrupted)
     arguments = ["sweep", "digits", "bow", "--set", "seed=1,2", "--fill", "1", "--processes", "1", "--out"]
     result = CliRunner().invoke(main, [*arguments, str(tmp_path / "out")])
     assert result.exit_code == 1

@@ -10,12 +10,12 @@ from networks import SEEDS, SMALL
 
 from mimdsim.program import Codelet, Delivery, Field, Program, Superstep, TileMapping, Variable, VertexTable, verify
 from mimdsim.program.codelet import WorkerBundles
+from mimdsim.program.exchange_traffic import Tally
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.local import is_local
 from mimdsim.program.mapping import FLAT, Band
 from mimdsim.program.messages import messages_of
-from mimdsim.program.rows import boxes_on_tiles
-from mimdsim.program.tally import Tally
+from mimdsim.program.vertex_boxes import boxes_on_tiles
 
 ROWS, COLUMNS, TILES = 7, 9, 6
 

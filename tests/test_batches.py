@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from networks import SGD, small_network
 
-from mimdsim.functional import Executor
-from mimdsim.functional.schedules import RateSchedule
-from mimdsim.functional.train import evaluate, guesses, initial_weights, load_batch, split, total_loss, unfolded
+from mimdsim.execution import Executor
+from mimdsim.execution.schedules import RateSchedule
+from mimdsim.execution.trainer import evaluate, guesses, initial_weights, load_batch, split, total_loss, unfolded
 from mimdsim.graph.losses import Loss
 
 IDS = np.array([[[4, 1, 9], [0, 9, 9]], [[2, 9, 9], [3, 0, 1]]], np.int32)  # [timesteps, batch, capacity]

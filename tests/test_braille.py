@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.workload import load_workload
-from mimdsim.workload.sections import Data
-from mimdsim.workload.sources import braille
-from mimdsim.workload.sources.dataset import input_shape, open_dataset
+from mimdsim.workload.data import braille
+from mimdsim.workload.data.dataset import input_shape, open_dataset
+from mimdsim.workload.description.sections import Data
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "braille_taxel_1350.npz"
 

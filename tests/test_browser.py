@@ -15,12 +15,12 @@ from test_detail import SMALL
 from test_report import make_profile
 
 from mimdsim.machine import load_machine
+from mimdsim.pipeline import compile_workload, detail_of, retime
 from mimdsim.profile import RunProfile
 from mimdsim.profile.detail import Detail
 from mimdsim.report import write_report
-from mimdsim.report.verdicts import waiting_cycles
-from mimdsim.report.wording import share
-from mimdsim.run import compile_workload, detail_of, retime
+from mimdsim.report.formatting import share
+from mimdsim.report.headline import waiting_cycles
 from mimdsim.workload import filled_activity, load_workload
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mimdsim.functional import TrainingLog
+from mimdsim.execution import TrainingLog
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload
+from mimdsim.pipeline.warnings import beyond_sources, fewer_slots, loss_warning, repeated_samples, rounded_tiles
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload
-from mimdsim.run.cautions import beyond_sources, fewer_slots, loss_warning, repeated_samples, rounded_tiles
 from mimdsim.workload import SpikeDataset, load_workload, network_of
 
 

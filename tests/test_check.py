@@ -11,9 +11,9 @@ import pytest
 from networks import small_network
 from test_run import mimdsim
 
-from mimdsim.check.program import _Crossed
-from mimdsim.check.published.references import check_files
+from mimdsim.checking.program import _Crossed
 from mimdsim.program import RecordedActivity
+from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "references"
@@ -125,7 +125,7 @@ def test_a_program_that_breaks_a_rule_is_not_run(tmp_path: Path) -> None:
 
 def test_vendor_points_and_printed_mappings_are_reproduced() -> None:
     files = [str(ROOT / "references" / name) for name in ("vendor_cycle_estimates.csv", "tile_mapping_golden.json")]
-    rows = json.loads(mimdsim("check", "--references", "--json", *files))
+    rows = json.loads(mimdsim("validate", "--json", *files))
     assert len(rows) > 200
     assert all(row["within"] for row in rows)
 
@@ -135,18 +135,18 @@ def test_published_training_times_are_predicted_and_named_when_out(tmp_path: Pat
     lines = (ROOT / "references/ipu_training_step_ms.csv").read_text().splitlines()
     path = tmp_path / "two.csv"
     path.write_text("\n".join([lines[0], lines[2], lines[8]]) + "\n")
-    output = mimdsim("check", "--references", str(path), code=3)
+    output = mimdsim("validate", str(path), code=3)
     assert "OUT" in output
     assert "not computed:" not in output
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the folder of outside references")
 def test_gpu_tables_are_read_and_rows_that_cannot_be_computed_say_why() -> None:
-    rows = json.loads(mimdsim("check", "--references", "--json", str(SHARED / "gpu_snn_measurements.csv"), code=3))
+    rows = json.loads(mimdsim("validate", "--json", str(SHARED / "gpu_snn_measurements.csv"), code=3))
     assert rows
     assert all(row["predicted"] is not None or row["note"] for row in rows)
     assert sum(row["predicted"] is None for row in rows) == 2  # an LSTM in plain Python
-    text = mimdsim("check", "--references", str(SHARED / "gemm_measurements.csv"), code=3)
+    text = mimdsim("validate", str(SHARED / "gemm_measurements.csv"), code=3)
     assert "IPU(GC200) FP16 4096x1024x1024" in text
     assert "within tolerance" in text
 
@@ -164,13 +164,13 @@ def test_gpu_tables_are_read_and_rows_that_cannot_be_computed_say_why() -> None:
 def test_a_bad_reference_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     path = tmp_path / name
     path.write_text(text)
-    assert message in mimdsim("check", "--references", str(path), code=2)
+    assert message in mimdsim("validate", str(path), code=2)
 
 
 def test_an_unknown_codelet_is_named_and_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("codelet,scope,dtype,params,cycles\npopops::Nonsense,worker,f32,n=16,10\n")
-    assert "not computed: no formula for this codelet" in mimdsim("check", "--references", str(path))
+    assert "not computed: no formula for this codelet" in mimdsim("validate", str(path))
 
 
 @pytest.mark.slow

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.check import KernelResult, check_kernel
-from mimdsim.check.interface import interface_problems
-from mimdsim.check.program import check_program
+from mimdsim.checking import KernelResult, check_kernel
+from mimdsim.checking.io_signature import interface_problems
+from mimdsim.checking.program import check_program
 from mimdsim.kernels import Kernel
 from mimdsim.kernels.lines import KernelError
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload
 from mimdsim.program import Codelet, Field, Program, TileFormula, Variable, WorkerBundles
 from mimdsim.program.codelet import Term
-from mimdsim.program.extents import Size
-from mimdsim.run import compile_workload
+from mimdsim.program.loop_extents import Size
 from mimdsim.workload import load_workload
 
 COST = WorkerBundles(fixed=1000, terms=(), kind="assumed", source="a test")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from networks import ADAM, compiled, machine, small_network
 
-from mimdsim.check.draws import DRAWS, drawn_inputs
-from mimdsim.check.outputs import wrong_output
-from mimdsim.check.program import Finding, check_values
+from mimdsim.checking.outputs import wrong_output
+from mimdsim.checking.program import Finding, check_values
+from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.compiler import Compiled
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.program import Program, Superstep, VertexTable, verify
 
 

@@ -31,17 +31,17 @@ from mimdsim.compiler.place.collectives import best_trees, by_neighbours, direct
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.machine.topology import route_lengths, topology_graph
-from mimdsim.numerics.columns import pieces
+from mimdsim.numerics.columns import exchange_fragments
+from mimdsim.pipeline import memory_profile
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Variable, verify
-from mimdsim.program.rows import spatial_mapping
-from mimdsim.run import memory_profile
+from mimdsim.program.vertex_boxes import spatial_mapping
 from mimdsim.timing import time_program
-from mimdsim.timing.event import run_chips
-from mimdsim.timing.loads import program_loads, synchronised_chips
+from mimdsim.timing.discrete_event import run_chips
 from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.worker_cycles import program_loads, synchronised_chips
 from mimdsim.workload import MappingOptions, filled_activity
-from mimdsim.workload.mapping import Split
+from mimdsim.workload.description.mapping import Split
 
 TOLERANCE = 1e-5
 
@@ -131,7 +131,7 @@ def test_exchanges_are_counted_alike_without_what_makes_counting_fast(
     """Copies side by side and pieces known to be apart: without either, band by band and element by element."""
     program = on_copies(4, 2).program
     if left_out == "apart":
-        monkeypatch.setattr(pieces, "are_apart", lambda _: False)
+        monkeypatch.setattr(exchange_fragments, "are_apart", lambda _: False)
     else:
         monkeypatch.setattr(TileMapping, "side_by_side", lambda *_: None)
     slowly = plan_exchanges(program)

@@ -10,7 +10,7 @@ from test_check_holes import checked
 
 from mimdsim.program import TileFormula, WorkerBundles
 from mimdsim.program.codelet import Term
-from mimdsim.program.extents import Size
+from mimdsim.program.loop_extents import Size
 
 
 def copied(y: np.ndarray, x: np.ndarray, *_: Any) -> None:
@@ -95,8 +95,8 @@ def test_bytes_are_bounded_by_what_a_bundle_loads(form: str) -> None:
 
 
 def test_advice_for_a_kernel_includes_more_vertices() -> None:
-    from mimdsim.check.occupancy import more_vertices
-    from mimdsim.report.verdicts import _balance
+    from mimdsim.checking.occupancy import more_vertices
+    from mimdsim.report.headline import _balance
 
     found = checked(copied, length=64)
     assert found.tiled is not None

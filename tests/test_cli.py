@@ -26,7 +26,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_help_says_what_every_command_does_in_whole_sentences() -> None:
     lines = mimdsim("-h").split("Commands:\n")[1].splitlines()
-    assert len(lines) == 12
+    assert len(lines) == 13
     assert all(line.endswith(".") and not line.endswith("..") for line in lines)
 
 
@@ -42,7 +42,7 @@ def test_list_names_workloads_and_machines() -> None:
     [
         (("run", "digitz"), "did you mean 'digits'?"),
         (("run", "/dev/zero"), "/dev/zero is not a regular file"),
-        (("check", "--references", "/dev/zero"), "/dev/zero is not a regular file"),
+        (("validate", "/dev/zero"), "/dev/zero is not a regular file"),
         (
             ("run", "digits", "--set", "network.activity=0.3"),
             "has no effect, because network.capacity = [24, 12, 10] gives",
@@ -88,7 +88,7 @@ def test_list_names_workloads_and_machines() -> None:
         (("sweep", "digits", "bow", "--set", "tile.sram_bytes="), "write  --set"),
         (("check", "digits", "a100"), "is a GPU"),
         (("check", "digits", "bow", "--program", "none.py"), "no such Python file"),
-        (("check", "--references", "none.csv"), "no such file"),
+        (("validate", "none.csv"), "no such file"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else "",
 )
@@ -175,7 +175,7 @@ def test_an_interrupted_training_says_how_to_go_on(
             file.write_bytes(b"an epoch")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mimdsim.run.simulate", interrupted)
+    monkeypatch.setattr("mimdsim.pipeline.simulate", interrupted)
     output = mimdsim("run", "digits", "bow", "--out", str(tmp_path / "out"), "--checkpoint", str(file), code=1)
     assert "Aborted!" in output
     assert (f"interrupted; the same command with --resume continues from {file}" in output) is written

@@ -11,11 +11,11 @@ import pytest
 from networks import ADAM, assert_same_bits, compiled, executed, given_values, machine, small_network
 from numba.core.dispatcher import Dispatcher
 
-from mimdsim.base import compact as module
-from mimdsim.base.compact import LONG, compact, numbers, single, uniform, wide
+from mimdsim.base import compressed_columns as module
+from mimdsim.base.compressed_columns import LONG, compact, numbers, single, uniform, wide
 from mimdsim.codelets.spikes import REDUCE_PARTS
+from mimdsim.pipeline import retime
 from mimdsim.program import VertexTable, Within
-from mimdsim.run import retime
 from mimdsim.timing.extents import counted
 from mimdsim.workload import filled_activity
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import simulate
 from mimdsim.profile import RunProfile, load_profile, save_profile
 from mimdsim.report import summary_lines, write_report
-from mimdsim.report.contenders import contenders
-from mimdsim.report.verdicts import verdicts
-from mimdsim.run import simulate
+from mimdsim.report.headline import verdicts
+from mimdsim.report.machine_comparison import contenders
 from mimdsim.workload import load_workload
 
 SMALL = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mimdsim.run import train_workload
+from mimdsim.pipeline import train_workload
 from mimdsim.workload import load_workload, open_dataset
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,9 +6,6 @@ from __future__ import annotations
 import pytest
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.check.published.sparse import dynamic_costs, static_costs
-from mimdsim.check.published.vendor import dense_mac, scaled_add
-from mimdsim.check.published.vendor.params import VendorParams, formats
 from mimdsim.costs.library import (
     arithmetic,
     broadcasts,
@@ -22,6 +19,9 @@ from mimdsim.costs.library import (
     slices,
     sparse,
 )
+from mimdsim.validation.sparse import dynamic_costs, static_costs
+from mimdsim.validation.vendor import dense_mac, scaled_add
+from mimdsim.validation.vendor.params import VendorParams, formats
 
 # ---- operations: 60 elements on one context, passes of the loop x cycles of a pass with its loads and stores
 

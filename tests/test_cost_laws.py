@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from networks import MAPPINGS, SMALL, networks, small_network
 
 from mimdsim.compiler import Compiled, compile_graph, plan_exchanges
-from mimdsim.costs.fabric import endpoint_cycles
+from mimdsim.costs.exchange_endpoint import endpoint_cycles
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import memory_profile
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Copy, Exchange, Program, Superstep, TileMapping, Variable
-from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.workload import MappingOptions, filled_activity
 

@@ -11,11 +11,11 @@ import pytest
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload.sections import Data
-from mimdsim.workload.sources import choose
-from mimdsim.workload.sources.choose import seeded_order
-from mimdsim.workload.sources.dataset import SOURCES, SpikeDataset, input_shape, open_dataset
-from mimdsim.workload.sources.generated import bernoulli_places
+from mimdsim.workload.data import choose
+from mimdsim.workload.data.choose import seeded_order
+from mimdsim.workload.data.dataset import SOURCES, SpikeDataset, input_shape, open_dataset
+from mimdsim.workload.data.generated import bernoulli_places
+from mimdsim.workload.description.sections import Data
 
 
 def data(source: str, **changes: Any) -> Data:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import mimdsim
+from mimdsim.base.checksummed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.base.errors import DataFileError, MimdsimError
-from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.machine import load_machine
+from mimdsim.pipeline import compile_workload, detail_of, retime
 from mimdsim.profile import TiledProfile
 from mimdsim.profile.detail import Detail, as_texts, load_beside, load_detail, save_detail
-from mimdsim.run import compile_workload, detail_of, retime
 from mimdsim.workload import filled_activity, load_workload
 
 SMALL = {"data.timesteps": 6, "training.batch": 8}
@@ -188,14 +188,14 @@ def test_a_detail_of_other_supersteps_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_programs_too_large_keep_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.run.detail.MOST_PAIRS", 100)
+    monkeypatch.setattr("mimdsim.pipeline.detail.MOST_PAIRS", 100)
     anew = made.__wrapped__
     _, detail = anew()
     assert (detail.senders == -1).all()
     assert detail.traffic[:, 3].sum() == detail.received.sum()
-    monkeypatch.setattr("mimdsim.run.detail.MOST_WINDOW", 48 * len(detail.supersteps) * 3)
+    monkeypatch.setattr("mimdsim.pipeline.detail.MOST_WINDOW", 48 * len(detail.supersteps) * 3)
     assert anew()[1].window_timesteps.tolist() == [0, 1, 2]
-    monkeypatch.setattr("mimdsim.run.detail.MOST_CELLS", 1000)
+    monkeypatch.setattr("mimdsim.pipeline.detail.MOST_CELLS", 1000)
     with pytest.raises(MimdsimError, match="single tiles are not kept"):
         anew()
     small = SMALL | {"training.max_training_steps": 1, "chip.tiles": 48}

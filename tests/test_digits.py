@@ -10,9 +10,9 @@ import pytest
 
 from mimdsim.base.errors import DescriptionError, MissingExtra
 from mimdsim.base.rng import stream
-from mimdsim.workload.sections import Data
-from mimdsim.workload.sources import digits
-from mimdsim.workload.sources.dataset import open_dataset
+from mimdsim.workload.data import digits
+from mimdsim.workload.data.dataset import open_dataset
+from mimdsim.workload.description.sections import Data
 
 
 def filmed(pixels: np.ndarray, timesteps: int = 20, grid: int = 16, capacity: int = 256) -> tuple[np.ndarray, ...]:

@@ -13,7 +13,7 @@ from test_run import mimdsim
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 QUOTED = re.compile(r"^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(r"mimdsim (?:run|compare|check|explain|narrow|place|sweep|study|list)\b[^`\n#]*")
+COMMAND = re.compile(r"mimdsim (?:run|compare|check|validate|explain|calibrate|place|sweep|study|list)\b[^`\n#]*")
 
 
 def quoted() -> list[tuple[str, str, str]]:
@@ -37,7 +37,7 @@ def test_blocks_of_text_name_their_command() -> None:
 def test_commands_print_what_is_quoted(command: str, lines: str, tmp_path: Path) -> None:
     """Every line, in order, however it is wrapped; '...' stands for some that are left out."""
     arguments = shlex.split(command)[1:]
-    if arguments[0] == "narrow":
+    if arguments[0] == "calibrate":
         arguments = [str(path) if (path := ROOT / "references" / each).is_file() else each for each in arguments]
     here = Path.cwd()
     os.chdir(tmp_path)

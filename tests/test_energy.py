@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from mimdsim.costs.area_power import Voltage, silicon_profile, voltage_at
 from mimdsim.costs.energy import energy_profile
-from mimdsim.costs.silicon import Voltage, silicon_profile, voltage_at
 from mimdsim.gpu import time_on_gpu
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.machine.energy import TiledEnergy
+from mimdsim.pipeline import Run, retime, simulate
 from mimdsim.profile import EnergyProfile, GpuProfile, TiledProfile
 from mimdsim.report.tables_energy import energy_parts_table, energy_table
-from mimdsim.run import Run, retime, simulate
 from mimdsim.timing import program_loads
-from mimdsim.timing.fast import input_bytes
+from mimdsim.timing.analytic import input_bytes
 from mimdsim.timing.tile_cycles import Barrel
 from mimdsim.workload import load_workload
 

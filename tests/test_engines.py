@@ -12,7 +12,7 @@ from linear_networks import linear_network
 from networks import compiled, every_optimiser, given_values, small_network
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MappingError
-from mimdsim.functional import (
+from mimdsim.execution import (
     Checkpoints,
     Evaluation,
     Executor,
@@ -27,7 +27,7 @@ from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import compile_workload, simulate
+from mimdsim.pipeline import compile_workload, simulate
 from mimdsim.workload import MappingOptions, load_workload
 
 NETWORK = small_network((20, 70, 12, 4), timesteps=6, batch=4, optimiser=Adam(learning_rate=0.01))

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.check.published.gpus import event_driven as model
-from mimdsim.check.published.gpus.devices import described
-from mimdsim.check.published.gpus.event_rows import EACH_BATCH, EACH_TIMESTEP
-from mimdsim.check.published.references import Row, check_files, find_table
 from mimdsim.machine.gpu import GpuMachine
+from mimdsim.validation.gpus import event_driven as model
+from mimdsim.validation.gpus.devices import described
+from mimdsim.validation.gpus.event_rows import EACH_BATCH, EACH_TIMESTEP
+from mimdsim.validation.tables import Row, check_files, find_table
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "references" / "silicon" / "genn_eventprop.csv"
 HEAD = (

@@ -19,16 +19,16 @@ import numpy as np
 import pytest
 from event_file_writing import pixel_arrays, unit_arrays, write_events
 
-from mimdsim.base import npz
+from mimdsim.base import npz_reader
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
 from mimdsim.workload import load_workload
-from mimdsim.workload.files import event_columns, hdf5_reading
-from mimdsim.workload.files.event_hdf5 import Hdf5Store, reading_process
-from mimdsim.workload.files.hdf5_reading import Hdf5Process
-from mimdsim.workload.files.hdf5_serving import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES
-from mimdsim.workload.sections import Data
-from mimdsim.workload.sources.dataset import input_shape, open_dataset
-from mimdsim.workload.sources.event_file import MAX_CLASSES, MAX_UNITS, EventFile, Sensor
+from mimdsim.workload.data.dataset import input_shape, open_dataset
+from mimdsim.workload.data.event_file import MAX_CLASSES, MAX_UNITS, EventFile, Sensor
+from mimdsim.workload.data.files import event_columns, hdf5_reading
+from mimdsim.workload.data.files.event_hdf5 import Hdf5Store, reading_process
+from mimdsim.workload.data.files.hdf5_reading import Hdf5Process
+from mimdsim.workload.data.files.hdf5_serving import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES
+from mimdsim.workload.description.sections import Data
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
 UNITS = Sensor(width=7, height=1, polarities=1, by_unit=True)
@@ -244,12 +244,12 @@ def test_damaged_archives(tmp_path: Path, process: Hdf5Process) -> None:
 
 def test_a_huge_directory_is_not_read(tmp_path: Path, process: Hdf5Process) -> None:
     entry = struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\x01\x02", 20, 20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"x"
-    count = npz.READ_BYTES // len(entry) + 10
+    count = npz_reader.READ_BYTES // len(entry) + 10
     directory = entry * count
     end = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, 65535, 65535, len(directory), 0, 0)
     path = tmp_path / "a.npz"
     path.write_bytes(directory + end)
-    refused(lambda: read(path, PIXELS, process), f"{len(directory)} bytes of directory, over {npz.READ_BYTES}")
+    refused(lambda: read(path, PIXELS, process), f"{len(directory)} bytes of directory, over {npz_reader.READ_BYTES}")
 
 
 def test_a_zip_bomb_is_refused_by_its_sizes(tmp_path: Path, process: Hdf5Process) -> None:
@@ -473,7 +473,7 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     table = tomllib.loads(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0])
     assert input_shape(Data(**table["data"])) == (2312, 10)
     limits = [event_columns.MAX_SAMPLES, event_columns.MAX_SAMPLE_EVENTS, event_columns.MAX_EVENTS]
-    for limit in (*limits, npz.MAX_HEADER_BYTES, MAX_CHUNK_VALUES, MAX_UNITS, MAX_CLASSES):
+    for limit in (*limits, npz_reader.MAX_HEADER_BYTES, MAX_CHUNK_VALUES, MAX_UNITS, MAX_CLASSES):
         assert f"{limit:,}" in page
     assert f"{MAX_MEMORY_BYTES >> 20} MiB" in page
 
@@ -483,7 +483,7 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_search_without_end_is_ended_by_the_system() -> None:
     """Also when nobody waits for the answer any more."""
     code = (
-        "import io, mimdsim.workload.files.hdf5_serving as serving\n"
+        "import io, mimdsim.workload.data.files.hdf5_serving as serving\n"
         "serving.MAX_CPU_SECONDS = 1\n"
         "def read(path, wanted):\n"
         "    while True:\n"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.sources.event_filters import centre_cropped, cropped_grid, denoised
-from mimdsim.workload.sources.events import Events
+from mimdsim.workload.data.event_filters import centre_cropped, cropped_grid, denoised
+from mimdsim.workload.data.events import Events
 
 Rows = list[tuple[int, int, int, int]]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload.sources.events import (
+from mimdsim.workload.data.events import (
     Events,
     bin_events,
     bin_nanoseconds,

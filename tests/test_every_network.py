@@ -18,9 +18,9 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.schema import build, changed_table, given_keys
 from mimdsim.graph.neuron_models import MODELS
 from mimdsim.machine import MimdMachine, changed_machine, list_machines, load_machine
-from mimdsim.run import config_digest
-from mimdsim.study import make_study
-from mimdsim.study.points import Points
+from mimdsim.pipeline import config_digest
+from mimdsim.studies import make_study
+from mimdsim.studies.points import Points
 from mimdsim.workload import Workload, list_workloads, load_workload, network_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))

@@ -18,28 +18,28 @@ from mimdsim.base.units import exact_product
 from mimdsim.graph import training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.workload import filled_activity
-from mimdsim.workload.describe import capacity_by_activity
+from mimdsim.workload.description.workload import capacity_by_activity
 
 HUNDREDTHS = st.integers(0, 100)
 # float products of which a whole number may be made: nothing that a user writes as a share or a ratio is in them
 ALLOWED = {
-    "mimdsim/check/published/sparse/buckets.py": "room of a bucket, as the vendor's planner counts it",
-    "mimdsim/check/published/sparse/reductions.py": "depths between which cycles are interpolated",
+    "mimdsim/validation/sparse/buckets.py": "room of a bucket, as the vendor's planner counts it",
+    "mimdsim/validation/sparse/reductions.py": "depths between which cycles are interpolated",
     "mimdsim/compiler/place/reductions.py": "work as the authors' program counts it",
     "mimdsim/functional/input_gradients.py": "whole numbers only",
     "mimdsim/functional/neurons.py": "turns worth a thread",
-    "mimdsim/functional/whole_tensor_layers.py": "room for lists, which grows",
+    "mimdsim/execution/whole_tensor_layers.py": "room for lists, which grows",
     "mimdsim/gpu/recurrent.py": "halves of whole numbers",
-    "mimdsim/run/firing.py": "digits of a number that is shown",
-    "mimdsim/report/wording.py": "digits of a number that is shown",
-    "mimdsim/search/chips.py": "shares that the search tries",
-    "mimdsim/search/moves.py": "shares that the search tries",
+    "mimdsim/pipeline/firing.py": "digits of a number that is shown",
+    "mimdsim/report/formatting.py": "digits of a number that is shown",
+    "mimdsim/search/multi_chip.py": "shares that the search tries",
+    "mimdsim/search/neighbours.py": "shares that the search tries",
     "mimdsim/search/splits.py": "shares that the search tries",
-    "mimdsim/search/walk.py": "shares of candidates that the search tries first",
-    "mimdsim/study/sampling.py": "places in the unit cube",
-    "mimdsim/workload/sources/augmentation.py": "drawn places",
-    "mimdsim/workload/sources/generated.py": "events drawn at once",
-    "mimdsim/workload/sources/randman.py": "bins of drawn times",
+    "mimdsim/search/search_loop.py": "shares of candidates that the search tries first",
+    "mimdsim/studies/sampling.py": "places in the unit cube",
+    "mimdsim/workload/data/augmentation.py": "drawn places",
+    "mimdsim/workload/data/generated.py": "events drawn at once",
+    "mimdsim/workload/data/randman.py": "bins of drawn times",
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from by_hand import tiny
 
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.program import extents_of, verify
 
 ROOT = Path(__file__).resolve().parents[1]

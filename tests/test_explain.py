@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.check.draws import DRAWS, drawn_inputs
-from mimdsim.check.program import shrunk
-from mimdsim.check.published.products.matrix_vector import matrix_vector_program
-from mimdsim.check.published.stencil.program import make_program
+from mimdsim.checking.program import shrunk
+from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.compiler import measure_memory
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, memory_profile
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity
-from mimdsim.program.listing import listing
-from mimdsim.run import compile_workload, memory_profile
+from mimdsim.program.printer import listing
 from mimdsim.timing import explain, program_loads, time_program
-from mimdsim.timing.explained import Row
+from mimdsim.timing.explanation import Row
 from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.validation.products.matrix_vector import matrix_vector_program
+from mimdsim.validation.stencil.program import make_program
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})

@@ -17,8 +17,9 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import CODELETS
 from mimdsim.codelets.losses import COUNT_LAST
 from mimdsim.codelets.neurons import LIF_UPDATE
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload
 from mimdsim.program import (
     Codelet,
     Column,
@@ -44,10 +45,9 @@ from mimdsim.program import (
     extents_of,
     verify,
 )
-from mimdsim.program.extents import RECORDED, Derived
-from mimdsim.program.rows import boxes_of
-from mimdsim.program.trips import EXTENTS_FOLLOW, check_extents
-from mimdsim.run import compile_workload
+from mimdsim.program.loop_extents import RECORDED, Derived
+from mimdsim.program.trip_counts import EXTENTS_FOLLOW, check_extents
+from mimdsim.program.vertex_boxes import boxes_of
 from mimdsim.timing import program_loads
 from mimdsim.timing.tile_cycles import Barrel
 from mimdsim.workload import MappingOptions, load_workload

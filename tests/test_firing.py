@@ -16,18 +16,18 @@ from networks import small_network
 import mimdsim
 from mimdsim.base.console import say
 from mimdsim.cli import main
-from mimdsim.functional import constant_layers
+from mimdsim.execution import constant_layers
 from mimdsim.machine import load_machine
+from mimdsim.pipeline import compile_workload, open_data, train_workload
 from mimdsim.profile import FIRING, load_profile
 from mimdsim.program import RecordedActivity
 from mimdsim.report import marked_as_bad, summary_lines
-from mimdsim.report.verdicts import verdicts
-from mimdsim.run import compile_workload, open_data, train_workload
-from mimdsim.study import make_study
-from mimdsim.study.told import answer_lines, firing_words
+from mimdsim.report.headline import verdicts
+from mimdsim.studies import make_study
+from mimdsim.studies.answer_text import answer_lines, firing_words
 from mimdsim.workload import list_workloads, load_workload
-from mimdsim.workload.sections import FILE_SOURCES
-from mimdsim.workload.sources.recorded import INSTEAD, RANDOM_INSTEAD
+from mimdsim.workload.data.recorded import INSTEAD, RANDOM_INSTEAD
+from mimdsim.workload.description.sections import FILE_SOURCES
 
 DEAD = """
 title = "Dead"

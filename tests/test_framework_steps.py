@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.check.published.framework_steps import (
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.framework_steps import (
     START_DOUBT_SECONDS,
     START_SECONDS,
     framework_step_rows,
     timed_call,
 )
-from mimdsim.check.published.references import check_files
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "references" / "framework_training_steps.csv"

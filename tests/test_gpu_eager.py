@@ -12,10 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
-from mimdsim.check.published.gpus.devices import KNOWN, described, find_device, find_precision
-from mimdsim.check.published.gpus.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
-from mimdsim.check.published.gpus.fused import FUSED, fused_seconds
-from mimdsim.check.published.gpus.networks import predict_snn_row
 from mimdsim.gpu.elementwise import reduction_seconds
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.gpu.recurrent import (
@@ -29,6 +25,10 @@ from mimdsim.gpu.recurrent import (
     on_chip_bytes,
     persistent_seconds,
 )
+from mimdsim.validation.gpus.devices import KNOWN, described, find_device, find_precision
+from mimdsim.validation.gpus.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
+from mimdsim.validation.gpus.fused import FUSED, fused_seconds
+from mimdsim.validation.gpus.networks import predict_snn_row
 
 MEASURED = Path(__file__).resolve().parents[2] / "shared" / "references" / "gpu_snn_measurements.csv"
 RTX3090, H100, V100 = described("rtx3090"), described("h100"), described("v100")

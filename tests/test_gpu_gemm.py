@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimdsim.check.published.gpus.products import predict_gemm_row, product_flops
 from mimdsim.gpu.elementwise import elementwise_seconds, reduction_seconds
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.machine.gpu import Precision
+from mimdsim.validation.gpus.products import predict_gemm_row, product_flops
 
 MEASURED = Path(__file__).resolve().parents[2] / "shared" / "references" / "gemm_measurements.csv"
 SECOND = MEASURED.with_name("gemm_measurements_2.csv")  # no parameter was calibrated on it

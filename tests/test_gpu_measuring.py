@@ -34,6 +34,6 @@ def test_it_writes_rows_that_the_check_reads(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with (tmp_path / "gemm_measurements.csv").open() as file:
         assert all(float(row["time_us"]) > 0 for row in csv.DictReader(file))
-    check = [sys.executable, "-m", "mimdsim", "check", "--references", str(tmp_path / "gpu_snn_measurements.csv")]
+    check = [sys.executable, "-m", "mimdsim", "validate", str(tmp_path / "gpu_snn_measurements.csv")]
     done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stdout + done.stderr

@@ -10,12 +10,12 @@ from networks import ADAM, SMALL, compiled, given_values, machine, small_network
 from pydantic import ValidationError
 
 from mimdsim.compiler import Compiled
-from mimdsim.functional import Executor
-from mimdsim.functional.halves import HalfExecutor, executor_of, has_halves
+from mimdsim.execution import Executor
+from mimdsim.execution.fp16 import HalfExecutor, executor_of, has_halves
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.numerics.halves import round_to_half
+from mimdsim.pipeline import retime
 from mimdsim.program import Superstep
-from mimdsim.run import retime
 from mimdsim.workload import MappingOptions
 
 HALVES = MappingOptions(value_bytes=2, neurons_per_tile=4)

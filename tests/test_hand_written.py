@@ -13,9 +13,10 @@ import pytest
 from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import PHASES, in_order
 from mimdsim.compiler import measure_memory, plan_exchanges
-from mimdsim.functional import Executor, execute_strictly
-from mimdsim.functional.failures import VertexFailure
+from mimdsim.execution import Executor, execute_strictly
+from mimdsim.execution.failures import VertexFailure
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import memory_profile
 from mimdsim.program import (
     Codelet,
     Copy,
@@ -30,7 +31,6 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
-from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 
 TILES, EACH = 4, 3

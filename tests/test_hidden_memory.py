@@ -16,7 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler import measure_memory
 from mimdsim.kernels import Kernel
 from mimdsim.program import Codelet, Field, Program, TileFormula
-from mimdsim.program.around import around, size_of
+from mimdsim.program.codelet_closure import around, size_of
 from mimdsim.program.records import MOST_CONSTANT_BYTES
 
 LONG = 600

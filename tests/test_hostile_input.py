@@ -19,8 +19,8 @@ from mimdsim.base.schema import parse_toml
 from mimdsim.base.units import parse_quantity
 from mimdsim.cli import main
 from mimdsim.machine import load_machine
+from mimdsim.pipeline.overrides import parse_changes
 from mimdsim.report.columns import csv_text
-from mimdsim.run.changes import parse_changes
 from mimdsim.workload import find_workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -142,7 +142,7 @@ HEADER = "codelet,scope,dtype,params,cycles\n"
 def test_hostile_tables_of_figures_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mine.csv"
     path.write_bytes(text.encode())
-    refused(["check", "--references", path], message)
+    refused(["validate", path], message)
 
 
 @pytest.mark.parametrize("dt", ["nan", "inf", "-1", "0"])

@@ -20,23 +20,23 @@ from pydantic import BaseModel
 
 import mimdsim
 from mimdsim.base import identity
+from mimdsim.base.atomic_folder import HELD, refuse_other
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.base.identity import LEFT_OUT, changed_files, code_digest, file_digest, files_below, meaning
 from mimdsim.base.names import NAMES_FILES
-from mimdsim.base.whole import HELD, refuse_other
-from mimdsim.functional import checkpoint as checkpoints
+from mimdsim.execution import checkpoint as checkpoints
 from mimdsim.machine import MimdMachine, described_in
-from mimdsim.machine.narrowed import Narrowing
+from mimdsim.machine.calibrated import Narrowing
 from mimdsim.numerics import compiled as kernels
+from mimdsim.pipeline import config_digest, descriptions_of
 from mimdsim.profile import load_profile, save_profile
-from mimdsim.run import config_digest, descriptions_of
-from mimdsim.study import Local, make_study, run_study
-from mimdsim.study.points import Points
+from mimdsim.studies import Local, make_study, run_study
+from mimdsim.studies.points import Points
 from mimdsim.workload import Workload, inputs_of, load_workload
+from mimdsim.workload.data.dataset import FILES, SOURCES
+from mimdsim.workload.description.sections import Data
 from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.model_file import write_model
-from mimdsim.workload.sections import Data
-from mimdsim.workload.sources.dataset import FILES, SOURCES
 
 PACKAGE = Path(mimdsim.__file__).parent
 TINY = """
@@ -237,7 +237,7 @@ def test_other_code_is_refused_unless_it_is_accepted_which_the_profile_says(
     workload = described(tmp_path)
 
     def run(code: str, **more: Any) -> Any:
-        monkeypatch.setattr("mimdsim.run.walk.code_digest", lambda: code)
+        monkeypatch.setattr("mimdsim.pipeline.pipeline.code_digest", lambda: code)
         return mimdsim.run(workload, "tiny", gpus=(), checkpoint=tmp_path / "c", **more).profile
 
     with pytest.raises(DescriptionError, match="add  --resume"):
@@ -259,7 +259,7 @@ def test_points_of_other_code_are_computed_again_and_it_is_said(
 ) -> None:
     workload = described(tmp_path)
     studied(workload, tmp_path / "s")
-    monkeypatch.setattr("mimdsim.study.points.code_digest", lambda: "c" * 64)
+    monkeypatch.setattr("mimdsim.studies.points.code_digest", lambda: "c" * 64)
     assert "the sources of mimdsim are others" in studied(workload, tmp_path / "s").warnings[0]
     assert studied(workload, tmp_path / "s").warnings == ()
 
@@ -293,7 +293,7 @@ def test_what_is_unknown_of_older_files_is_said(tmp_path: Path) -> None:
     older = load_profile(tmp_path / "profile.json")
     assert (older.inputs, older.code_sha256) == ((), "")
 
-    from mimdsim.base.sealed import read_sealed_json, write_sealed_json
+    from mimdsim.base.checksummed import read_sealed_json, write_sealed_json
 
     studied(workload, tmp_path / "s")
     (rows,) = (tmp_path / "s" / "points").iterdir()
@@ -722,7 +722,7 @@ def test_an_edit_of_what_is_inlined_gives_other_kernels(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_numerics_and_a_run_are_the_same_interpreted(tmp_path: Path) -> None:
     """With NUMBA_DISABLE_JIT=1."""
-    tests = ["tests/test_nested_sums.py", "tests/test_numerics.py", "tests/test_ahead.py"]
+    tests = ["tests/test_numerics.py", "tests/test_precompile.py"]
     where = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],

@@ -10,10 +10,10 @@ from networks import compiled, small_network
 from test_training_course import Samples
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.functional import Executor, InitialActivity, initial_weights, scaled_to_activity
-from mimdsim.functional.train import load_batch
-from mimdsim.run import compile_workload, open_data, train_workload
-from mimdsim.run.changes import load_tiled
+from mimdsim.execution import Executor, InitialActivity, initial_weights, scaled_to_activity
+from mimdsim.execution.trainer import load_batch
+from mimdsim.pipeline import compile_workload, open_data, train_workload
+from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.workload import load_workload
 
 NETWORK = small_network((20, 40, 30, 10), timesteps=12, batch=8)

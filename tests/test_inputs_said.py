@@ -13,11 +13,11 @@ from test_learning_said import samples
 
 import mimdsim
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.functional.train import refuse_empty, split
-from mimdsim.report.verdicts import verdicts
-from mimdsim.run.inputs import absent_classes, event_findings
+from mimdsim.execution.trainer import refuse_empty, split
+from mimdsim.pipeline.inputs import absent_classes, event_findings
+from mimdsim.report.headline import verdicts
 from mimdsim.workload import SpikeDataset, load_workload, open_dataset
-from mimdsim.workload.sections import Data
+from mimdsim.workload.description.sections import Data
 
 WORKLOAD = """
 title = "Mine"

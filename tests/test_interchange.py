@@ -13,10 +13,10 @@ from test_nir import CHAINS
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.cli import main
-from mimdsim.conversion import RESETS
-from mimdsim.functional import initial_weights
+from mimdsim.cli.import_model import RESETS
+from mimdsim.execution import initial_weights
 from mimdsim.machine import MimdMachine
-from mimdsim.run import simulate
+from mimdsim.pipeline import simulate
 from mimdsim.workload import given_weights, load_workload, network_of
 from mimdsim.workload.interchange import nir_nodes
 from mimdsim.workload.interchange.model_file import read_model

@@ -12,7 +12,7 @@ from networks import machine
 from test_nir import CHAINS, NIR_FILES, network
 
 from mimdsim.compiler import compile_graph
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.graph import training_graph
 from mimdsim.workload import MappingOptions, given_weights, load_workload, network_of
 from mimdsim.workload.interchange.importing import import_nir

@@ -15,15 +15,15 @@ import pytest
 from linear_networks import linear_network
 from networks import ADAM, small_network
 
-from mimdsim.check import outputs
-from mimdsim.check.draws import DRAWS, drawn_inputs
-from mimdsim.check.lockstep import wrong_elements
-from mimdsim.check.program import _Gradients
-from mimdsim.check.published.stencil.copies import column_copies, placed, row_copies
-from mimdsim.check.published.stencil.grid import Blocks, cut, tile_blocks, worker_blocks
+from mimdsim.checking import outputs
+from mimdsim.checking.lockstep import wrong_elements
+from mimdsim.checking.program import _Gradients
+from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.graph import SpikingNetwork, gradient_of
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Observables
+from mimdsim.validation.stencil.copies import column_copies, placed, row_copies
+from mimdsim.validation.stencil.grid import Blocks, cut, tile_blocks, worker_blocks
 
 DRAWN = Path(__file__).resolve().parent / "pinned_draws.csv"
 COLUMNS = ("network", "draw", "input", "dtype", "shape", "sum", "weighted", "largest")

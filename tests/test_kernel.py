@@ -13,7 +13,7 @@ import pytest
 from test_run import mimdsim
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.check import check_kernel
+from mimdsim.checking import check_kernel
 from mimdsim.compiler import plan_exchanges
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import load_profile

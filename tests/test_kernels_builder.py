@@ -10,7 +10,7 @@ import pytest
 from by_hand import outcome, timed, tiny
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.kernels import Codelet, Field, Kernel, KernelError, Length, Term, TileMapping, WorkerBundles
 from mimdsim.program import Repeat
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from by_hand import outcome, timed, tiny
 
-from mimdsim.check.kernel_file import load_kernel
+from mimdsim.checking.kernel_file import load_kernel
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.costs.library.dense import amp_1x1_cycles
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Program, verify
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from test_cautions import log
 
-from mimdsim.functional import TrainingLog
-from mimdsim.run.learning import learning_findings, loss_stands, nothing_to_learn
+from mimdsim.execution import TrainingLog
+from mimdsim.pipeline.learning import learning_findings, loss_stands, nothing_to_learn
 from mimdsim.workload import SpikeDataset, Workload, load_workload
 
 LN10 = math.log(10)

@@ -25,7 +25,7 @@ from networks import (
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import linear_terms, surrogates
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of

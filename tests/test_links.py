@@ -16,7 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.costs.links import edge_bytes, link_phase_seconds
 from mimdsim.machine.mimd import Links
 from mimdsim.machine.topology import next_chips, route, route_lengths, topology_graph
-from mimdsim.timing.event import global_exchange_seconds, run_chips
+from mimdsim.timing.discrete_event import global_exchange_seconds, run_chips
 
 TOPOLOGIES = ("line", "ring", "ladder", "torus", "all_to_all")
 EVERY = (*TOPOLOGIES, "switch")

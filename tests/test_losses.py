@@ -12,12 +12,12 @@ from linear_networks import forward_in_torch
 from networks import Given, compiled, given_values, relative_error, small_network
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.functional import Executor, execute_strictly
+from mimdsim.execution import Executor, execute_strictly
 from mimdsim.gpu import STRATEGIES
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import simulate
+from mimdsim.pipeline import simulate
 from mimdsim.workload import load_workload
 
 FLOAT64 = 1e-8

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DoesNotFit
-from mimdsim.check.program import memory_finding
+from mimdsim.checking.program import memory_finding
 from mimdsim.compiler import Compiled, Memory, measure_memory, plan_exchanges
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, memory_profile
+from mimdsim.pipeline.overrides import parse_value
 from mimdsim.program import Codelet, Field, Program, Superstep, TileMapping, Variable, VertexTable, WorkerBundles
 from mimdsim.report.tables_memory import categories_table
-from mimdsim.run import compile_workload, memory_profile
-from mimdsim.run.changes import parse_value
 from mimdsim.workload import load_workload
 
 KIB = 1024

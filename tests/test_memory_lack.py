@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mimdsim.base.memory_lack import lacks_memory
+from mimdsim.base.out_of_memory import lacks_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 2 << 30

@@ -12,15 +12,15 @@ import pytest
 from networks import SGD, compiled, given_values, small_network
 
 import mimdsim
-from mimdsim.functional.dropped import run_recorded
-from mimdsim.functional.halves import executor_of
+from mimdsim.execution.fp16 import executor_of
+from mimdsim.execution.overflow_spikes import run_recorded
 from mimdsim.graph import Scan, SpikingNetwork, training_graph
 from mimdsim.graph.names import Parameter
 from mimdsim.graph.stash import stash_policy
 from mimdsim.workload import MappingOptions
 
 PACKAGE = Path(mimdsim.__file__).parent
-ROOMS = ("graph", "compiler", "program", "functional", "timing", "profile", "gpu", "run", "check/*.py")
+ROOMS = ("graph", "compiler", "program", "execution", "timing", "profile", "gpu", "pipeline", "checking")
 APART = {"split", "rsplit", "partition", "rpartition", "startswith", "endswith", "removeprefix", "removesuffix"}
 OPTIONS = [MappingOptions(neurons_per_tile=2, stash=stash) for stash in ("everything", "carry", "every:2")]
 RENAMED = {"hidden0": "previous.a", "hidden1": "a", "output": "sum.w.a"}
@@ -38,7 +38,7 @@ def taken_apart(source: str) -> Iterator[int]:
 def test_no_name_of_a_value_is_taken_apart() -> None:
     assert list(taken_apart("x.split('.')\nx.startswith(f'w.{y}')\nx.split(':')\nx.removesuffix('.ids')")) == [1, 2, 4]
     # a sentence, keys of descriptions
-    others = {"check/kernel_file.py", "run/advice.py", "run/cautions.py", "run/changes.py"}
+    others = {"checking/kernel_file.py", "pipeline/what_if.py", "pipeline/warnings.py", "pipeline/overrides.py"}
     for room in ROOMS:
         files = [*PACKAGE.glob(room if "*" in room else f"{room}/**/*.py")]
         assert files

@@ -18,14 +18,14 @@ from click.testing import CliRunner
 import mimdsim
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.sources import kind_of, uncertainty, within
-from mimdsim.check.narrow import Narrowed, narrowed_by
-from mimdsim.check.narrow.box import closest, contradictions, misses
-from mimdsim.check.published.bearing import Bearing
-from mimdsim.check.published.references import Row, check_files, find_table, silent
 from mimdsim.cli import main
 from mimdsim.machine import MimdMachine, changed_machine, load_machine, with_values
-from mimdsim.machine.narrowed import Table, doubted_numbers, machine_digest
-from mimdsim.run import compile_workload, config_digest, retime
+from mimdsim.machine.calibrated import Table, doubted_numbers, machine_digest
+from mimdsim.pipeline import compile_workload, config_digest, retime
+from mimdsim.validation.calibration import Narrowed, narrowed_by
+from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions, misses
+from mimdsim.validation.sensitivity import Bearing
+from mimdsim.validation.tables import Row, check_files, find_table, silent
 from mimdsim.workload import filled_activity, load_workload
 
 HEAD = "hidden,dense,sparse,batch,T,second_threshold,ms_total,spread"
@@ -245,7 +245,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> tuple[Narrowed, Path]:
     folder = tmp_path_factory.mktemp("own")
     given = table(folder / "mine.csv", NETWORKS[:5], list(simulated()[:5]), "0.2 %")
     out = folder / "tiny-mine.toml"
-    return mimdsim.narrow("tiny", given, out=out), out
+    return mimdsim.calibrate("tiny", given, out=out), out
 
 
 def test_rows_of_a_simulated_machine_narrow_towards_it(own: tuple[Narrowed, Path]) -> None:
@@ -365,11 +365,11 @@ def test_a_machine_of_the_same_numbers_can_name_the_file(own: tuple[Narrowed, Pa
     assert machine.exchange == tiled(str(own[1])).exchange
     mine.write_text(f'narrowed = "n.toml"\n{text}'.replace("fixed_cycles = 100", "fixed_cycles = 101", 1))
     with pytest.raises(
-        DescriptionError, match=r"another description of 'tiny'.*make it again with  mimdsim narrow mine"
+        DescriptionError, match=r"another description of 'tiny'.*make it again with  mimdsim calibrate mine"
     ):
         load_machine(str(mine))
     with pytest.raises(DescriptionError, match="is narrowed already"):
-        mimdsim.narrow(str(own[1]), "multislice.csv")
+        mimdsim.calibrate(str(own[1]), "multislice.csv")
     for wrong, said in (("7", "must be the path"), ('"absent.toml"', "no such file"), ('"mine.toml"', "is not what")):
         mine.write_text(f"narrowed = {wrong}\n{text}")
         with pytest.raises(DescriptionError, match=said):
@@ -423,11 +423,11 @@ def test_a_spread_that_is_none_is_refused(tmp_path: Path, cell: str) -> None:
         writer.writeheader()
         writer.writerows([row | {"spread": cell} for row in rows])
     with pytest.raises(DataFileError, match="line 2, column 'spread'"):
-        mimdsim.narrow("c600", path)
+        mimdsim.calibrate("c600", path)
 
 
 def test_figures_that_say_nothing_leave_everything_as_it_was() -> None:
-    found = mimdsim.narrow("c600", "multislice.csv", spread=1.0)
+    found = mimdsim.calibrate("c600", "multislice.csv", spread=1.0)
     assert not found.content.number
     assert found.machine.known_together is None
     assert found.machine.exchange == found.sourced.exchange
@@ -437,7 +437,7 @@ def test_figures_that_say_nothing_leave_everything_as_it_was() -> None:
 
 @pytest.mark.slow
 def test_syncs_of_a_published_stencil_are_predicted_from_its_other_rows() -> None:
-    found = mimdsim.narrow("mk1", "stencil_phases.csv", spread=0.03)
+    found = mimdsim.calibrate("mk1", "stencil_phases.csv", spread=0.03)
     syncs = [row for row in found.rows if row.what.endswith(": sync")]
     assert len(syncs) == 6
     before, others = (
@@ -453,33 +453,33 @@ def test_tables_that_tell_nothing_of_a_machine_are_refused(tmp_path: Path) -> No
     (tmp_path / "long.csv").write_text("\n".join([head, *[one] * 1001]))
     begun = time.monotonic()
     with pytest.raises(DataFileError, match="has 1,001 rows; at most 1,000 are used"):
-        mimdsim.narrow("bow", tmp_path / "long.csv")
+        mimdsim.calibrate("bow", tmp_path / "long.csv")
     assert time.monotonic() - begun < 5  # none of them is predicted
     for column, said in (("T", "batch, T, second_threshold and ms_total must be numbers"), ("ms_total", "must be")):
         cells = dict(zip(head.split(","), one.split(","), strict=True)) | {column: "a" * 100_000}
         (tmp_path / "hostile.csv").write_text(f"{head}\n{','.join(cells.values())}\n")
         with pytest.raises(DataFileError, match=f"line 2: .*{said}") as refused:
-            mimdsim.narrow("bow", tmp_path / "hostile.csv")
+            mimdsim.calibrate("bow", tmp_path / "hostile.csv")
         assert len(str(refused.value)) < 500
     with pytest.raises(DescriptionError, match=r"no row was measured on 'tiny'.* of machine 'mk2'"):
-        mimdsim.narrow("tiny", "chips.csv")
+        mimdsim.calibrate("tiny", "chips.csv")
     with pytest.raises(DataFileError, match="is given twice"):
-        mimdsim.narrow("c600", ["multislice.csv", "multislice.csv"])
+        mimdsim.calibrate("c600", ["multislice.csv", "multislice.csv"])
     with pytest.raises(DescriptionError, match="only tiled machines are narrowed"):
-        mimdsim.narrow("a100", "multislice.csv")
+        mimdsim.calibrate("a100", "multislice.csv")
     with pytest.raises(DescriptionError, match="give 1e-06 to 1"):
-        mimdsim.narrow("c600", "multislice.csv", spread=0)
+        mimdsim.calibrate("c600", "multislice.csv", spread=0)
 
 
 def test_the_command_prints_and_writes_what_the_function_finds(tmp_path: Path) -> None:
     out = tmp_path / "made" / "c600-mine.toml"
-    call = ["narrow", "c600", "multislice.csv", "--spread", "0.01", "--out", str(out)]
+    call = ["calibrate", "c600", "multislice.csv", "--spread", "0.01", "--out", str(out)]
     said = CliRunner().invoke(main, call)
     assert said.exit_code == 0, said.output
     assert "c600, narrowed by 3 rows" in said.output
     assert "as no row bears on it" in said.output
     assert f"Written: {out}" in said.output
-    found = mimdsim.narrow("c600", "multislice.csv", spread=0.01)
+    found = mimdsim.calibrate("c600", "multislice.csv", spread=0.01)
     assert str(found).splitlines()[-1] in said.output
     again = json.loads(CliRunner().invoke(main, [*call, "--json"]).stdout)
     assert [row["after"] for row in again["rows"]] == [row.after for row in found.rows]

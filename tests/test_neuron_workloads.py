@@ -29,7 +29,7 @@ from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, by_name, neuron_of
 from mimdsim.graph.neuron_parts import Parts, compose, parts_of
 from mimdsim.graph.surrogates import SURROGATES
-from mimdsim.run import simulate
+from mimdsim.pipeline import simulate
 from mimdsim.workload import load_workload, network_of
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "neurons.md"

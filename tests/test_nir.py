@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.files.hdf5_reading import Hdf5Process
+from mimdsim.workload.data.files.hdf5_reading import Hdf5Process
 from mimdsim.workload.interchange.imported import ImportedNetwork
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirFile, NirGraph

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DataFileError, MissingExtra
-from mimdsim.workload.files.hdf5_reading import Hdf5Process
+from mimdsim.workload.data.files.hdf5_reading import Hdf5Process
 from mimdsim.workload.interchange import nir_nodes
 from mimdsim.workload.interchange.nir_reading import read_nir, reading_process
 

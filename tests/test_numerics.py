@@ -10,12 +10,12 @@ import numba
 import numpy as np
 import pytest
 
-from mimdsim.functional.lists import Entries
-from mimdsim.functional.shares import LINE, OWN_PAGES, zeros
-from mimdsim.numerics.columns import loads
+from mimdsim.execution.csr_spikes import Entries
+from mimdsim.execution.thread_pool import LINE, OWN_PAGES, zeros
+from mimdsim.numerics.columns import worker_load
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips
-from mimdsim.numerics.lists import wiring
+from mimdsim.numerics.sparse import recurrence_and_bias
 from mimdsim.program import Exchange
 from mimdsim.program.exchange_rule import _other_counts
 from mimdsim.program.records import EXCHANGE_COLUMNS
@@ -40,13 +40,15 @@ def test_currents_of_a_row_replace_what_was_there() -> None:
     weights = np.arange(12, dtype=np.float32).reshape(4, 3)
     current = np.full((2, 3), 99, np.float32)
     row = np.array([[1, 0, 0, 1], [0, 0, 1, 0]], np.uint8)
-    wiring.synapse_current_dense(current, weights, row, np.array([0, 1]), np.array([0, 1]), np.array([3, 3]))
+    recurrence_and_bias.synapse_current_dense(
+        current, weights, row, np.array([0, 1]), np.array([0, 1]), np.array([3, 3])
+    )
     assert current.tolist() == [[9, 11, 13], [99, 7, 8]]
 
 
 def test_places_are_dealt_to_contexts_in_turn() -> None:
     place, row = np.array([0, 5, 7, -1, 12], np.int32), np.array([2, 0, 1, 0, 3], np.int32)
-    found = loads.cells_on(place, row, 4, 6)  # rows, contexts
+    found = worker_load.cells_on(place, row, 4, 6)  # rows, contexts
     assert found.tolist() == [2, 20, 5, -1, 3]
 
 
@@ -137,7 +139,7 @@ def test_arrays_begin_at_a_cache_line_with_zeros(size: int, kind: type) -> None:
 
 FORKED = """
 import os
-from mimdsim.functional.shares import OWN_PAGES, zeros
+from mimdsim.execution.thread_pool import OWN_PAGES, zeros
 made = zeros((OWN_PAGES,), "u1")
 child = os.fork()
 if not child:

@@ -16,25 +16,25 @@ from hostile.limits import time_limit
 
 from mimdsim.base.errors import MimdsimError, NotAFile
 from mimdsim.base.files import open_data, open_regular, read_bounded, read_whole, write_atomically
-from mimdsim.base.npz import NpzFile
-from mimdsim.check.kernel_file import load_kernel
-from mimdsim.check.program import load_build
-from mimdsim.check.published.references import check_files
+from mimdsim.base.npz_reader import NpzFile
+from mimdsim.checking.kernel_file import load_kernel
+from mimdsim.checking.program import load_build
 from mimdsim.cli import main
 from mimdsim.machine import load_machine
-from mimdsim.machine.narrowed import read_narrowing
+from mimdsim.machine.calibrated import read_narrowing
+from mimdsim.pipeline.pipeline import silent
 from mimdsim.profile import load_profile
 from mimdsim.profile.detail import load_detail
-from mimdsim.run.walk import silent
-from mimdsim.study import read_study
-from mimdsim.study.store import load_activity, load_mapping, load_rows
+from mimdsim.studies import read_study
+from mimdsim.studies.store import load_activity, load_mapping, load_rows
+from mimdsim.validation.tables import check_files
 from mimdsim.workload import load_workload
+from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
+from mimdsim.workload.data.event_file import EventFile, Sensor
+from mimdsim.workload.description.mapping_file import read_mapping_file
 from mimdsim.workload.interchange.model_file import read_model
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.weights_file import read_arrays
-from mimdsim.workload.mapping_file import read_mapping_file
-from mimdsim.workload.sources import braille, dvs_gesture, nmnist, shd
-from mimdsim.workload.sources.event_file import EventFile, Sensor
 
 SENSOR = Sensor(width=6, height=4, polarities=2, by_unit=False)
 
@@ -127,11 +127,11 @@ def test_a_file_that_cannot_be_read_to_its_end_is_refused() -> None:
 
 OURS = {
     "base/files.py",
-    "study/points.py",
-    "numerics/ahead.py",
+    "studies/points.py",
+    "numerics/precompile.py",
     "report/page.py",
     "report/study_page.py",
-    "report/walk.py",
+    "report/explorer_data.py",
 }
 READ = {"read_bytes", "read_text", "fromfile", "memmap", "read_csv", "read_table"}
 
@@ -157,7 +157,7 @@ PATHS = [
     ("run", "--out"), ("run", "--dump"), ("run", "--checkpoint"), ("run", "--mapping"), ("compare", "--out"),
     ("sweep", "--out"), ("sweep", "--save"), ("study", "--out"), ("place", "--out"), ("report", "--out"),
     ("report", "--trace"), ("check", "--program"), ("check", "--out"), ("check", "--data"), ("check", "--page"),
-    ("explain", "--dump"), ("narrow", "--out"), ("narrow", "--data"), ("import", "--out"), ("export", "--out"),
+    ("explain", "--dump"), ("calibrate", "--out"), ("calibrate", "--data"), ("import", "--out"), ("export", "--out"),
     ("export", "--weights"),
 ]  # fmt: skip
 STRANGE = {
@@ -187,7 +187,7 @@ def test_paths_that_no_file_can_have_are_refused_at_once(
     ("command", "option"),
     [
         *(("run", "--checkpoint"), ("sweep", "--save"), ("place", "--out"), ("report", "--trace"), ("check", "--page")),
-        *(("explain", "--dump"), ("narrow", "--out"), ("export", "--out")),
+        *(("explain", "--dump"), ("calibrate", "--out"), ("export", "--out")),
     ],
 )
 def test_a_file_to_write_takes_the_place_of_no_folder_or_device(tmp_path: Path, command: str, option: str) -> None:

@@ -13,9 +13,9 @@ import pytest
 from networks import compiled, given_values, small_network
 
 from mimdsim.base.errors import MappingError
-from mimdsim.check import check_kernel
+from mimdsim.checking import check_kernel
 from mimdsim.codelets.dense import slice_codelet
-from mimdsim.functional import Executor, execute_strictly
+from mimdsim.execution import Executor, execute_strictly
 from mimdsim.kernels import Kernel
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Codelet, Field, Program, Repeat, Superstep, VertexTable, WorkerBundles, verify

@@ -15,7 +15,7 @@ import pytest
 import mimdsim
 from mimdsim.profile import load_profile
 from mimdsim.profile.detail import load_beside
-from mimdsim.study.store import load_activity, load_rows
+from mimdsim.studies.store import load_activity, load_rows
 
 WRITTEN = Path(__file__).resolve().parent / "data" / "0.1.0"
 

@@ -15,8 +15,8 @@ import open_questions
 from questions_bench import Bench, crossing, fitted, full_lists, table
 from questions_exchange import merged, one_vertex_per_neuron
 
+from mimdsim.pipeline import retime
 from mimdsim.program import verify
-from mimdsim.run import retime
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "open-questions.md"
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mimdsim.check import check_kernel
-from mimdsim.check.draws import DRAWS, drawn_inputs
-from mimdsim.check.operands import Operands
+from mimdsim.checking import check_kernel
+from mimdsim.checking.operand_use import Operands
+from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.codelets import CODELETS
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.kernels import Kernel
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload
+from mimdsim.pipeline.overrides import split_changes
 from mimdsim.program import Codelet, Field, Program, Term, WorkerBundles
-from mimdsim.run import compile_workload
-from mimdsim.run.changes import split_changes
 from mimdsim.workload import load_workload
 
 SMALL: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 from networks import small_network
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.check.draws import DRAWS, drawn_inputs
+from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.numerics.optimisers import FORMS, OPTIMISERS, Optimiser
 from mimdsim.numerics.optimisers.rules import check_records
 from mimdsim.numerics.optimisers.sgd import SGD, Sgd

@@ -20,7 +20,7 @@ from networks import (
 )
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.gpu import STRATEGIES
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
@@ -29,7 +29,7 @@ from mimdsim.numerics.optimisers import OPTIMISERS as KNOWN
 from mimdsim.numerics.optimisers import Optimiser
 from mimdsim.numerics.optimisers.adam import TorchAdam
 from mimdsim.workload import MappingOptions, load_workload
-from mimdsim.workload.network import optimiser_of
+from mimdsim.workload.description.network import optimiser_of
 
 NAMED = {
     "sgd": Sgd(learning_rate=0.1),

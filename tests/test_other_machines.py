@@ -14,9 +14,10 @@ from by_hand import compute_cycles, timed, tiny
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.compiler import plan_exchanges
-from mimdsim.costs.fabric import endpoint_cycles
-from mimdsim.costs.priced import costs_of_another, priced
+from mimdsim.costs.exchange_endpoint import endpoint_cycles
+from mimdsim.costs.isa_costs import costs_of_another, priced
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine
+from mimdsim.pipeline import other_costs, simulate
 from mimdsim.profile import RunProfile
 from mimdsim.program import (
     Codelet,
@@ -33,14 +34,13 @@ from mimdsim.program import (
     WorkerBundles,
 )
 from mimdsim.report import summary_lines
-from mimdsim.report.contenders import contenders
-from mimdsim.report.verdicts import verdicts
-from mimdsim.run import other_costs, simulate
-from mimdsim.study import make_study
-from mimdsim.study.engines import Local
-from mimdsim.study.files import write_report
-from mimdsim.study.studied import run_study
-from mimdsim.study.told import answer_lines
+from mimdsim.report.headline import verdicts
+from mimdsim.report.machine_comparison import contenders
+from mimdsim.studies import make_study
+from mimdsim.studies.answer_text import answer_lines
+from mimdsim.studies.executors import Local
+from mimdsim.studies.files import write_report
+from mimdsim.studies.runner import run_study
 from mimdsim.workload import load_workload
 
 NOC = Path(__file__).resolve().parents[2] / "shared" / "references" / "silicon" / "tenstorrent_noc_latencies.csv"

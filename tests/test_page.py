@@ -11,12 +11,12 @@ import pytest
 from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
-from mimdsim.check.published.disagreements import Disagreement, Notes, TableNote, load_notes
-from mimdsim.check.published.figure import ratios_svg
-from mimdsim.check.published.page import LAST, NO_NOTE, page_lines, write_page
-from mimdsim.check.published.reference_table import COLUMNS, rows_as_json, summarised, table
-from mimdsim.check.published.references import Row, check_files, default_files
-from mimdsim.check.published.training_means import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
+from mimdsim.validation.console_table import COLUMNS, rows_as_json, summarised, table
+from mimdsim.validation.derived_figures import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
+from mimdsim.validation.disagreements import Disagreement, Notes, TableNote, load_notes
+from mimdsim.validation.markdown_page import LAST, NO_NOTE, page_lines, write_page
+from mimdsim.validation.ratio_figure import ratios_svg
+from mimdsim.validation.tables import Row, check_files, default_files
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "predicted-and-measured.md"
@@ -93,7 +93,7 @@ def test_what_is_out_is_explained_or_called_open() -> None:
 
 def test_the_command_that_made_it_is_named_without_folders() -> None:
     page = page_of(ROWS, with_data=True, files=("mine.csv",))
-    assert "`mimdsim check --references mine.csv --data N-MNIST --page FILE.md`" in page
+    assert "`mimdsim validate mine.csv --data N-MNIST --page FILE.md`" in page
     assert "--data" not in page_of(ROWS)
 
 
@@ -102,7 +102,7 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
     """Stencils carry rows that are out and rows that cannot be computed; the code stays 3."""
     page = tmp_path / "new" / "page.md"
     stencil = ROOT / "references" / "stencil_phases.csv"
-    rows = json.loads(mimdsim("check", "--references", str(stencil), "--json", "--page", str(page), code=3))
+    rows = json.loads(mimdsim("validate", str(stencil), "--json", "--page", str(page), code=3))
     text = page.read_text(encoding="utf-8")
     for row in rows:
         assert f"| {row['name']} |" in text
@@ -110,16 +110,16 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
     assert str(ROOT) not in text
     again = tmp_path / "again.md"
-    mimdsim("check", "--references", str(stencil), "--page", str(again), code=3)
+    mimdsim("validate", str(stencil), "--page", str(again), code=3)
     assert again.read_text(encoding="utf-8") == text.replace("(page.svg)", "(again.svg)")
     assert again.with_suffix(".svg").read_bytes() == page.with_suffix(".svg").read_bytes()
 
 
 def test_a_page_without_references_or_without_a_place_is_refused(tmp_path: Path) -> None:
-    assert "is for --references" in mimdsim("check", "digits", "--page", "x.md", code=2)
+    assert "is for  mimdsim validate" in mimdsim("check", "digits", "--page", "x.md", code=2)
     (tmp_path / "file").write_text("")
     nowhere = str(tmp_path / "file" / "page.md")
-    assert "cannot be written as a folder" in mimdsim("check", "--references", "--page", nowhere, code=2)
+    assert "cannot be written as a folder" in mimdsim("validate", "--page", nowhere, code=2)
     with pytest.raises(MimdsimError, match="cannot be written"):
         write_page(tmp_path, ROWS, with_data=False)
 

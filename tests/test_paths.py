@@ -13,12 +13,12 @@ from pydantic import BaseModel
 import mimdsim
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.names import possible_path
-from mimdsim.base.places import files_of, several
-from mimdsim.run.changes import load_line_up, load_tiled
-from mimdsim.study import make_study
-from mimdsim.study.points import Points
+from mimdsim.base.search_path import files_of, several
+from mimdsim.pipeline.overrides import load_line_up, load_tiled
+from mimdsim.studies import make_study
+from mimdsim.studies.points import Points
 from mimdsim.workload import Workload, load_workload
-from mimdsim.workload.describe import PATHS
+from mimdsim.workload.description.workload import PATHS
 
 SHORT = {
     "training.max_training_steps": 1,

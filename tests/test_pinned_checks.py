@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pins import assert_as_pinned
 
-from mimdsim.check.kernel_file import load_kernel
-from mimdsim.check.program import check_program
+from mimdsim.checking.kernel_file import load_kernel
+from mimdsim.checking.program import check_program
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run.changes import split_changes
+from mimdsim.pipeline.overrides import split_changes
 from mimdsim.workload import load_workload
 
 KERNELS = Path(__file__).resolve().parents[1] / "examples"

@@ -25,7 +25,7 @@ from mimdsim.codelets import (
     array_products,
     dense,
     elementwise,
-    linear_calls,
+    library_linear_neurons,
     linear_neurons,
     matrix_vector,
     products,
@@ -113,7 +113,7 @@ def families() -> dict[str, list[Codelet]]:
     ]  # fmt: skip
     for name in LINEAR:
         found[f"linear {name}"] = list(linear(name, linear_neurons))
-        found[f"linear calls {name}"] = list(linear(name, linear_calls))
+        found[f"linear calls {name}"] = list(linear(name, library_linear_neurons))
     return found
 
 

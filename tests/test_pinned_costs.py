@@ -23,7 +23,7 @@ from pins import assert_as_pinned
 
 import mimdsim.costs.library as library
 from mimdsim.base.errors import MimdsimError
-from mimdsim.check.published import sparse, vendor
+from mimdsim.validation import sparse, vendor
 
 TABLE = Path(__file__).resolve().parent / "pinned_costs.csv"
 COLUMNS = ("module", "function", "cycles")

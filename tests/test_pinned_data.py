@@ -20,9 +20,9 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.base.schema import Section
 from mimdsim.workload import Workload
-from mimdsim.workload.describe import Data
-from mimdsim.workload.sources import digits
-from mimdsim.workload.sources.dataset import SpikeDataset, input_shape, open_dataset
+from mimdsim.workload.data import digits
+from mimdsim.workload.data.dataset import SpikeDataset, input_shape, open_dataset
+from mimdsim.workload.description.workload import Data
 
 FILE = Path(__file__).resolve().parent / "pinned_data.txt"
 KEPT = {"source": "random", "timesteps": 5, "input_capacity": 4, "inputs": 30, "classes": 3, "activity": 0.1}

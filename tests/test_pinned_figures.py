@@ -23,8 +23,8 @@ from mimdsim.compiler import compile_graph
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import memory_profile
 from mimdsim.program import Variable, VertexTable
-from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.workload import MappingOptions, filled_activity
 

@@ -26,17 +26,25 @@ from pins import assert_as_pinned
 from mimdsim.profile import RunProfile
 from mimdsim.report import page, report_files, summary_lines, write_report
 from mimdsim.report.columns import CSV_FILES, csv_files, csv_text
-from mimdsim.report.contenders import contenders, strongest_gpu
 from mimdsim.report.figures import FIGURES
 from mimdsim.report.figures_convergence import draw_convergence
 from mimdsim.report.figures_crossover import draw_crossover
 from mimdsim.report.figures_scaling import draw_scaling
 from mimdsim.report.figures_sweep import draw_sweep
+from mimdsim.report.formatting import (
+    KINDS,
+    aligned_milliseconds,
+    changed_fields,
+    clipped,
+    share,
+    significant,
+    thousands,
+)
+from mimdsim.report.headline import verdicts
+from mimdsim.report.machine_comparison import contenders, strongest_gpu
 from mimdsim.report.style import picture
-from mimdsim.report.verdicts import verdicts
-from mimdsim.report.wording import KINDS, aligned_milliseconds, changed_fields, clipped, share, significant, thousands
-from mimdsim.study.results import note_lines
-from mimdsim.study.results import table_lines as console_table
+from mimdsim.studies.results import note_lines
+from mimdsim.studies.results import table_lines as console_table
 
 FOLDER = Path(__file__).resolve().parent / "pinned_pages"
 

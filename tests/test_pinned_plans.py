@@ -15,16 +15,16 @@ from networks import ADAM, small_network
 from pins import assert_as_pinned
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.check.published.gpus.networks import predict_snn_row
-from mimdsim.check.published.gpus.products import predict_gemm_row
-from mimdsim.check.published.sparse.plan import plan_sparse_product
-from mimdsim.check.published.sparse.reductions import place_reductions
-from mimdsim.check.published.sparse.shapes import SparseShape
 from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
 from mimdsim.gpu import STRATEGIES, time_on_gpu
 from mimdsim.graph import training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
+from mimdsim.validation.gpus.networks import predict_snn_row
+from mimdsim.validation.gpus.products import predict_gemm_row
+from mimdsim.validation.sparse.plan import plan_sparse_product
+from mimdsim.validation.sparse.reductions import place_reductions
+from mimdsim.validation.sparse.shapes import SparseShape
 from mimdsim.workload import filled_activity
 
 TABLE = Path(__file__).resolve().parent / "pinned_plans.csv"

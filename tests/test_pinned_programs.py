@@ -18,16 +18,16 @@ from networks import small_network
 from padded_products import product_program
 from pins import assert_as_pinned
 
-from mimdsim.check.published.products.matrix_vector import matrix_vector_program
 from mimdsim.compiler import compile_graph, measure_memory
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.graph import training_graph
 from mimdsim.kernels import Codelet, Field, Kernel, Length, Term, WorkerBundles
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import memory_profile
 from mimdsim.program import Program, RecordedActivity
-from mimdsim.program.listing import listing
-from mimdsim.run import memory_profile
+from mimdsim.program.printer import listing
 from mimdsim.timing import explain, time_program
+from mimdsim.validation.products.matrix_vector import matrix_vector_program
 from mimdsim.workload import MappingOptions, filled_activity
 
 TABLE = Path(__file__).resolve().parent / "pinned_programs.txt"

@@ -16,8 +16,8 @@ from mimdsim.compiler import Placement, place
 from mimdsim.compiler.place.selection import selection_spread
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload
 from mimdsim.program import extents_of
-from mimdsim.run import compile_workload
 from mimdsim.workload import MappingOptions, load_workload, network_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "references" / "tile_mapping_golden.json").read_text())

@@ -8,10 +8,10 @@ import pytest
 from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.base.places import files_of, own_folder, places
-from mimdsim.check.published.disagreements import load_notes
-from mimdsim.check.published.references import default_files, find_table
+from mimdsim.base.search_path import files_of, own_folder, places
 from mimdsim.machine import find_machine, list_machines, load_machine
+from mimdsim.validation.disagreements import load_notes
+from mimdsim.validation.tables import default_files, find_table
 from mimdsim.workload import find_workload, list_workloads, load_workload
 
 TINY, DIGITS = find_machine("tiny").read_text(), find_workload("digits").read_text()

@@ -14,21 +14,21 @@ import pytest
 from padded_products import arranged, product_program, result_of
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
-from mimdsim.check.published.products.matrix_vector import matrix_vector_program, tutorial_segments
-from mimdsim.check.published.products.rows import predict_tiled_gemm, predict_tiled_gemm_row, predict_tiled_product
-from mimdsim.check.published.references import check_files
 from mimdsim.codelets.products import partial_product_cycles
 from mimdsim.compiler import measure_memory
 from mimdsim.compiler.place.product_plan import ProductPlan, plan_product, split_choices
-from mimdsim.costs import fabric
+from mimdsim.costs import exchange_endpoint
 from mimdsim.costs.library.dense import amp_1x1_cycles
-from mimdsim.functional import Executor
-from mimdsim.functional.strict import execute_strictly
+from mimdsim.execution import Executor
+from mimdsim.execution.strict import execute_strictly
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import memory_profile
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity, verify
-from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
+from mimdsim.validation.products.matrix_vector import matrix_vector_program, tutorial_segments
+from mimdsim.validation.products.rows import predict_tiled_gemm, predict_tiled_gemm_row, predict_tiled_product
+from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "references" / "tiled_products.csv"
@@ -118,7 +118,7 @@ def test_the_tutorial_multiplies(rows: int, columns: int, streams: bool) -> None
 
 @pytest.mark.parametrize(("m", "k", "n", "dtype", "partials", "share"), SMALL)
 def test_plan_and_program_cost_the_same(m: int, k: int, n: int, dtype: str, partials: str, share: float) -> None:
-    shared_bus = hasattr(fabric, "bytes_by_neighbour")  # the exchange counts what neighbours receive alike
+    shared_bus = hasattr(exchange_endpoint, "bytes_by_neighbour")  # the exchange counts what neighbours receive alike
     for per_bus in (1, 2) if shared_bus else (1,):
         machine = tiled("tiny", exchange__tiles_per_bus=per_bus)
         plan = plan_product(machine, m, k, n, dtype, partials, share)

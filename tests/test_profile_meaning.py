@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from mimdsim.base.errors import DataFileError
 from mimdsim.cli import main
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
+from mimdsim.pipeline import simulate
 from mimdsim.profile import RunProfile, load_profile, save_profile, store
 from mimdsim.report import summary_lines, write_report
 from mimdsim.report.columns import csv_files
 from mimdsim.report.page import sections
-from mimdsim.run import simulate
 from mimdsim.workload import load_workload
 
 SMALL = {

@@ -10,9 +10,9 @@ import pytest
 
 import mimdsim
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
-from mimdsim.profile import questions
-from mimdsim.profile.questions import Questions
-from mimdsim.run import Run
+from mimdsim.pipeline import Run
+from mimdsim.profile import queries
+from mimdsim.profile.queries import Questions
 
 SMALL = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "chip.tiles": 48}
 
@@ -28,7 +28,7 @@ def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Qu
     if request.param == "pandas":
         pytest.importorskip("pandas")
     else:
-        monkeypatch.setattr(questions, "frame", lambda columns: columns)
+        monkeypatch.setattr(queries, "frame", lambda columns: columns)
     return small_run()
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mimdsim.base.rng import stream
-from mimdsim.workload.sections import Data
-from mimdsim.workload.sources import randman
-from mimdsim.workload.sources.dataset import open_dataset
+from mimdsim.workload.data import randman
+from mimdsim.workload.data.dataset import open_dataset
+from mimdsim.workload.description.sections import Data
 
 DATA = Data(source="randman", timesteps=50, input_capacity=24, inputs=40, classes=4, train_samples=160, test_samples=40)
 

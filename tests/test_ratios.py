@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mimdsim.base.checksummed import write_sealed_json
 from mimdsim.base.errors import DataFileError
-from mimdsim.base.sealed import write_sealed_json
 from mimdsim.profile import DoubtedSeconds, ratio
-from mimdsim.study.results import POINT_RESULTS, table_lines, with_ratios
-from mimdsim.study.store import load_rows
+from mimdsim.studies.results import POINT_RESULTS, table_lines, with_ratios
+from mimdsim.studies.store import load_rows
 
 Parts = list[tuple[float, float]]  # seconds, and by which share of them they may be off
 part = st.tuples(st.floats(0.01, 100), st.floats(0, 0.9))

@@ -14,8 +14,8 @@ import pytest
 
 from mimdsim.base.errors import DataFileError, MissingExtra
 from mimdsim.base.rng import stream
-from mimdsim.workload.sources import dvs_gesture, nmnist, shd
-from mimdsim.workload.sources.events import Events, bin_events
+from mimdsim.workload.data import dvs_gesture, nmnist, shd
+from mimdsim.workload.data.events import Events, bin_events
 
 REAL_NMNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "nmnist"
 

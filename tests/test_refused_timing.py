@@ -10,11 +10,11 @@ from by_hand import timed, tiny
 
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.compiler import measure_memory
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.kernels import Codelet, Field, Kernel, Program, Term, WorkerBundles
+from mimdsim.pipeline import memory_profile
 from mimdsim.program import RecordedActivity
 from mimdsim.program.records import EXCHANGE_COLUMNS
-from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 
 

@@ -30,10 +30,10 @@ from mimdsim.profile import (
     Training,
 )
 from mimdsim.report import console, summary_lines, write_report
-from mimdsim.report.contenders import contenders, strongest_gpu
+from mimdsim.report.formatting import clipped, interval, plain, share, significant, thousands
+from mimdsim.report.headline import verdicts
+from mimdsim.report.machine_comparison import contenders, strongest_gpu
 from mimdsim.report.tables import Cell, Table
-from mimdsim.report.verdicts import verdicts
-from mimdsim.report.wording import clipped, interval, plain, share, significant, thousands
 
 TILES, LIMIT = 1_472, 624 * 1024
 LAYERS = (("hidden0", 1_466, 640), ("hidden1", 1_466, 640), ("output", 10, 16))

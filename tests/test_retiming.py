@@ -21,8 +21,8 @@ from mimdsim.base.schema import Section
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, Reads, changed_machine, load_machine
+from mimdsim.pipeline import Programs, retime, retime_many
 from mimdsim.program import RecordedActivity
-from mimdsim.run import Programs, retime, retime_many
 from mimdsim.workload import MappingOptions, filled_activity, load_workload
 
 SPARSE = small_network((9, 14, 12, 3), timesteps=4, batch=4, capacities=(6, 5, 3), optimiser=ADAM)

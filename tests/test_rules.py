@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import plan_exchanges
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.program import (
     Codelet,
     Copy,

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import changes_mark
 from mimdsim.cli import main
+from mimdsim.pipeline.profiles import recorded_changes
 from mimdsim.profile import Change, load_profile
 from mimdsim.profile.records import SCHEMA_VERSION
-from mimdsim.run.profiles import recorded_changes
 
 FEW = ("data.timesteps=6", "data.train_samples=96", "data.test_samples=48", "training.max_training_steps=2")
 SHORT = tuple(part for field in FEW for part in ("--set", field))

@@ -22,13 +22,13 @@ from mimdsim.machine import load_machine
 from mimdsim.program import TileMapping
 from mimdsim.report.console import summary_lines
 from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, profiled, search, smallest_sram, timed
-from mimdsim.search.case import Timed
 from mimdsim.search.evaluate import evaluator
+from mimdsim.search.problem import Timed
+from mimdsim.search.render import found_lines, smallest_lines
+from mimdsim.search.search_loop import SEARCHED
+from mimdsim.search.search_loop import _found as picked
 from mimdsim.search.smallest import ALSO_TRIED, LEFT, _values, with_sram
 from mimdsim.search.splits import Space, even_parts, seeds, tiles_of
-from mimdsim.search.told import found_lines, smallest_lines
-from mimdsim.search.walk import SEARCHED
-from mimdsim.search.walk import _found as picked
 from mimdsim.workload import MappingOptions, Split, load_workload, network_of, write_mapping_file
 
 
@@ -69,7 +69,7 @@ def test_an_estimate_from_all_tiles_is_the_full_timing(monkeypatch: pytest.Monke
     case = small_case("digits", 40)
     for mapping in random_mappings(case, 4):
         made = compile_graph(case.graph, case.network, case.machine, mapping, must_fit=False)
-        monkeypatch.setattr("mimdsim.search.sampled.SAMPLED_TILES", 40)
+        monkeypatch.setattr("mimdsim.search.sampled_estimate.SAMPLED_TILES", 40)
         found = estimate(case, mapping).figures
         assert found.peak_bytes == made.memory.peak_bytes
         full = timed(case, mapping)

@@ -15,11 +15,11 @@ from nir_models import graph, leaky, node, weights
 from test_readers import write_shd
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.files import event_hdf5_process, hdf5_serving
-from mimdsim.workload.files.hdf5_serving import FRAME, plain_dataset, serve
+from mimdsim.workload.data import shd_process
+from mimdsim.workload.data.files import event_hdf5_process, hdf5_serving
+from mimdsim.workload.data.files.hdf5_serving import FRAME, plain_dataset, serve
 from mimdsim.workload.interchange import nir_process
 from mimdsim.workload.interchange.nir_writing import write_nir
-from mimdsim.workload.sources import shd_process
 
 h5py = pytest.importorskip("h5py")
 

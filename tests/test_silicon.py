@@ -9,15 +9,15 @@ import pytest
 from test_page import make_row, page_of
 
 from mimdsim.base.errors import DataFileError, MappingError
-from mimdsim.check.published.reference_table import summarised, verdict
-from mimdsim.check.published.references import Row, check_files, find_table
-from mimdsim.check.published.silicon import counted
-from mimdsim.check.published.silicon.gather_plan import gather_phases, plan_gather
-from mimdsim.check.published.silicon.launch import LAUNCH_CYCLES, TIMER_CYCLES
-from mimdsim.check.published.silicon.loops import slots_of_trip
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.costs.library.slices import multi_slice_cycles
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.console_table import summarised, verdict
+from mimdsim.validation.silicon import handwritten_vertices
+from mimdsim.validation.silicon.gather_plan import gather_phases, plan_gather
+from mimdsim.validation.silicon.launch import LAUNCH_CYCLES, TIMER_CYCLES
+from mimdsim.validation.silicon.loops import slots_of_trip
+from mimdsim.validation.tables import Row, check_files, find_table
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "references" / "silicon"
 TABLES = ("tessellate_cycles.csv", "worker_loop_cycles.csv", "multislice.csv")
@@ -118,10 +118,18 @@ def test_vertices_are_known_by_name_and_others_are_not_guessed(tmp_path: Path) -
     assert all(found[name].predicted is None for name in "cdegh")
 
 
-@pytest.mark.parametrize("count", [counted.householder, counted.rotation, counted.dot_product, counted.copy_by_one])
+@pytest.mark.parametrize(
+    "count",
+    [
+        handwritten_vertices.householder,
+        handwritten_vertices.rotation,
+        handwritten_vertices.dot_product,
+        handwritten_vertices.copy_by_one,
+    ],
+)
 def test_counted_vertices_cost_their_bundles_for_every_further_vector(count: object) -> None:
     assert callable(count)
-    few, more = count(120, 6).bundles, count(120 + 6 * counted.VECTOR, 6).bundles
+    few, more = count(120, 6).bundles, count(120 + 6 * handwritten_vertices.VECTOR, 6).bundles
     a_vector = {"householder": 3, "rotation": 4, "dot_product": 2, "copy_by_one": 12}[count.__name__]
     assert more - few == a_vector
 

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DataFileError, MappingError
-from mimdsim.check.published.references import check_files
-from mimdsim.check.published.stencil.boxes import computed, held, least_surface, squarest
-from mimdsim.check.published.stencil.solver_program import solver_program
-from mimdsim.check.published.stencil.solver_rows import solver_rows
-from mimdsim.check.published.stencil.solver_times import solver_times, triad_times
-from mimdsim.check.published.stencil.solvers import SOLVERS, WEIGHTS, codelet_of
-from mimdsim.check.published.stencil.triad import triad_program
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.machine import load_machine
 from mimdsim.program import extents_of, verify
+from mimdsim.validation.stencil.boxes import computed, held, least_surface, squarest
+from mimdsim.validation.stencil.solver_program import solver_program
+from mimdsim.validation.stencil.solver_rows import solver_rows
+from mimdsim.validation.stencil.solver_times import solver_times, triad_times
+from mimdsim.validation.stencil.solvers import SOLVERS, WEIGHTS, codelet_of
+from mimdsim.validation.stencil.triad import triad_program
+from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = tuple(ROOT / "references" / name for name in ("stencil_mk2_chips.csv", "devito_ipu.csv"))

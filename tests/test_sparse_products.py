@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit
-from mimdsim.check.published.sparse.buckets import Buckets, propagate
-from mimdsim.check.published.sparse.dynamic_costs import counted_block_cycles, counted_elementwise_cycles
-from mimdsim.check.published.sparse.plan import SparsePlan, plan_sparse_product
-from mimdsim.check.published.sparse.rows import sparse_product_rows
-from mimdsim.check.published.sparse.shapes import SparseShape
-from mimdsim.check.published.sparse.static_costs import static_block_cycles, static_element_cycles
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.costs.library.arithmetic import NoCycleFormula
 from mimdsim.costs.library.sparse import sparse_dense_elementwise_cycles
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.sparse.buckets import Buckets, propagate
+from mimdsim.validation.sparse.dynamic_costs import counted_block_cycles, counted_elementwise_cycles
+from mimdsim.validation.sparse.plan import SparsePlan, plan_sparse_product
+from mimdsim.validation.sparse.rows import sparse_product_rows
+from mimdsim.validation.sparse.shapes import SparseShape
+from mimdsim.validation.sparse.static_costs import static_block_cycles, static_element_cycles
 
 REFERENCES = Path(__file__).resolve().parents[1] / "references" / "sparse_products.csv"
 

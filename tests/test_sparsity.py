@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import SEEDS, SMALL, compiled, given_values, interpreted, networks, small_network
 
-from mimdsim.functional import Executor, activity_profiles
-from mimdsim.functional.dropped import dropped_spikes
+from mimdsim.execution import Executor, activity_profiles
+from mimdsim.execution.overflow_spikes import dropped_spikes
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import RecordedActivity
 from mimdsim.report.tables_learning import sparsity_table

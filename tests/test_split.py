@@ -27,12 +27,12 @@ from networks import (
 
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.compiler import Compiled
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.graph import SpikingNetwork
-from mimdsim.run import memory_profile
+from mimdsim.pipeline import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.workload import MappingOptions
-from mimdsim.workload.mapping import Rule, Split
+from mimdsim.workload.description.mapping import Rule, Split
 
 TOLERANCE = 1e-5  # relative to the largest gradient: sums in another order
 RULES = st.sets(st.sampled_from(get_args(Rule))).map(sorted).map(tuple)

@@ -16,23 +16,23 @@ from networks import small_network as network_of_lif
 from test_timing import BARREL, tile_cycles
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.check.lockstep import Trace, compare, gradients_at_ids
+from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids
 from mimdsim.compiler import Compiled, compile_graph
-from mimdsim.compiler.fitting import remedies
-from mimdsim.functional import Executor, TrainingPlan, execute_strictly, initial_weights, train
-from mimdsim.functional.halves import executor_of
+from mimdsim.compiler.out_of_memory import remedies
+from mimdsim.execution import Executor, TrainingPlan, execute_strictly, initial_weights, train
+from mimdsim.execution.fp16 import executor_of
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
+from mimdsim.pipeline import memory_profile
+from mimdsim.pipeline.warnings import stash_note
 from mimdsim.program import Program, Repeat, Superstep, verify
 from mimdsim.program.codelet import now_shift
-from mimdsim.program.listing import listing
+from mimdsim.program.printer import listing
 from mimdsim.program.repeats import stretches
-from mimdsim.run import memory_profile
-from mimdsim.run.cautions import stash_note
 from mimdsim.timing import time_program
-from mimdsim.timing.loads import program_loads
+from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, load_workload
 
 POLICIES = ["carry", "every:1", "every:2", "every:3", "every:6"]  # of six timesteps

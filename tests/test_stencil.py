@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DataFileError, MappingError
-from mimdsim.check.published.references import check_files
-from mimdsim.check.published.stencil.copies import placed, row_copies
-from mimdsim.check.published.stencil.grid import cut, tile_blocks, worker_blocks
-from mimdsim.check.published.stencil.program import IN_COLUMNS, IN_ROWS, VARIANTS, blur_codelet, make_program
-from mimdsim.check.published.stencil.rows import phases, published_phases, stencil_rows
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.machine import load_machine
 from mimdsim.program import extents_of, verify
+from mimdsim.validation.stencil.copies import placed, row_copies
+from mimdsim.validation.stencil.grid import cut, tile_blocks, worker_blocks
+from mimdsim.validation.stencil.program import IN_COLUMNS, IN_ROWS, VARIANTS, blur_codelet, make_program
+from mimdsim.validation.stencil.rows import phases, published_phases, stencil_rows
+from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCES = ROOT / "references" / "stencil_phases.csv"

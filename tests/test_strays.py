@@ -10,8 +10,8 @@ import pytest
 from test_strict import CELLS, EACH, STARTS, TILES, program, step
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional import Executor, execute_strictly
-from mimdsim.functional.poison import KINDS
+from mimdsim.execution import Executor, execute_strictly
+from mimdsim.execution.poison import KINDS
 from mimdsim.program import Program
 
 # statements with y [cells] written, x [cells] read, the slice a:b of a vertex and the cell k, of another vertex
@@ -99,8 +99,8 @@ def test_a_library_codelet_is_held_by_what_it_leaves(
     dtype: str, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without guards, as in the midst of a large table: by the bits outside its slices alone."""
-    monkeypatch.setattr("mimdsim.functional.strict.is_library", lambda _: True)
-    monkeypatch.setattr("mimdsim.functional.strict.GUARDED_ELEMENTS", 0)
+    monkeypatch.setattr("mimdsim.execution.strict.is_library", lambda _: True)
+    monkeypatch.setattr("mimdsim.execution.strict.GUARDED_ELEMENTS", 0)
 
     def compute(y: np.ndarray, x: np.ndarray, start: np.ndarray, stop: np.ndarray) -> None:
         for first, last in zip(start.tolist(), stop.tolist(), strict=True):

@@ -12,9 +12,9 @@ import pytest
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import plan_exchanges
-from mimdsim.functional import Executor, execute_strictly
-from mimdsim.functional.failures import GuardError, VertexFailure
-from mimdsim.functional.guarded import Guarded, Work
+from mimdsim.execution import Executor, execute_strictly
+from mimdsim.execution.bounds_checked_array import Guarded, Work
+from mimdsim.execution.failures import GuardError, VertexFailure
 from mimdsim.program import (
     Codelet,
     Field,

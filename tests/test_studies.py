@@ -24,14 +24,14 @@ import mimdsim as package
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.program import RecordedActivity
 from mimdsim.search import parse_limits
-from mimdsim.study import Local, Study, list_studies, make_study, read_study, run_study, write_study
-from mimdsim.study.engines import by_same_sources
-from mimdsim.study.expressions import MOST_DEPTH, evaluate, names_in
-from mimdsim.study.metrics import METRICS, over_workloads, parse_constraint
-from mimdsim.study.plain import of_plain
-from mimdsim.study.points import Points, code_digest
-from mimdsim.study.sampling import spread
-from mimdsim.study.store import Store, count_rows
+from mimdsim.studies import Local, Study, list_studies, make_study, read_study, run_study, write_study
+from mimdsim.studies.executors import by_same_sources
+from mimdsim.studies.expressions import MOST_DEPTH, evaluate, names_in
+from mimdsim.studies.metrics import METRICS, over_workloads, parse_constraint
+from mimdsim.studies.plain import of_plain
+from mimdsim.studies.points import Points, code_digest
+from mimdsim.studies.sampling import spread
+from mimdsim.studies.store import Store, count_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 DELAY = 120  # s, of what a loaded machine starts
@@ -384,7 +384,7 @@ def test_a_study_goes_on_and_several_workloads_stand_side_by_side(tmp_path: Path
 def test_a_point_belongs_to_who_claims_it(tmp_path: Path) -> None:
     keys = [f"{number:064x}" for number in (1 << 200, 2 << 200, 7 << 250)]
     script = (
-        "import sys; from pathlib import Path; from mimdsim.study.store import Store\n"
+        "import sys; from pathlib import Path; from mimdsim.studies.store import Store\n"
         "with Store(Path(sys.argv[1])) as store:\n"
         "    print([store.claim(key) for key in sys.argv[2:]], flush=True); sys.stdin.read()"
     )

@@ -18,16 +18,16 @@ from mimdsim.base.units import show_bytes
 from mimdsim.report.figures_effects import draw_effects, steps_of
 from mimdsim.report.figures_front import Judgement, Measure, draw_front, draw_ranking
 from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
+from mimdsim.report.formatting import chance, common_unit, field_value, field_values, quantity
 from mimdsim.report.study_page import StudyColumn, packed_columns
-from mimdsim.report.wording import chance, common_unit, field_value, field_values, quantity
-from mimdsim.study import Studied, make_study, table_lines
-from mimdsim.study.files import write_report
-from mimdsim.study.front import Judged, judge, nondominated
-from mimdsim.study.metrics import Row
-from mimdsim.study.results import POINT_RESULTS, with_ratios
-from mimdsim.study.sensitivity import Effect, Sensitivities, Sensitivity
-from mimdsim.study.told import answer_lines
-from mimdsim.study.told_found import how_found
+from mimdsim.studies import Studied, make_study, table_lines
+from mimdsim.studies.answer_text import answer_lines
+from mimdsim.studies.answer_text_found import how_found
+from mimdsim.studies.files import write_report
+from mimdsim.studies.metrics import Row
+from mimdsim.studies.pareto import Judged, judge, nondominated
+from mimdsim.studies.results import POINT_RESULTS, with_ratios
+from mimdsim.studies.sensitivity import Effect, Sensitivities, Sensitivity
 
 CERTAIN = 0.999
 Parts = dict[str, tuple[float, float]]  # milliseconds by source, and by how many they may be off
@@ -257,7 +257,7 @@ def test_a_front_that_knows_what_points_share() -> None:
 
 
 def test_ten_thousand_points_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.study.draws.CELLS", 50_000)
+    monkeypatch.setattr("mimdsim.studies.monte_carlo.CELLS", 50_000)
     rows = [row({"x": (1 + at % 97, 0.1)}, **area(500 - at % 89, 1, 999)) for at in range(3_000)]
     found = judge(studied(rows, metrics=("time", "area")), count=40)
     assert max(part.stop - part.start for part in found.draws.parts(3_000)) * 3_000 <= 50_000

@@ -12,7 +12,7 @@ import pytest
 from test_study_answer import HOSTILE, area, row, studied
 
 from mimdsim.report.study_page import ROWS_AT_ONCE, study_page
-from mimdsim.study.reported import page_of
+from mimdsim.studies.page_data import page_of
 
 pytestmark = pytest.mark.slow
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'browser'")

@@ -18,14 +18,14 @@ from invented_runs import TWICE, energy, gpu, swept, tiled
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import ENDED
 from mimdsim.base.version import __version__
-from mimdsim.run.changes import load_line_up, parse_changes, split_changes
-from mimdsim.study import engines, make_study, running, work, write_figures
-from mimdsim.study.engines import AHEAD, Batch, Local
-from mimdsim.study.files import write_tables
-from mimdsim.study.points import Point, Points, parse_axes, parse_axis
-from mimdsim.study.results import RESULTS, gpu_columns, shown, with_ratios
-from mimdsim.study.running import compute
-from mimdsim.study.store import Store
+from mimdsim.pipeline.overrides import load_line_up, parse_changes, split_changes
+from mimdsim.studies import executors, make_study, scheduler, worker, write_figures
+from mimdsim.studies.executors import AHEAD, Batch, Local
+from mimdsim.studies.files import write_tables
+from mimdsim.studies.points import Point, Points, parse_axes, parse_axis
+from mimdsim.studies.results import RESULTS, gpu_columns, shown, with_ratios
+from mimdsim.studies.scheduler import compute
+from mimdsim.studies.store import Store
 
 # who works
 
@@ -63,7 +63,7 @@ def worked_on(
             raise MimdsimError(f"no disk for {points[0]}")
         return [10 * point for point in points]
 
-    monkeypatch.setattr(engines, "process_pool", made)
+    monkeypatch.setattr(executors, "process_pool", made)
     given: Any = [Batch(points=points, spikes={"a": 1}) for points in batches]  # type: ignore[arg-type]
     told: dict[int, str] = {}
     engine = Local(processes)
@@ -105,7 +105,7 @@ def test_batches_are_taken_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -
     def made(count: int) -> Iterator[FakePool]:
         yield FakePool(set())
 
-    monkeypatch.setattr(engines, "process_pool", made)
+    monkeypatch.setattr(executors, "process_pool", made)
     with contextlib.closing(Local(2).each(lambda points, spikes: None, batches())) as done:
         next(done)
         assert len(taken) == AHEAD * 2
@@ -118,7 +118,7 @@ def test_failures_of_ours_are_raised_after_all_points(tmp_path: Path, monkeypatc
         asked.append(points)
         return [ZeroDivisionError(f"of {point.workload.seed}") for point in points]
 
-    monkeypatch.setattr(running, "time_points", work)
+    monkeypatch.setattr(scheduler, "time_points", work)
     points = points_of(seed=(1, 2, 3))
     with Store(tmp_path) as store, pytest.raises(ZeroDivisionError, match="of 1"):
         compute(points, store, Local(1), lambda *_: None)
@@ -158,20 +158,20 @@ def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     profile = tiled(
         seconds_low=0.0812345678912, seconds_high=0.1212345678912, clock_hz=1.7e6, energy=energy(0.8), **TWICE
     )
-    monkeypatch.setattr(work, "PROGRAMS", SimpleNamespace(compiled=compiled))
-    monkeypatch.setattr(work, "filled_activity", lambda network, fill: f"filled {fill}")
-    monkeypatch.setattr(work, "retime", lambda compiled, machine, activity: profile)
-    monkeypatch.setattr(work, "fits_executable", lambda memory, machine: held["executable"])
-    monkeypatch.setattr(work, "beyond_sources", lambda machine: ("one",))
-    monkeypatch.setattr(work, "other_costs", lambda program, machine: (f"costs of {program}",))
-    monkeypatch.setattr(work, "unscaled_energy", lambda machine, changes: ("two",))
-    monkeypatch.setattr(work, "unused_chips", lambda compiled, machine: ())
-    monkeypatch.setattr(work, "half_warning", lambda workload: ("three",))
+    monkeypatch.setattr(worker, "PROGRAMS", SimpleNamespace(compiled=compiled))
+    monkeypatch.setattr(worker, "filled_activity", lambda network, fill: f"filled {fill}")
+    monkeypatch.setattr(worker, "retime", lambda compiled, machine, activity: profile)
+    monkeypatch.setattr(worker, "fits_executable", lambda memory, machine: held["executable"])
+    monkeypatch.setattr(worker, "beyond_sources", lambda machine: ("one",))
+    monkeypatch.setattr(worker, "other_costs", lambda program, machine: (f"costs of {program}",))
+    monkeypatch.setattr(worker, "unscaled_energy", lambda machine, changes: ("two",))
+    monkeypatch.setattr(worker, "unused_chips", lambda compiled, machine: ())
+    monkeypatch.setattr(worker, "half_warning", lambda workload: ("three",))
     return held
 
 
 def test_the_row_of_a_point(held: dict[str, Any]) -> None:
-    (row,) = work.time_points([invented_point()], {})
+    (row,) = worker.time_points([invented_point()], {})
     assert isinstance(row, dict)
     parts = row.pop("seconds_by_source")
     assert parts == [["all of invented", pytest.approx(0.0902617647059), pytest.approx(0.0309728031853)]]
@@ -188,7 +188,7 @@ def test_the_row_of_a_point(held: dict[str, Any]) -> None:
     }  # fmt: skip
     for peak, executable in ((1_001, True), (1_000, False)):
         held |= {"peak": peak, "executable": executable}
-        (row,) = work.time_points([invented_point()], {})
+        (row,) = worker.time_points([invented_point()], {})
         assert isinstance(row, dict)
         assert row["fits"] is False
 
@@ -202,13 +202,13 @@ def test_a_point_of_too_few_tiles_is_timed_on_gpus_alone(held: dict[str, Any], m
         gpu("A", "fused", 0.0412345678912, precision="tf32", energy=energy(0.3123456789)),
         gpu("A", "ideal", 0.01, never_built=True),
     )
-    monkeypatch.setattr(work, "PROGRAMS", SimpleNamespace(compiled=refused))
-    monkeypatch.setattr(work, "network_of", lambda workload: workload)
-    monkeypatch.setattr(work, "training_graph", lambda network: network)
+    monkeypatch.setattr(worker, "PROGRAMS", SimpleNamespace(compiled=refused))
+    monkeypatch.setattr(worker, "network_of", lambda workload: workload)
+    monkeypatch.setattr(worker, "training_graph", lambda network: network)
     timed = {"a": profiles, "b": profiles[2:], "c": profiles[:1]}
-    monkeypatch.setattr(work, "time_on_gpus", lambda graph, gpus, activity: (timed[gpus[0].name], ()))
+    monkeypatch.setattr(worker, "time_on_gpus", lambda graph, gpus, activity: (timed[gpus[0].name], ()))
     gpus = tuple(SimpleNamespace(name=name) for name in timed)
-    (row,) = work.time_points([invented_point(gpus=gpus)], {})
+    (row,) = worker.time_points([invented_point(gpus=gpus)], {})
     assert isinstance(row, dict)
     assert (row["fits"], row["note"], row["ms_per_training_step"]) == (False, "too few", None)
     assert {name: row[name] for name in gpu_columns("a")} == {
@@ -223,7 +223,7 @@ def test_a_point_of_too_few_tiles_is_timed_on_gpus_alone(held: dict[str, Any], m
 def test_as_many_processes_as_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, processes in ((6, 6), (None, 1)):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        assert running.default_processes() == processes
+        assert scheduler.default_processes() == processes
 
 
 # results
@@ -313,7 +313,7 @@ def points_of(workload: str = "digits", training_steps: int = 0, fill: float | N
 
 
 def test_as_many_points_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.study.sampling.MAX_POINTS", 4)
+    monkeypatch.setattr("mimdsim.studies.sampling.MAX_POINTS", 4)
     points = points_of(seed=(1, 2), chip__clock_hz=("1 GHz", "2 GHz"))
     assert [(point.workload.seed, point.machine.chip.clock_hz) for point in points] == [
         (1, 1e9), (1, 2e9), (2, 1e9), (2, 2e9),

@@ -14,16 +14,16 @@ import pytest
 from hostile.trees import VALUES, changed_tree
 
 import mimdsim
+from mimdsim.base.checksummed import write_sealed_json
 from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit, MimdsimError
-from mimdsim.base.sealed import write_sealed_json
 from mimdsim.program import RecordedActivity
-from mimdsim.study import make_study
-from mimdsim.study.engines import Local
-from mimdsim.study.plain import WorkerFailure, of_plain, to_plain
-from mimdsim.study.points import Point, Points
-from mimdsim.study.row_values import row_problem
-from mimdsim.study.store import Store, load_mapping, load_rows
-from mimdsim.study.work import time_points
+from mimdsim.studies import make_study
+from mimdsim.studies.executors import Local
+from mimdsim.studies.plain import WorkerFailure, of_plain, to_plain
+from mimdsim.studies.points import Point, Points
+from mimdsim.studies.row_values import row_problem
+from mimdsim.studies.store import Store, load_mapping, load_rows
+from mimdsim.studies.worker import time_points
 from mimdsim.workload import load_workload
 
 AXES: dict[str, tuple[Any, ...]] = {"network.hidden": ([16],), "network.capacity": ([4, 10],), "data.timesteps": (3,)}
@@ -201,7 +201,7 @@ def test_texts_of_studies_count_in_grammar() -> None:
         " axes needs at least",
     )
     known += ("{found.blocks} blocks", " axes need at least", "{len(every):,} timesteps", "{samples} samples")
-    files = [*package.glob("study/*.py"), *package.glob("report/*.py"), package / "studying.py"]
+    files = [*package.glob("studies/*.py"), *package.glob("report/*.py"), *package.glob("cli/*.py")]
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     assert len(lines) > 5000
     wrong = [line for line in lines if several.search(line) and not any(part in line for part in known)]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from test_run import mimdsim
 
+from mimdsim.base.checksummed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
-from mimdsim.base.sealed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.machine import find_machine
-from mimdsim.study import make_study, note_lines, table_lines
-from mimdsim.study.points import Points, parse_axis
-from mimdsim.study.results import RESULTS, with_ratios
-from mimdsim.study.store import load_activity, load_rows
+from mimdsim.studies import make_study, note_lines, table_lines
+from mimdsim.studies.points import Points, parse_axis
+from mimdsim.studies.results import RESULTS, with_ratios
+from mimdsim.studies.store import load_activity, load_rows
 
 SMALL = ("--training-steps", "1", "--processes", "1")
 
@@ -206,7 +206,7 @@ def test_an_output_that_is_no_folder_is_refused_before_the_work(tmp_path: Path) 
 def test_points_of_other_sources_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz", *SMALL, "--out", str(tmp_path))
     mimdsim(*arguments)
-    monkeypatch.setattr("mimdsim.study.points.code_digest", lambda: "another version")
+    monkeypatch.setattr("mimdsim.studies.points.code_digest", lambda: "another version")
     mimdsim(*arguments)
     assert len(list((tmp_path / "points").iterdir())) == 2
 

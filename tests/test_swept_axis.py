@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from mimdsim.report.swept_axis import swept_axis
-from mimdsim.study.points import parse_axis
+from mimdsim.studies.points import parse_axis
 
 
 def rows(key: str, *values: object) -> list[dict[str, object]]:

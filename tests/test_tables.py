@@ -9,12 +9,12 @@ import pytest
 
 from mimdsim.base.csv_table import parse_table
 from mimdsim.base.errors import DataFileError
-from mimdsim.base.places import files_of
-from mimdsim.check.narrow.spread import spreads
-from mimdsim.check.published.references import FORMATS, Row, check_files, silent
+from mimdsim.base.search_path import files_of
 from mimdsim.machine import load_machine
+from mimdsim.validation.calibration.measurement_noise import spreads
+from mimdsim.validation.tables import FORMATS, Row, check_files, silent
 from mimdsim.workload import load_workload
-from mimdsim.workload.sources.dvs_gesture import read_labels
+from mimdsim.workload.data.dvs_gesture import read_labels
 
 HEADER = "id,operation,table_rows,row_floats,dtype,lookups,tiles,lookups_per_tile,time_ms"
 ROW = "gather,popops::multiSlice,44000,15,float32,460800,1152,400,0.238"

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError, MimdsimError
-from mimdsim.costs.fabric import endpoint_cycles, exchange_phase_cycles, host_exposed_seconds
+from mimdsim.costs.exchange_endpoint import endpoint_cycles, exchange_phase_cycles, host_exposed_seconds
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.numerics.columns.alike import order_by, places_among
+from mimdsim.numerics.columns.grouping import order_by, places_among
+from mimdsim.pipeline import Run, compile_workload, retime, simulate
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (
     Hits,
@@ -33,12 +34,11 @@ from mimdsim.program import (
     Within,
     extents_of,
 )
-from mimdsim.run import Run, compile_workload, retime, simulate
 from mimdsim.timing import program_loads, stream_training_steps
-from mimdsim.timing.classes import Dealt, _tell_apart
-from mimdsim.timing.dealing import dealt_program
-from mimdsim.timing.plan import program_plan
+from mimdsim.timing.static_plan import program_plan
+from mimdsim.timing.tile_classes import Dealt, _tell_apart
 from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.vertex_dispatch import dealt_program
 from mimdsim.workload import load_workload
 
 TINY: dict[str, Any] = {

@@ -17,10 +17,10 @@ import mimdsim
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import parse_numbers
 from mimdsim.cli import main
+from mimdsim.pipeline import Run
 from mimdsim.profile import RunProfile
 from mimdsim.profile.detail import DETAIL_FILE, Detail
 from mimdsim.report.trace import write_trace
-from mimdsim.run import Run
 
 # https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: what each kind of event must have
 EVERY = {"ph", "ts", "pid", "tid", "name"}

@@ -20,13 +20,13 @@ from networks import compiled, given_values, small_network
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.cli import main
-from mimdsim.functional import Checkpoints, Evaluation, RateSchedule, TrainingLog, TrainingPlan, initial_weights, train
-from mimdsim.functional.checkpoint import _content_digest
-from mimdsim.functional.train import split
+from mimdsim.execution import Checkpoints, Evaluation, RateSchedule, TrainingLog, TrainingPlan, initial_weights, train
+from mimdsim.execution.checkpoint import _content_digest
+from mimdsim.execution.trainer import split
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import load_machine
-from mimdsim.run.identity import course_digest
+from mimdsim.pipeline.identity import course_digest
 from mimdsim.workload import load_workload
 
 NETWORK = small_network(

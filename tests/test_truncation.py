@@ -26,16 +26,16 @@ from networks import (
 
 from mimdsim.base.errors import MappingError
 from mimdsim.base.rng import stream
-from mimdsim.functional import Executor, TrainingPlan, initial_weights, train
-from mimdsim.functional.train import Evaluation, draw_randomness, evaluate
+from mimdsim.execution import Executor, TrainingPlan, initial_weights, train
+from mimdsim.execution.trainer import Evaluation, draw_randomness, evaluate
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import OPERATIONS, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.graph.truncation import STATE_BITS, from_start, next_state, scan_starts
 from mimdsim.machine import GpuMachine, load_machine
-from mimdsim.run import time_on_gpus
+from mimdsim.pipeline import time_on_gpus
 from mimdsim.workload import MappingOptions, load_workload, open_dataset
-from mimdsim.workload.sections import Data
+from mimdsim.workload.description.sections import Data
 
 RANDOM = Selection(threshold=1.0, second_threshold=0.5, capacity=4, slope=10.0, truncation="random")
 

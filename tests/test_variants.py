@@ -28,16 +28,17 @@ from pydantic import ValidationError
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
-from mimdsim.check.draws import DRAWS, drawn_inputs
-from mimdsim.check.program import check_values
+from mimdsim.checking.program import check_values
+from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.codelets import CODELETS, formats
 from mimdsim.codelets.formats import in_format
-from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES
+from mimdsim.codelets.vertex_overhead import SUBWORD_STORE_BUNDLES
 from mimdsim.compiler import Compiled
-from mimdsim.compiler.place.lists import place
-from mimdsim.functional import Executor
+from mimdsim.compiler.place.sparse_placement import place
+from mimdsim.execution import Executor
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, half_warning, retime
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (
     Program,
@@ -49,8 +50,7 @@ from mimdsim.program import (
     WorkerBundles,
     extents_of,
 )
-from mimdsim.program.listing import listing
-from mimdsim.run import compile_workload, half_warning, retime
+from mimdsim.program.printer import listing
 from mimdsim.workload import MappingOptions, load_workload
 
 VARIANTS: dict[str, dict[str, Any]] = {

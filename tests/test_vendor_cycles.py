@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.check.published.vendor import dense_mac, scaled_add
-from mimdsim.check.published.vendor.registry import vendor_cycles
 from mimdsim.costs.library import (
     broadcasts,
     casts,
@@ -26,6 +24,8 @@ from mimdsim.costs.library import (
     sparse,
 )
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula
+from mimdsim.validation.vendor import dense_mac, scaled_add
+from mimdsim.validation.vendor.registry import vendor_cycles
 
 REFERENCE = Path(__file__).resolve().parents[1] / "references" / "vendor_cycle_estimates.csv"
 FEW = settings(max_examples=25, deadline=None)

@@ -27,9 +27,9 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
+from mimdsim.program.diagnostics import Problem
 from mimdsim.program.mapping import FLAT
-from mimdsim.program.problems import Problem
-from mimdsim.program.rows import spatial_mapping
+from mimdsim.program.vertex_boxes import spatial_mapping
 from mimdsim.workload import MappingOptions
 
 TILES = 24

@@ -20,11 +20,11 @@ from mimdsim.profile import RunProfile, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
 from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
-from mimdsim.report import walk as walking
+from mimdsim.report import explorer_data as walking
+from mimdsim.report.explorer_data import LARGEST, LEFT_OUT, ROWS, SCRIPTS, matched, packed, too_large, walk_of
 from mimdsim.report.figures_memory import draw_memory_by_tile
 from mimdsim.report.page import sections
 from mimdsim.report.tables_difference import difference_tables
-from mimdsim.report.walk import LARGEST, LEFT_OUT, ROWS, SCRIPTS, matched, packed, too_large, walk_of
 
 BREAKS_OUT = "</script><script>alert(1)</script><!--"
 Found = tuple[RunProfile, Detail]

@@ -34,7 +34,7 @@ from test_optimisers import OPTIMISERS
 from test_wiring import wirings
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional import Executor, WholeTensors
+from mimdsim.execution import Executor, WholeTensors
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.surrogates import SURROGATES

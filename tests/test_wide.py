@@ -13,10 +13,10 @@ from networks import MAPPINGS, SEEDS, SMALL, assert_same_bits, compiled, execute
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
+from mimdsim.codelets.recurrence_and_bias import SYNAPSE_CURRENT
 from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
-from mimdsim.codelets.wiring import SYNAPSE_CURRENT
-from mimdsim.functional import Executor
-from mimdsim.functional.wide import widened
+from mimdsim.execution import Executor
+from mimdsim.execution.vertex_coalescing import widened
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Codelet, VertexTable
 from mimdsim.workload import MappingOptions

@@ -9,11 +9,11 @@ from networks import ADAM, small_network
 from mimdsim.compiler import compile_graph
 from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import retime
 from mimdsim.profile import TiledProfile
-from mimdsim.program import Program, tally, windows
+from mimdsim.program import Program, chunking, exchange_traffic
 from mimdsim.program.verify import verify
-from mimdsim.run import retime
-from mimdsim.timing import loads
+from mimdsim.timing import worker_cycles
 from mimdsim.workload import MappingOptions, filled_activity
 
 SPLIT = {"split": {"hidden0": {"batch": 2, "chips": 2, "neurons": 3}}}
@@ -35,9 +35,9 @@ def made(case: str) -> tuple[Program, TiledProfile]:
 @pytest.mark.parametrize("case", CASES)
 def test_parts_and_turns_change_nothing(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     whole, profile = made(case)
-    monkeypatch.setattr(windows, "ROWS_AT_ONCE", 5)
-    monkeypatch.setattr(tally, "PIECES_AT_ONCE", 3)
-    monkeypatch.setattr(loads, "CYCLES_AT_ONCE", 30)
+    monkeypatch.setattr(chunking, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(exchange_traffic, "PIECES_AT_ONCE", 3)
+    monkeypatch.setattr(worker_cycles, "CYCLES_AT_ONCE", 30)
     parted, same = made(case)
     assert same == profile
     for (one, *_), (other, *_) in zip(whole.supersteps(), parted.supersteps(), strict=True):

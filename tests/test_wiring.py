@@ -34,15 +34,15 @@ from test_gpu_execution import assert_same_training_step
 from test_timing import BARREL, slow_cycles
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
-from mimdsim.check.program import check_program
-from mimdsim.functional import Executor, initial_weights
+from mimdsim.checking.program import check_program
+from mimdsim.execution import Executor, initial_weights
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import load_machine
+from mimdsim.pipeline import compile_workload, simulate
 from mimdsim.program import Hits, SpikesOver
-from mimdsim.run import compile_workload, simulate
-from mimdsim.timing.loads import program_loads
+from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 
 TOLERANCE = 1e-5

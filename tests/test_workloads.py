@@ -11,7 +11,7 @@ import pytest
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import compile_workload
+from mimdsim.pipeline import compile_workload
 from mimdsim.workload import capacities_of, find_workload, input_shape, list_workloads, load_workload, network_of
 
 TILES = 1471  # of a chip of 1,472, tile 0 reserved (github.com/jrfinkbeiner/graphcore_snn, benchmarking_script.py)

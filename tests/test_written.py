@@ -25,8 +25,8 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
+from mimdsim.program.check_initialised import OUTPUT_RULE, READ_RULE, STALE_RULE, WRITER_RULE, check_written
 from mimdsim.program.repeats import Body
-from mimdsim.program.written import OUTPUT_RULE, READ_RULE, STALE_RULE, WRITER_RULE, check_written
 
 COST = WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test")
 # name -> shape, what the first axis counts; a has no first axis that a timestep could be taken of

@@ -1,10 +1,10 @@
-"""Measure matrix products and training steps on an available GPU, in formats that `mimdsim check --references` reads.
+"""Measure matrix products and training steps on an available GPU, in formats that `mimdsim validate` reads.
 
     python benchmarks/gpu/measure.py --out measured/
 
 writes measured/gemm_measurements.csv and measured/gpu_snn_measurements.csv; then
 
-    mimdsim check --references measured/gemm_measurements.csv measured/gpu_snn_measurements.csv
+    mimdsim validate measured/gemm_measurements.csv measured/gpu_snn_measurements.csv
 
 compares the model with them. Needs PyTorch (pip install torch). Without a GPU it runs small sizes on the processor, to
 show that it works; such rows say CPU and are meaningless for a GPU.

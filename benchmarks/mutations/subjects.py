@@ -15,20 +15,20 @@ import numpy as np
 from padded_products import arranged, product_program
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.check import check_kernel
-from mimdsim.check.kernel_file import load_kernel
-from mimdsim.check.kernel_values import RELATIVE_TOLERANCE
-from mimdsim.check.program import check_program
-from mimdsim.check.published.stencil.program import make_program as stencil_program
+from mimdsim.checking import check_kernel
+from mimdsim.checking.kernel_file import load_kernel
+from mimdsim.checking.kernel_values import RELATIVE_TOLERANCE
+from mimdsim.checking.program import check_program
 from mimdsim.compiler import Compiled, measure_memory
 from mimdsim.compiler.place.product_plan import plan_product
-from mimdsim.functional import Executor
+from mimdsim.execution import Executor
 from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, memory_profile
+from mimdsim.pipeline.overrides import split_changes
 from mimdsim.program import Program
-from mimdsim.run import compile_workload, memory_profile
-from mimdsim.run.changes import split_changes
 from mimdsim.timing import time_program
+from mimdsim.validation.stencil.program import make_program as stencil_program
 from mimdsim.workload import Workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,7 +117,7 @@ class Subject:
         executor = Executor(program)
         executor.write(self.draws[0][0])
         executor.run()
-        with nullcontext() if guarded else patch("mimdsim.timing.fast.require_sound"):
+        with nullcontext() if guarded else patch("mimdsim.timing.analytic.require_sound"):
             profile = time_program(program, self.machine, executor.activity(), self._memory)
         spans = [
             (each.compute_cycles, each.exchange_cycles, each.sync_cycles, each.busy_cycles) for each in profile.spans

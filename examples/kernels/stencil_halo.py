@@ -10,8 +10,8 @@ before and after the blur are left out here; mimdsim/check/published/stencil/pro
 
 import numpy as np
 
-from mimdsim.check.published.stencil.grid import Blocks, tile_blocks, worker_blocks
 from mimdsim.kernels import Codelet, Field, Kernel, Length, MimdMachine, Program, Term, TileMapping, WorkerBundles
+from mimdsim.validation.stencil.grid import Blocks, tile_blocks, worker_blocks
 
 HEIGHT, WIDTH, CHANNELS = 48, 64, 4
 DTYPE = "float16"

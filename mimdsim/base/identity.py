@@ -19,9 +19,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import cache_from_source
 from pathlib import Path
 
+from mimdsim.base.checksummed import read_sealed_json, write_sealed_json
 from mimdsim.base.errors import PACKAGE, DataFileError, MimdsimError
 from mimdsim.base.files import open_regular
-from mimdsim.base.sealed import read_sealed_json, write_sealed_json
 
 SAYS = ("report", "check", "conversion")  # packages that no result comes from
 DECIDE_TOO = ("numpy", "numba", "llvmlite")

@@ -7,15 +7,15 @@ from mimdsim.codelets import (
     fan_in,
     losses,
     neurons,
+    recurrence_and_bias,
     rows,
     spikes,
     training,
     truncation,
-    wiring,
 )
 
 FAMILIES = (
-    *(neurons, spikes, fan_in, truncation, wiring),
+    *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
     *(dense, losses, training, elementwise, array_products, rows),
 )
 CODELETS = {record.name: record for family in FAMILIES for record in family.CODELETS}

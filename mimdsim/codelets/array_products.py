@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from mimdsim.codelets.launch import overhead_bundles
 from mimdsim.codelets.products import POPLIN, partial_product_cycles, partial_sum_cycles
-from mimdsim.numerics.arrays import elementwise, products
+from mimdsim.codelets.vertex_overhead import overhead_bundles
+from mimdsim.numerics.dense import elementwise, products
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"

@@ -16,8 +16,8 @@ import numpy as np
 from mimdsim.codelets.dense import BOX, copy_formula
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
-from mimdsim.numerics.arrays import elementwise as numerics
-from mimdsim.numerics.arrays import products
+from mimdsim.numerics.dense import elementwise as numerics
+from mimdsim.numerics.dense import products
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)

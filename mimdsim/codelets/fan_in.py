@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mimdsim.codelets.launch import SOURCE, overhead_bundles
 from mimdsim.codelets.neurons import vectors_of
+from mimdsim.codelets.recurrence_and_bias import IDS
 from mimdsim.codelets.spikes import INPUT_GRADIENT, WEIGHT_GRADIENT
-from mimdsim.codelets.wiring import IDS
-from mimdsim.numerics.lists import fan_in as numerics
+from mimdsim.codelets.vertex_overhead import SOURCE, overhead_bundles
+from mimdsim.numerics.sparse import fan_in as numerics
 from mimdsim.program import (
     Codelet,
     Field,

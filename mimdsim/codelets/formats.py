@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import dense, fan_in, losses, neurons, spikes, training, truncation, wiring
-from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
+from mimdsim.codelets import dense, fan_in, losses, neurons, recurrence_and_bias, spikes, training, truncation
+from mimdsim.codelets.vertex_overhead import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
 from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles
-from mimdsim.program.extents import Extent
+from mimdsim.program.loop_extents import Extent
 
 # A surrogate in half: threshold, state, incoming gradient and adjoint are converted to float, the sum back to half;
 # division is a float operation (PopLibs operation tables).
@@ -42,20 +42,20 @@ _AN_ID = f"ids of two bytes: for every id {SUBWORD_STORE_SOURCE}"
 HALF = {
     neurons.LIF_UPDATE.name: Change(why="half: a quad where a pair was"),
     neurons.LIF_UPDATE_DENSE.name: Change(why="half: a quad where a pair was"),
-    wiring.SYNAPSE_CURRENT.name: Change(why="half: a quad where a pair was"),
-    wiring.SYNAPSE_CURRENT_DENSE.name: Change(why="half: a quad where a pair was"),
-    wiring.SELF_SYNAPSE.name: Change(
+    recurrence_and_bias.SYNAPSE_CURRENT.name: Change(why="half: a quad where a pair was"),
+    recurrence_and_bias.SYNAPSE_CURRENT_DENSE.name: Change(why="half: a quad where a pair was"),
+    recurrence_and_bias.SELF_SYNAPSE.name: Change(
         more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),),
         why=f"half: per spike of the tile's neurons {SUBWORD_STORE_SOURCE}",
     ),
-    wiring.SELF_WEIGHT_GRADIENT.name: Change(
+    recurrence_and_bias.SELF_WEIGHT_GRADIENT.name: Change(
         more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),),
         why=f"half: per spike of the tile's neurons {SUBWORD_STORE_SOURCE}",
     ),
-    wiring.SELF_INPUT_GRADIENT.name: Change(
+    recurrence_and_bias.SELF_INPUT_GRADIENT.name: Change(
         more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),), why=f"half: per id {SUBWORD_STORE_SOURCE}"
     ),
-    wiring.BIAS_GRADIENT.name: Change(why="half: a quad where a pair was"),
+    recurrence_and_bias.BIAS_GRADIENT.name: Change(why="half: a quad where a pair was"),
     neurons.STATE_GRADIENT.name: Change(
         more=(Term(bundles=SURROGATE_CONVERSIONS + SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_SURROGATE
     ),
@@ -130,8 +130,8 @@ _FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
     dense.sum_formula,
     neurons.scale_formula,
     neurons.masked_scale_formula,
-    wiring.bias_formula,
-    wiring.add_formula,
+    recurrence_and_bias.bias_formula,
+    recurrence_and_bias.add_formula,
     spikes.reduce_groups_formula,
     training.sgd_formula,
     training.adam_formula,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.launch import SOURCE, SURROGATE_PAIRABLE, overhead_bundles
 from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.codelets.surrogates import COSTS, at_an_id
-from mimdsim.numerics.lists import linear_neurons as numerics
+from mimdsim.codelets.vertex_overhead import SOURCE, SURROGATE_PAIRABLE, overhead_bundles
+from mimdsim.numerics.sparse import linear_neurons as numerics
 from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, Term, WorkerBundles
 
 OWN_COUNT = (

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.launch import overhead_bundles
-from mimdsim.numerics.lists import losses as numerics
-from mimdsim.numerics.lists.wiring import add_columns
+from mimdsim.codelets.vertex_overhead import overhead_bundles
+from mimdsim.numerics.sparse import losses as numerics
+from mimdsim.numerics.sparse.recurrence_and_bias import add_columns
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 COUNT_SPIKES = Codelet(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.dense import BOX
-from mimdsim.codelets.launch import (
+from mimdsim.codelets.vertex_overhead import (
     SOURCE,
     SURROGATE_BUNDLES,
     SURROGATE_PAIRABLE,
@@ -21,7 +21,7 @@ from mimdsim.codelets.launch import (
     overhead_bundles,
 )
 from mimdsim.costs.library.broadcasts import bias_add_cycles
-from mimdsim.numerics.lists import neurons as numerics
+from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import (
     Codelet,
     Field,
@@ -35,7 +35,7 @@ from mimdsim.program import (
     Vectors,
     WorkerBundles,
 )
-from mimdsim.program.extents import Extent
+from mimdsim.program.loop_extents import Extent
 
 
 def vectors_of(field: str, axis: int) -> dict[str, Extent]:

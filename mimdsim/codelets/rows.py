@@ -11,7 +11,7 @@ from mimdsim.codelets.elementwise import CALL_BYTES, calls_formula
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.costs.library.broadcasts import bias_add_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
-from mimdsim.numerics.arrays import elementwise as numerics
+from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
 ROW = (":", "start:stop")

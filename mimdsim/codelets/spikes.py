@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.dense import BOX
-from mimdsim.codelets.launch import (
+from mimdsim.codelets.neurons import vectors_of
+from mimdsim.codelets.vertex_overhead import (
     LAUNCH_BUNDLES,
     SOURCE,
     SUBWORD_STORE_BUNDLES,
     SUBWORD_STORE_SOURCE,
     overhead_bundles,
 )
-from mimdsim.codelets.neurons import vectors_of
-from mimdsim.numerics.lists import spikes as numerics
+from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import (
     Codelet,
     Field,

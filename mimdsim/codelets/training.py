@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.launch import overhead_bundles
+from mimdsim.codelets.vertex_overhead import overhead_bundles
 from mimdsim.numerics import training as numerics
 from mimdsim.numerics.optimisers import FORMS, Form
 from mimdsim.numerics.optimisers.adam import adam

@@ -4,11 +4,11 @@ place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory
 """
 
 from mimdsim.compiler.compile import Compiled, Watch, compile_graph, merged_program
-from mimdsim.compiler.fitting import fits_executable
-from mimdsim.compiler.measured import memory_profile
+from mimdsim.compiler.memory_report import memory_profile
+from mimdsim.compiler.out_of_memory import fits_executable
 from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
-from mimdsim.compiler.place.lists import place
 from mimdsim.compiler.place.placement import Placement
+from mimdsim.compiler.place.sparse_placement import place
 from mimdsim.program.exchanges import plan_exchanges
 
 __all__ = [

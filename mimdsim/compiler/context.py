@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
-from mimdsim.codelets.parts import on_rows
+from mimdsim.codelets.row_subset import on_rows
 from mimdsim.compiler.place.collectives import Trees, best_trees, direct
 from mimdsim.compiler.place.placement import LayerPlacement, Placement
 from mimdsim.graph import Graph, Layer, SpikingNetwork, Value
@@ -20,8 +20,8 @@ from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
-from mimdsim.program.rows import boxes_of_runs
-from mimdsim.workload.mapping import MappingOptions
+from mimdsim.program.vertex_boxes import boxes_of_runs
+from mimdsim.workload.description.mapping import MappingOptions
 
 LINEAR_BYTES = 128  # the library maps linearly in runs of at least 128 bytes a tile (poputil)
 MOMENTS = "optimiser"  # the category of what an optimiser keeps

@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.codelets import losses as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lists.spikes import gradient_chips
+from mimdsim.compiler.sparse.spikes import gradient_chips
 from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import SCORES

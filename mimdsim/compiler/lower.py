@@ -14,25 +14,25 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
-from mimdsim.compiler.arrays import layers as lower_arrays
-from mimdsim.compiler.arrays import rows as lower_rows
-from mimdsim.compiler.arrays import time as lower_array_time
-from mimdsim.compiler.arrays.context import ArrayLowering
 from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering
-from mimdsim.compiler.lists import linear_neurons as lower_linear_neurons
-from mimdsim.compiler.lists import neurons as lower_neurons
-from mimdsim.compiler.lists import selection as lower_selection
-from mimdsim.compiler.lists import spikes as lower_spikes
-from mimdsim.compiler.lists import wiring as lower_wiring
-from mimdsim.compiler.lists.stash import stash_of
-from mimdsim.compiler.lists.time import lower_backward, lower_forward
+from mimdsim.compiler.dense import layers as lower_arrays
+from mimdsim.compiler.dense import rows as lower_rows
+from mimdsim.compiler.dense import time as lower_array_time
+from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.placement import Placement
-from mimdsim.compiler.sequences import count_where_read
+from mimdsim.compiler.sparse import linear_neurons as lower_linear_neurons
+from mimdsim.compiler.sparse import neurons as lower_neurons
+from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring
+from mimdsim.compiler.sparse import selection as lower_selection
+from mimdsim.compiler.sparse import spikes as lower_spikes
+from mimdsim.compiler.sparse.stash import stash_of
+from mimdsim.compiler.sparse.time import lower_backward, lower_forward
+from mimdsim.compiler.time_slices import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Observables, Potential, Program, TileMapping
-from mimdsim.workload.mapping import MappingOptions
+from mimdsim.workload.description.mapping import MappingOptions
 
 Rules = dict[tuple[str, ...], Callable[..., None]]
 RULES: Rules = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from mimdsim.costs.silicon import Estimate, total, voltage_at
+from mimdsim.costs.area_power import Estimate, total, voltage_at
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import STATIC, EnergyPart, EnergyProfile, SiliconProfile
 

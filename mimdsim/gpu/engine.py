@@ -11,9 +11,9 @@ from mimdsim.gpu import elementwise, gemm
 from mimdsim.gpu.energy import gpu_energy
 from mimdsim.gpu.inputs import InputEncoding
 from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Recurrent, Stream
-from mimdsim.gpu.lists import ListKernel, lengths_of, list_kernel_seconds
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.recurrent import CUDNN_PERSISTENT, Direction, RecurrentLayer, persistent_seconds
+from mimdsim.gpu.sparse_kernels import ListKernel, lengths_of, list_kernel_seconds
 from mimdsim.gpu.strategies import STRATEGIES, Strategy, find_strategy
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mimdsim.gpu.lists import ListKernel
+from mimdsim.gpu.sparse_kernels import ListKernel
 
 
 @dataclass(frozen=True, kw_only=True)

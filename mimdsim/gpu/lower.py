@@ -21,7 +21,7 @@ from mimdsim.gpu.dependence import (
 )
 from mimdsim.gpu.inputs import InputEncoding, expansion_kernels, streamed_inputs, transfer_bytes
 from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Recurrent, Stream
-from mimdsim.gpu.lists import LIST_PRODUCTS, ListLengths, check_lists, list_kernel
+from mimdsim.gpu.sparse_kernels import LIST_PRODUCTS, ListLengths, check_lists, list_kernel
 from mimdsim.gpu.strategies import Strategy
 from mimdsim.graph.definition import elements
 from mimdsim.graph.operations import OPERATIONS

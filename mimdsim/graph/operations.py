@@ -9,11 +9,11 @@ from mimdsim.graph.losses import LOSS
 from mimdsim.graph.neurons import NEURONS
 from mimdsim.graph.read_outs import READ_OUTS
 from mimdsim.graph.records import GraphBuilder
+from mimdsim.graph.recurrence_and_bias import WIRING
 from mimdsim.graph.scan import scan_of
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.truncation import TRUNCATION
-from mimdsim.graph.wiring import WIRING
 
 FAMILIES = (*DENSE, *SPIKES, *TRUNCATION, *WIRING, *NEURONS, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}

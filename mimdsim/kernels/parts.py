@@ -9,7 +9,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.program import Variable
 from mimdsim.program.mapping import FLAT
-from mimdsim.program.rows import bounds_of, boxes_on_tiles, distinct, spatial_mapping
+from mimdsim.program.vertex_boxes import bounds_of, boxes_on_tiles, distinct, spatial_mapping
 
 # the vendor's names of number formats, by numpy's
 FORMATS = {

@@ -19,7 +19,7 @@ from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
 from mimdsim.kernels.parts import Parts, alike, box_of, format_of, parts_of
 from mimdsim.kernels.reductions import reduce
 from mimdsim.program import Codelet, Field, Length, Term, TileFormula, TileMapping, Variable
-from mimdsim.program.extents import Extent
+from mimdsim.program.loop_extents import Extent
 
 
 def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> None:

@@ -14,7 +14,7 @@ from mimdsim.machine.load import (
     with_values,
 )
 from mimdsim.machine.mimd import MimdMachine
-from mimdsim.machine.watched import Reads
+from mimdsim.machine.read_tracking import Reads
 
 __all__ = [
     "Given",

@@ -8,13 +8,13 @@ from typing import Any
 
 from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.base.names import possible_path
-from mimdsim.base.places import Named, beside, find_description, is_path, names_of
 from mimdsim.base.schema import Section, build, changed_table, given_keys, read_toml
+from mimdsim.base.search_path import Named, beside, find_description, is_path, names_of
 from mimdsim.base.units import show_quantity
+from mimdsim.machine.calibrated import KIND, Narrowing, doubted_numbers, narrowed_changes, read_narrowing, with_changes
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
-from mimdsim.machine.narrowed import KIND, Narrowing, doubted_numbers, narrowed_changes, read_narrowing, with_changes
-from mimdsim.machine.plausible import PARTS, implausible, larger_parts
+from mimdsim.machine.sanity_bounds import PARTS, implausible, larger_parts
 
 Given = Named | MimdMachine | GpuMachine
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}

@@ -13,10 +13,10 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, SourcedSection
+from mimdsim.machine.area_power import Area, Power
 from mimdsim.machine.codelet_costs import NATIVE, CodeletCosts
 from mimdsim.machine.energy import TiledEnergy
 from mimdsim.machine.matrix_unit import MatrixUnit
-from mimdsim.machine.silicon import Area, Power
 
 
 class Chip(SourcedSection):

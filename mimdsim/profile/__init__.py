@@ -4,6 +4,7 @@
 numpy. Loading one validates every field, so a report can be drawn from someone else's file.
 """
 
+from mimdsim.profile.area_power import SiliconPart, SiliconProfile
 from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source
 from mimdsim.profile.records import (
     FIRING,
@@ -29,7 +30,6 @@ from mimdsim.profile.records import (
     Training,
     WhatIf,
 )
-from mimdsim.profile.silicon import SiliconPart, SiliconProfile
 from mimdsim.profile.store import load_profile, save_profile
 
 __all__ = [

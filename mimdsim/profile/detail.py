@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mimdsim.base.checksummed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.base.errors import DataFileError
-from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.profile.records import RunProfile
 
 DETAIL_FILE = "detail.npz"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mimdsim.base.units import show_bytes
-from mimdsim.profile.silicon import SiliconProfile
+from mimdsim.profile.area_power import SiliconProfile
 
 SCHEMA_VERSION = 7
 OLDER_VERSIONS = (3, 4, 5, 6)  # that are still read; what they lack has its default

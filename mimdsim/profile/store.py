@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from mimdsim.base.errors import DataFileError, near, shortened
 from mimdsim.base.files import dump_json, parse_json, read_bounded_text, write_atomically
 from mimdsim.base.units import counted
-from mimdsim.profile.meaning import contradictions
 from mimdsim.profile.records import OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
+from mimdsim.profile.validate import contradictions
 
 MAX_PROFILE_BYTES = 64 << 20
 MOST_SAID = 3  # problems of a file listed in one message

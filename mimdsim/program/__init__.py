@@ -12,7 +12,7 @@ from mimdsim.program.codelet import (
     WorkerBundles,
     shared_bundles,
 )
-from mimdsim.program.extents import (
+from mimdsim.program.loop_extents import (
     Column,
     Hits,
     Length,
@@ -30,7 +30,7 @@ from mimdsim.program.observables import Observables, Potential
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Relay, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat, Stretch
-from mimdsim.program.trips import extents_of
+from mimdsim.program.trip_counts import extents_of
 from mimdsim.program.verify import verify
 
 __all__ = [

@@ -20,7 +20,7 @@ from typing import Any
 
 from mimdsim.base.errors import MappingError, near
 from mimdsim.base.sources import UNCERTAINTY, is_kind
-from mimdsim.program.extents import RECORDED, Column, Derived, Extent, Hits, Lists, Size
+from mimdsim.program.loop_extents import RECORDED, Column, Derived, Extent, Hits, Lists, Size
 
 ACCESS = ("read", "write", "update")
 _NOW = re.compile(r"^@t([+-]\d+)?$")

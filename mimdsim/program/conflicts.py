@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mimdsim.numerics.columns import boxes as numerics
-from mimdsim.numerics.columns import pieces
-from mimdsim.program import windows
+from mimdsim.numerics.columns import exchange_fragments
+from mimdsim.program import chunking
 from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.diagnostics import Problem, of_vertex, vertex_name
 from mimdsim.program.entries import entries_taken
-from mimdsim.program.problems import Problem, of_vertex, vertex_name
 from mimdsim.program.records import Superstep, Variable, VertexTable
-from mimdsim.program.rows import bounds_of, boxes_of, describe_box, equal_rows, order_of
+from mimdsim.program.vertex_boxes import bounds_of, boxes_of, describe_box, equal_rows, order_of
 
 TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
 
@@ -93,11 +93,11 @@ def _written_twice(writers: list[list[Touch]], timesteps: range, local: bool) ->
 def _once_on_tiles(touches: list[Touch]) -> bool:
     """Whether it is certain that no two of these boxes, each of which lies on one tile, share an element: tiles after
     tiles, as the boxes of many vertices at once would take several times the memory of the program."""
-    if sum(touch.table.vertices for touch in touches) <= windows.ROWS_AT_ONCE:
+    if sum(touch.table.vertices for touch in touches) <= chunking.ROWS_AT_ONCE:
         return False
     return all(
         _twice([replace(touch, table=part) for touch, (part, _) in zip(touches, parts, strict=True)]) is None
-        for parts in windows.by_tiles([touch.table for touch in touches])
+        for parts in chunking.by_tiles([touch.table for touch in touches])
     )
 
 
@@ -106,7 +106,7 @@ def _twice(touches: list[Touch]) -> Pair | None:
     each = [bounds_of(touch.boxes) for touch in touches]
     bounds = each[0] if len(each) == 1 else np.concatenate(each, axis=2)
     rows = bounds.shape[2]
-    if pieces.are_apart(bounds):  # then boxes meet only if they are equal
+    if exchange_fragments.are_apart(bounds):  # then boxes meet only if they are equal
         which, one_of_each = equal_rows(np.ascontiguousarray(bounds[:, 0]))
         if len(one_of_each) == rows:
             return None

@@ -6,10 +6,10 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
-from mimdsim.base.compact import wide
+from mimdsim.base.compressed_columns import wide
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.records import Delivery, Superstep
-from mimdsim.program.rows import bounds_of
+from mimdsim.program.vertex_boxes import bounds_of
 
 
 def undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:

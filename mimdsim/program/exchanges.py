@@ -15,17 +15,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics.columns.alike import digest
+from mimdsim.numerics.columns.grouping import digest
+from mimdsim.program.chunking import Part, by_tiles
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.copies import copy_parts
+from mimdsim.program.diagnostics import Problem
+from mimdsim.program.exchange_traffic import Pairs, Tally
 from mimdsim.program.homes import check_homes
 from mimdsim.program.local import ByTile, in_bands, is_local
 from mimdsim.program.mapping import BANDED, TileMapping
 from mimdsim.program.places import check_boxes, check_places, unfit_box
-from mimdsim.program.problems import Problem
 from mimdsim.program.program import Program
 from mimdsim.program.records import Delivery, Exchange, Superstep, Variable, VertexTable
-from mimdsim.program.rows import (
+from mimdsim.program.vertex_boxes import (
     bounds_of,
     boxes_of,
     distinct,
@@ -35,8 +37,6 @@ from mimdsim.program.rows import (
     takes_timestep,
     to_runs,
 )
-from mimdsim.program.tally import Pairs, Tally
-from mimdsim.program.windows import Part, by_tiles
 
 _Key = tuple[str, int | None]  # a variable and the shift of "@t"; None: all of it
 _Parts = tuple[np.ndarray, np.ndarray]  # tiles, bounds

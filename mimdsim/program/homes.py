@@ -6,9 +6,9 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, near
 from mimdsim.base.units import show_bytes
-from mimdsim.program.around import around, is_library, size_of
+from mimdsim.program.codelet_closure import around, is_library, size_of
+from mimdsim.program.diagnostics import Problem, at_large, of_vertex
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
-from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.program import Program
 from mimdsim.program.records import MOST_CONSTANT_BYTES, Superstep, Variable, VertexTable
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.compact import wide
+from mimdsim.base.compressed_columns import wide
 from mimdsim.numerics.columns import boxes as numerics
-from mimdsim.numerics.columns import pieces
+from mimdsim.numerics.columns import exchange_fragments
 from mimdsim.program.mapping import BANDED, FLAT, SideBySide, TileMapping
-from mimdsim.program.rows import bounds_of
+from mimdsim.program.vertex_boxes import bounds_of
 
 ByTile = tuple[int, np.ndarray]  # as from `interval_of_tiles`
 
@@ -23,7 +23,7 @@ def in_bands(
     ranges = tuple(mapping.ranges())
     bounds, apart = bounds_of(boxes), np.zeros(len(boxes), np.int64)
     begins, stops = mapping.columns.edges
-    row, within, inside = pieces.cut_at_ranges(bounds, mapping.bands[0].axis, begins, stops, apart, 0)
+    row, within, inside = exchange_fragments.cut_at_ranges(bounds, mapping.bands[0].axis, begins, stops, apart, 0)
     order = np.argsort(within, kind="stable")
     row, within, inside = row[order], within[order], inside.take(order, axis=2)
     ends = np.searchsorted(within, np.arange(len(ranges)), side="right").tolist()
@@ -106,7 +106,7 @@ def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, 
     row, within, inside = np.arange(len(boxes)), np.zeros(len(boxes), np.int64), bounds_of(boxes)
     for axis, edges in apart.levels:
         begins, stops = np.ascontiguousarray(edges)
-        of, within, inside = pieces.cut_at_ranges(inside, axis, begins, stops, within, shape[axis])
+        of, within, inside = exchange_fragments.cut_at_ranges(inside, axis, begins, stops, within, shape[axis])
         row = row[of]
     axis = apart.mapping.axis
     room = (*shape[:axis], shape[axis] * apart.turns, *shape[axis + 1 :])

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mimdsim.base.compact import wide
+from mimdsim.base.compressed_columns import wide
 from mimdsim.numerics.columns import boxes as numerics
 
 REPLICATED = -1

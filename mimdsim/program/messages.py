@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import Delivery, Exchange
-from mimdsim.program.rows import boxes_on_tiles, runs_of_boxes, spatial_mapping, to_runs
+from mimdsim.program.vertex_boxes import boxes_on_tiles, runs_of_boxes, spatial_mapping, to_runs
 
 MOST_READINGS = (
     2_000_000  # (part, reader) pairs of a phase that are listed; beyond it, nearly every tile receives from all others

@@ -8,11 +8,11 @@ from mimdsim.base.errors import MappingError, near
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.codelet import Field
 from mimdsim.program.copies import check_copies
+from mimdsim.program.diagnostics import Problem, of_vertex
 from mimdsim.program.homes import check_tiles
-from mimdsim.program.problems import Problem, of_vertex
 from mimdsim.program.program import Program
 from mimdsim.program.records import Superstep, Variable, VertexTable
-from mimdsim.program.rows import describe_box, spatial_mapping, spatial_shape, takes_timestep
+from mimdsim.program.vertex_boxes import describe_box, spatial_mapping, spatial_shape, takes_timestep
 
 
 def check_places(program: Program, superstep: Superstep, tiles: int) -> list[Problem]:

@@ -12,11 +12,11 @@ from operator import itemgetter
 
 import numpy as np
 
-from mimdsim.base.compact import TILES, compact, taken, wide
+from mimdsim.base.compressed_columns import TILES, compact, taken, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import refused
 from mimdsim.program.codelet import Codelet
-from mimdsim.program.extents import Derived, Recorded
+from mimdsim.program.loop_extents import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
 
 # categories of compiled training programs, in the order of reports

@@ -16,10 +16,13 @@ from weakref import WeakSet
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.program.check_initialised import check_writers, check_written
+from mimdsim.program.chunking import by_rows
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.conflicts import MEANWHILE, Touch, check_conflicts
 from mimdsim.program.copies import check_copies, check_copies_apart, check_planned_copies, reaches
 from mimdsim.program.delivered import undelivered
+from mimdsim.program.diagnostics import Problem, of_vertex
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.exchange_rule import check_deliveries, check_exchange
 from mimdsim.program.exchanges import Described
@@ -27,11 +30,11 @@ from mimdsim.program.homes import check_beside, check_homes, check_names, check_
 from mimdsim.program.local import ByTile, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
-from mimdsim.program.problems import Problem, of_vertex
 from mimdsim.program.program import Program
 from mimdsim.program.records import Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Stretch
-from mimdsim.program.rows import (
+from mimdsim.program.trip_counts import check_extents
+from mimdsim.program.vertex_boxes import (
     bounds_of,
     boxes_of,
     describe_box,
@@ -39,9 +42,6 @@ from mimdsim.program.rows import (
     spatial_shape,
     takes_timestep,
 )
-from mimdsim.program.trips import check_extents
-from mimdsim.program.windows import by_rows
-from mimdsim.program.written import check_writers, check_written
 
 MAX_PROBLEMS = 20
 _SOUND: WeakSet[Program] = WeakSet()  # programs that were verified and keep all rules

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 
 from mimdsim.profile import TiledProfile
-from mimdsim.report.wording import plain
+from mimdsim.report.formatting import plain
 
 CSV_FILES = {
     "tiles.csv": "every tile: place, layer, cycles, traffic, memory by category",

@@ -6,9 +6,9 @@ from matplotlib.figure import Figure
 
 from mimdsim.profile import RunProfile
 from mimdsim.report.colours import INK, PART_COLOURS
-from mimdsim.report.contenders import contenders
+from mimdsim.report.formatting import clipped, milliseconds
+from mimdsim.report.machine_comparison import contenders
 from mimdsim.report.style import heading, panels, stacked_bars, styled
-from mimdsim.report.wording import clipped, milliseconds
 
 LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (GPU: launch-bound)", "host")
 

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from mimdsim.report.colours import INK, LAYER_COLOURS
 from mimdsim.report.figures_sweep import evenly
+from mimdsim.report.formatting import clipped, field_value
 from mimdsim.report.style import STYLE, panels
 from mimdsim.report.swept_axis import swept_axis
-from mimdsim.report.wording import clipped, field_value
 
 # abstract of arXiv 2311.04386, of its own networks and as published: for orientation next to any other
 CLAIMED = ((5.0, 10.0), "claimed for published networks on an A100: 5 to 10 times")

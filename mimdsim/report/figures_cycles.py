@@ -11,8 +11,8 @@ from mimdsim.base.phases import in_order
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile, Span, TiledProfile
 from mimdsim.report.colours import PART_COLOURS
+from mimdsim.report.formatting import clipped, duration, in_unit, reach, share, thousands
 from mimdsim.report.style import heading, panels, stacked_bars, styled, thousands_axis
-from mimdsim.report.wording import clipped, duration, in_unit, reach, share, thousands
 
 LONGEST = 12
 PART_NAMES = ("compute", "internal exchange", "sync", "host exchange (exposed)")

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE
+from mimdsim.report.formatting import clipped, field_value, quantity
 from mimdsim.report.style import STYLE, panels
 from mimdsim.report.swept_axis import WIDE, number_of
-from mimdsim.report.wording import clipped, field_value, quantity
 
 MOST_AXES = 9
 MOST_VALUES = 14  # of an axis; more are put together in bins of as many points each

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE, GREY, INK, ORANGE
+from mimdsim.report.formatting import chance, clipped
 from mimdsim.report.style import LABEL_BOX, STYLE, panels
-from mimdsim.report.wording import chance, clipped
 
 MOST_MARKED = 20  # points on the front with whiskers
 MOST_LABELLED = 6

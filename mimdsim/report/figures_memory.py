@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import Liveness, MemoryProfile, RunProfile
 from mimdsim.report.colours import BLUE, CATEGORY_COLOURS, GREY, INK, VERMILLION, largest_first
+from mimdsim.report.formatting import clipped, thousands
 from mimdsim.report.style import LABEL_BOX, panels, plain_axis, styled, thousands_axis
-from mimdsim.report.wording import clipped, thousands
 
 MAX_DRAWN_TILES = 2_048
 LITTLE = 0.1  # of the limit: fuller tiles are drawn under its line, emptier ones would be too flat to be read

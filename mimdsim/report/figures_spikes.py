@@ -9,8 +9,8 @@ from matplotlib.ticker import MaxNLocator
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
 from mimdsim.report.colours import BLUE, INK, ORANGE, VERMILLION
+from mimdsim.report.formatting import clipped, significant, thousands
 from mimdsim.report.style import panels, plain_axis, styled, thousands_axis
-from mimdsim.report.wording import clipped, significant, thousands
 
 MAX_PANELS = 8
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.report.colours import LAYER_COLOURS, VERMILLION
+from mimdsim.report.formatting import field_value
 from mimdsim.report.style import STYLE, panels
 from mimdsim.report.swept_axis import swept_axis
-from mimdsim.report.wording import field_value
 
 T = TypeVar("T")
 MAX_LINES = 12

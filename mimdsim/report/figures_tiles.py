@@ -13,8 +13,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mimdsim.profile import RunProfile, TileColumns
 from mimdsim.report.colours import BLUE, LAYER_COLOURS, PALE, VERMILLION
+from mimdsim.report.formatting import clipped, thousands
 from mimdsim.report.style import LABEL_BOX, panels, styled, thousands_axis
-from mimdsim.report.wording import clipped, thousands
 
 BINS = 40
 

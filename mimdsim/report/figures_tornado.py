@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from mimdsim.report.colours import BLUE, GREY, INK, ORANGE, PALE
+from mimdsim.report.formatting import clipped
 from mimdsim.report.style import STYLE, heading, panels, plain_axis
-from mimdsim.report.wording import clipped
 
 MOST_BARS = 20
 LONGEST_NAME = 48

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
 from mimdsim.report.colours import BLUE, GREEN, ORANGE, SKY
+from mimdsim.report.formatting import thousands
 from mimdsim.report.style import panels, plain_axis, styled, thousands_axis
-from mimdsim.report.wording import thousands
 
 SMOOTHED_SHARE = 0.05  # the running mean spans one twentieth of the run
 MAX_DRAWN_POINTS = 4_000

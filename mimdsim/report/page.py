@@ -9,14 +9,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mimdsim.base.atomic_folder import replaced
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
-from mimdsim.base.whole import replaced
 from mimdsim.profile import RunProfile
 from mimdsim.report.columns import CSV_FILES, csv_files
+from mimdsim.report.explorer_data import HERE, too_large, walk_of
 from mimdsim.report.figures import FIGURES
+from mimdsim.report.formatting import changed_fields, plain
+from mimdsim.report.headline import verdicts
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_advice import advice_table
+from mimdsim.report.tables_area_power import silicon_parts_table, silicon_table
 from mimdsim.report.tables_comparison import (
     assumptions_table,
     comparison_table,
@@ -25,14 +29,10 @@ from mimdsim.report.tables_comparison import (
 )
 from mimdsim.report.tables_cost import phases_table, supersteps_table, tiles_table, utilisation_table
 from mimdsim.report.tables_difference import difference_tables
-from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_energy import energy_parts_table, energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
 from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
-from mimdsim.report.tables_silicon import silicon_parts_table, silicon_table
-from mimdsim.report.verdicts import verdicts
-from mimdsim.report.walk import HERE, too_large, walk_of
-from mimdsim.report.wording import changed_fields, plain
+from mimdsim.report.tables_uncertainty import doubts_table
 
 if TYPE_CHECKING:
     import jinja2

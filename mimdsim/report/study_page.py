@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mimdsim.report.explorer_data import HERE
+from mimdsim.report.formatting import plain
 from mimdsim.report.page import data_uri, template
 from mimdsim.report.tables import Table
-from mimdsim.report.walk import HERE
-from mimdsim.report.wording import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

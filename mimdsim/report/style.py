@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mimdsim.profile import RunProfile
 from mimdsim.report.colours import GREY, INK, PALE
-from mimdsim.report.wording import thousands
+from mimdsim.report.formatting import thousands
 
 Draw = Callable[[RunProfile], Figure | None]
 

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from mimdsim.base.units import dimension, parse_quantity
-from mimdsim.report.wording import field_values
+from mimdsim.report.formatting import field_values
 
 WIDE = 8  # times from the least to the largest value: a logarithmic axis from there on
 MOST_LABELS = 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mimdsim.profile import TiledProfile
-from mimdsim.report.wording import aligned_milliseconds, in_unit, milliseconds, share, thousands
+from mimdsim.report.formatting import aligned_milliseconds, in_unit, milliseconds, share, thousands
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import GpuProfile, RunProfile
-from mimdsim.report.contenders import BOUND, PARTS, Contender, contenders, strongest_gpu
+from mimdsim.report.formatting import KINDS, interval, significant, thousands
+from mimdsim.report.machine_comparison import BOUND, PARTS, Contender, contenders, strongest_gpu
 from mimdsim.report.tables import Cell, Table, aligned_ms, count, ms, percent, shown, table, text
-from mimdsim.report.wording import KINDS, interval, significant, thousands
 
 PART_WORDS = {"memory": "memory-bound", "launch": "launch-bound", "compute": "compute-bound", "host": "host"}
 

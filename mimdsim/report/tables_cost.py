@@ -5,9 +5,9 @@ from __future__ import annotations
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import Span, TiledProfile
-from mimdsim.report.contenders import PARTS
+from mimdsim.report.formatting import significant, thousands, unit_of
+from mimdsim.report.machine_comparison import PARTS
 from mimdsim.report.tables import Cell, Table, aligned_ms, count, percent, shown, spent, table, text
-from mimdsim.report.wording import significant, thousands, unit_of
 
 MILLISECONDS = "total ms"
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, Span, TiledProfile
+from mimdsim.report.explorer_data import matched
+from mimdsim.report.formatting import changed_fields, significant, thousands
 from mimdsim.report.tables import Cell, Table, count, shown, table, text
-from mimdsim.report.walk import matched
-from mimdsim.report.wording import changed_fields, significant, thousands
 
 NOTHING = text("–")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mimdsim.profile import GpuProfile, RunProfile, TiledProfile
+from mimdsim.report.formatting import significant
 from mimdsim.report.tables import Table, percent, shown, table, text
-from mimdsim.report.wording import significant
 
 
 def energy_table(profile: RunProfile) -> Table | None:

@@ -6,8 +6,8 @@ import math
 
 from mimdsim.base.units import counted
 from mimdsim.profile import Activity, Training
+from mimdsim.report.formatting import significant, thousands
 from mimdsim.report.tables import Table, count, percent, shown, table, text
-from mimdsim.report.wording import significant, thousands
 
 # what executed the training steps, by `training.engine` of a profile
 ENGINES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import MemoryProfile
+from mimdsim.report.formatting import thousands
 from mimdsim.report.tables import Table, count, percent, shown, table, text
-from mimdsim.report.wording import thousands
 
 
 def categories_table(memory: MemoryProfile) -> Table:

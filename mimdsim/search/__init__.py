@@ -5,14 +5,14 @@ walk (the search) -> evaluate (in full) -> savings; chips (mappings of one chip 
 tile memory that fits).
 """
 
-from mimdsim.search.aims import OBJECTIVES, Aims, Objective, parse_limits
-from mimdsim.search.case import Case, Figures, Timed
 from mimdsim.search.evaluate import profiled, timed
-from mimdsim.search.sampled import estimate
+from mimdsim.search.objective import OBJECTIVES, Aims, Objective, parse_limits
+from mimdsim.search.problem import Case, Figures, Timed
+from mimdsim.search.sampled_estimate import estimate
 from mimdsim.search.savings import Saving, shortened_most
+from mimdsim.search.search_loop import Found, best_of, search
 from mimdsim.search.smallest import smallest_sram
 from mimdsim.search.splits import copied
-from mimdsim.search.walk import Found, best_of, search
 
 __all__ = [
     "OBJECTIVES",

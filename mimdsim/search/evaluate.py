@@ -13,10 +13,10 @@ from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.compiler import Compiled, compile_graph, memory_profile
 from mimdsim.profile import TiledProfile
-from mimdsim.search.case import Case, Figures, Timed
-from mimdsim.search.sampled import Estimate, estimate
+from mimdsim.search.problem import Case, Figures, Timed
+from mimdsim.search.sampled_estimate import Estimate, estimate
 from mimdsim.timing import time_program
-from mimdsim.workload.mapping import MappingOptions
+from mimdsim.workload.description.mapping import MappingOptions
 
 T = TypeVar("T")
 _CASE: list[Case] = []  # of a worker process

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.search.aims import Aims
-from mimdsim.search.case import Figures
-from mimdsim.search.sampled import LayerCosts
-from mimdsim.workload.mapping import MappingOptions
+from mimdsim.search.objective import Aims
+from mimdsim.search.problem import Figures
+from mimdsim.search.sampled_estimate import LayerCosts
+from mimdsim.workload.description.mapping import MappingOptions
 
 SWEEPS = 2  # over all layers, each exchanged for the best one known
 KEPT = 4  # mappings of each exchange

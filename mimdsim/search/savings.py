@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mimdsim.search.case import Timed
 from mimdsim.search.evaluate import Evaluator
-from mimdsim.workload.mapping import MappingOptions, Split
+from mimdsim.search.problem import Timed
+from mimdsim.workload.description.mapping import MappingOptions, Split
 
 Spans = Iterable[tuple[str, int]]
 

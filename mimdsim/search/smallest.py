@@ -9,12 +9,12 @@ from typing import get_args
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.machine import changed_machine
-from mimdsim.search.aims import Aims
-from mimdsim.search.case import Case, Timed
 from mimdsim.search.evaluate import evaluator
+from mimdsim.search.objective import Aims
+from mimdsim.search.problem import Case, Timed
 from mimdsim.search.savings import savings
-from mimdsim.search.walk import Found, Progress, front_of, quiet, search
-from mimdsim.workload.mapping import MappingOptions
+from mimdsim.search.search_loop import Found, Progress, front_of, quiet, search
+from mimdsim.workload.description.mapping import MappingOptions
 
 AMPLE = 1 << 30  # bytes of a tile, to search with: more than any mapping takes
 # options of a mapping that a search leaves as they are, change memory, and never a value

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.search.case import Case
-from mimdsim.workload.mapping import MappingOptions, Split
+from mimdsim.search.problem import Case
+from mimdsim.workload.description.mapping import MappingOptions, Split
 
 REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 STATE_WORK = 12.0  # assumed: bundles of a neuron's state in a timestep, in those of an input spike; only where to begin

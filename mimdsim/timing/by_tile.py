@@ -1,5 +1,5 @@
-"""What single tiles do in every superstep, beside the sums of `mimdsim.timing.loads`: their contexts, their cycles in
-some timesteps; and the bytes of memory that vertices access."""
+"""What single tiles do in every superstep, beside the sums of `worker_cycles`: their contexts, their cycles in some
+timesteps; and the bytes of memory that vertices access."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mimdsim.base.compact import wide
+from mimdsim.base.compressed_columns import wide
 from mimdsim.program import Program, RecordedActivity, TileFormula
-from mimdsim.program.rows import boxes_of
-from mimdsim.timing.classes import counter_of
-from mimdsim.timing.dealing import dealt_program, table_flops
-from mimdsim.timing.plan import program_plan
+from mimdsim.program.vertex_boxes import boxes_of
 from mimdsim.timing.recording import Recording
+from mimdsim.timing.static_plan import program_plan
+from mimdsim.timing.tile_classes import counter_of
 from mimdsim.timing.tile_cycles import Barrel, tile_cycles
+from mimdsim.timing.vertex_dispatch import dealt_program, table_flops
 
 
 def contexts_with_work(program: Program, barrel: Barrel) -> np.ndarray:

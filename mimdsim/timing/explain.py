@@ -11,22 +11,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.costs.phases import busiest_tile
-from mimdsim.costs.priced import priced
+from mimdsim.costs.exchange_batch import busiest_tile
+from mimdsim.costs.isa_costs import priced
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep
+from mimdsim.timing.analytic import refuse_other_machine
+from mimdsim.timing.critical_path import PathPart, all_waiting, critical_path
 from mimdsim.timing.explain_compute import Workers, arranging_rows, library_row
 from mimdsim.timing.explain_exchange import exchange_rows, sync_rows
-from mimdsim.timing.explained import Explanation, Row
-from mimdsim.timing.fast import refuse_other_machine
-from mimdsim.timing.loads import SuperstepLoad, program_loads
-from mimdsim.timing.path import PathPart, all_waiting, critical_path
-from mimdsim.timing.plan import SuperstepPlan, program_plan
+from mimdsim.timing.explanation import Explanation, Row
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.spans import loop_spans
+from mimdsim.timing.static_plan import SuperstepPlan, program_plan
 from mimdsim.timing.tile_cycles import Barrel, tile_cycles
 from mimdsim.timing.tile_work import work_of_tile
+from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
 ROUNDING = 1e-9  # relative, of sums in another order
 TILED = "only programs of tiled machines have supersteps to explain"

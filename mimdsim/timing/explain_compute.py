@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.program import Superstep
-from mimdsim.timing.explained import Context, Row, Work, cycles_text
+from mimdsim.timing.explanation import Context, Row, Work, cycles_text
 from mimdsim.timing.tile_cycles import Barrel, arranging_parts, worker_cycles
 from mimdsim.timing.tile_work import Level, TableWork
 

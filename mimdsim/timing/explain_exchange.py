@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mimdsim.base.units import counted
-from mimdsim.costs.fabric import TilePart, part_of_tile, way_cycles
-from mimdsim.costs.phases import busiest_tile
+from mimdsim.costs.exchange_batch import busiest_tile
+from mimdsim.costs.exchange_endpoint import TilePart, part_of_tile, way_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.program import Program, Superstep
-from mimdsim.timing.explained import Row
-from mimdsim.timing.path import PathPart
+from mimdsim.timing.critical_path import PathPart
+from mimdsim.timing.explanation import Row
 
 
 def exchange_rows(

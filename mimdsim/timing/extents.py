@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.compact import compact, single, uniform, wide
+from mimdsim.base.compressed_columns import compact, single, uniform, wide
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics.columns import loads as numerics
+from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.program import Hits, Recorded, SpikesOver, Term, VertexTable, Within
-from mimdsim.program.extents import RECORDED, Turns
+from mimdsim.program.loop_extents import RECORDED, Turns
 
 Extents = Mapping[str, np.ndarray | Recorded]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mimdsim.base.compact import wide
+from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics.columns import loads as numerics
+from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, Within
 from mimdsim.timing.extents import Counted
 

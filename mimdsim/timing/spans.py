@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mimdsim.base.sources import uncertainty
-from mimdsim.costs.phases import BusiestTile, busiest_tiles, phases_of
+from mimdsim.costs.exchange_batch import BusiestTile, busiest_tiles, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.profile import Doubt, Span
 from mimdsim.program import Program, Repeat
-from mimdsim.timing.loads import SuperstepLoad
-from mimdsim.timing.path import PathPart
+from mimdsim.timing.critical_path import PathPart
+from mimdsim.timing.worker_cycles import SuperstepLoad
 
 EXCHANGE_KIND = "derived"  # the endpoint model is measured, its fixed part derived from profiles
 SYNC_KIND = "derived"

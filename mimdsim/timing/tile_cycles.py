@@ -20,10 +20,10 @@ import numpy as np
 
 from mimdsim.base.sources import has_own_share, kind_of, less_certain
 from mimdsim.machine import MimdMachine
-from mimdsim.numerics.columns import loads as numerics
+from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.program import Codelet, Exchange, Program, Superstep
 from mimdsim.program.formulas import formula_cycles
-from mimdsim.timing.dealing import dealt_program
+from mimdsim.timing.vertex_dispatch import dealt_program
 
 ARRANGING_KIND = "derived"
 

@@ -1,6 +1,6 @@
 """The cost of the vertices of one tile in one superstep, by vertex and loop level.
 
-The engine sums the same numbers over all tiles at once (`mimdsim.timing.loads`); here they keep their names.
+The engine sums the same numbers over all tiles at once (`mimdsim.timing.worker_cycles`); here they keep their names.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.compact import wide
+from mimdsim.base.compressed_columns import wide
 from mimdsim.program import Superstep, Term, TileFormula, VertexTable
-from mimdsim.timing.classes import Dealt
-from mimdsim.timing.dealing import SuperstepDeal
 from mimdsim.timing.extents import Extents, split_extents
 from mimdsim.timing.recording import Recording
+from mimdsim.timing.tile_classes import Dealt
 from mimdsim.timing.tile_cycles import Barrel, library_cycles
+from mimdsim.timing.vertex_dispatch import SuperstepDeal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

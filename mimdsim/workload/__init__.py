@@ -1,13 +1,13 @@
 """The network to train and the data to train it on."""
 
-from mimdsim.workload.describe import Workload, find_workload, list_workloads, load_workload
-from mimdsim.workload.filled import filled_activity
-from mimdsim.workload.inputs import inputs_of
+from mimdsim.workload.data.dataset import SpikeDataset, input_shape, open_dataset
+from mimdsim.workload.description.filled import filled_activity
+from mimdsim.workload.description.inputs import inputs_of
+from mimdsim.workload.description.mapping import MappingOptions, Split
+from mimdsim.workload.description.mapping_file import write_mapping_file
+from mimdsim.workload.description.network import capacities_of, network_of
+from mimdsim.workload.description.workload import Workload, find_workload, list_workloads, load_workload
 from mimdsim.workload.interchange.start import given_weights
-from mimdsim.workload.mapping import MappingOptions, Split
-from mimdsim.workload.mapping_file import write_mapping_file
-from mimdsim.workload.network import capacities_of, network_of
-from mimdsim.workload.sources.dataset import SpikeDataset, input_shape, open_dataset
 
 __all__ = [
     "MappingOptions",

@@ -12,10 +12,10 @@ import numpy as np
 
 from hostile.changes import EXTREMES, changed
 from hostile.running import UNTOLD, Format
-from mimdsim.base.sealed import DIGITS, read_sealed_arrays, sealed, write_sealed_arrays
+from mimdsim.base.checksummed import DIGITS, read_sealed_arrays, sealed, write_sealed_arrays
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, detail_of
 from mimdsim.profile.detail import Detail, load_detail, save_detail
-from mimdsim.run import compile_workload, detail_of
 from mimdsim.workload import filled_activity, load_workload
 
 SMALL = {"data.timesteps": 3, "training.batch": 4, "network.hidden": (12,), "network.capacity": (6, 4)}

@@ -16,12 +16,11 @@ import numpy as np
 from hostile.changes import changed
 from hostile.running import UNTOLD, Format
 from hostile.trees import as_json, changed_lines, changed_tree, pick
-from mimdsim.base.places import find_description
 from mimdsim.base.schema import Section
+from mimdsim.base.search_path import find_description
 from mimdsim.base.units import UNITS
-from mimdsim.check.published.references import check_files
 from mimdsim.machine import find_machine, load_machine
-from mimdsim.machine.narrowed import (
+from mimdsim.machine.calibrated import (
     KIND,
     Narrowing,
     Number,
@@ -31,10 +30,11 @@ from mimdsim.machine.narrowed import (
     read_narrowing,
     write_narrowing,
 )
+from mimdsim.pipeline import simulate
 from mimdsim.profile import load_profile, save_profile
-from mimdsim.run import simulate
-from mimdsim.study import read_study
-from mimdsim.study.points import Points
+from mimdsim.studies import read_study
+from mimdsim.studies.points import Points
+from mimdsim.validation.tables import check_files
 from mimdsim.workload import find_workload, load_workload, network_of, write_mapping_file
 
 SMALL = {

@@ -18,8 +18,8 @@ from hostile.recordings import PIXELS, fields_of, mutated, subject
 from hostile.running import Format
 from hostile.tensors import edit_hdf5
 from hostile.trees import pick
-from mimdsim.workload.files.event_hdf5 import Hdf5Store, reading_process
-from mimdsim.workload.sources.event_file import EventFile
+from mimdsim.workload.data.event_file import EventFile
+from mimdsim.workload.data.files.event_hdf5 import Hdf5Store, reading_process
 
 WHERE = ("x", "y", "p", "t_microseconds")
 

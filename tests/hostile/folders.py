@@ -18,8 +18,8 @@ from hostile.limits import LIMIT_SECONDS
 from hostile.recordings import fields_of
 from hostile.running import Format
 from hostile.trees import pick
-from mimdsim.workload.sections import Data
-from mimdsim.workload.sources import recorded, shd
+from mimdsim.workload.data import recorded, shd
+from mimdsim.workload.description.sections import Data
 
 
 def write_nmnist(folder: Path) -> None:

@@ -18,16 +18,16 @@ from hostile.changes import EXTREMES
 from hostile.running import Format
 from hostile.tensors import SMALL
 from hostile.trees import VALUES, as_json, changed_tree, pick
-from mimdsim.base.sealed import JSON_END, read_sealed_arrays, sealed, write_sealed_arrays
-from mimdsim.functional.checkpoint import Checkpoints, _content_digest
-from mimdsim.study import make_study
-from mimdsim.study.files import write_tables
-from mimdsim.study.metrics import Row
-from mimdsim.study.points import Points, parse_axes
-from mimdsim.study.results import note_lines, shown, table_lines, with_ratios
-from mimdsim.study.store import load_activity, load_mapping, load_rows
-from mimdsim.study.told import answer_lines
-from mimdsim.study.work import time_points
+from mimdsim.base.checksummed import JSON_END, read_sealed_arrays, sealed, write_sealed_arrays
+from mimdsim.execution.checkpoint import Checkpoints, _content_digest
+from mimdsim.studies import make_study
+from mimdsim.studies.answer_text import answer_lines
+from mimdsim.studies.files import write_tables
+from mimdsim.studies.metrics import Row
+from mimdsim.studies.points import Points, parse_axes
+from mimdsim.studies.results import note_lines, shown, table_lines, with_ratios
+from mimdsim.studies.store import load_activity, load_mapping, load_rows
+from mimdsim.studies.worker import time_points
 from mimdsim.workload.interchange.importing import import_state_dict
 from mimdsim.workload.interchange.safetensors_file import write_safetensors
 

@@ -15,11 +15,11 @@ from event_file_writing import braille_arrays, nmnist_bytes, pixel_arrays, write
 from hostile.changes import changed
 from hostile.limits import LIMIT_SECONDS
 from mimdsim.base.rng import stream
-from mimdsim.workload.files.event_hdf5 import Hdf5Store, reading_process
-from mimdsim.workload.sources import braille, dvs_gesture, nmnist, shd
-from mimdsim.workload.sources.event_file import EventFile, Sensor
-from mimdsim.workload.sources.event_filters import centre_cropped, denoised
-from mimdsim.workload.sources.events import Events, bin_events
+from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
+from mimdsim.workload.data.event_file import EventFile, Sensor
+from mimdsim.workload.data.event_filters import centre_cropped, denoised
+from mimdsim.workload.data.events import Events, bin_events
+from mimdsim.workload.data.files.event_hdf5 import Hdf5Store, reading_process
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
 

@@ -20,10 +20,10 @@ from hostile.changes import changed
 from hostile.recordings import fields_of, mutated
 from hostile.running import UNTOLD, Format
 from hostile.trees import as_json, changed_tree, pick
-from mimdsim.functional import Executor
-from mimdsim.functional.checkpoint import Checkpoints, read_checkpoint
-from mimdsim.study.points import parse_axes
-from mimdsim.study.store import load_activity, load_rows
+from mimdsim.execution import Executor
+from mimdsim.execution.checkpoint import Checkpoints, read_checkpoint
+from mimdsim.studies.points import parse_axes
+from mimdsim.studies.store import load_activity, load_rows
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
 from mimdsim.workload.interchange.nir_reading import read_nir, reading_process

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mimdsim.codelets.stepping import KEPT, can_keep, keeping, reading
+from mimdsim.codelets.in_place_time_slices import KEPT, can_keep, keeping, reading
 from mimdsim.program import Field, Program, Superstep, Variable, VertexTable
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.local import is_local
 from mimdsim.program.repeats import joined
-from mimdsim.program.rows import boxes_of, takes_timestep
+from mimdsim.program.vertex_boxes import boxes_of, takes_timestep
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

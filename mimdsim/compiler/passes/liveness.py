@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.compact import compact
+from mimdsim.base.compressed_columns import compact
 from mimdsim.base.phases import in_order
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep, TileFormula
 from mimdsim.program.homes import require_homes
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.records import CATEGORIES, OVERHEADS
-from mimdsim.program.rows import takes_timestep
+from mimdsim.program.vertex_boxes import takes_timestep
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

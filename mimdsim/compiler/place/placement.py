@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.compact import TILES, compact
+from mimdsim.base.compressed_columns import TILES, compact
 from mimdsim.compiler.place.array_products import ArrayPlacement
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.costs.fabric import exchange_phase_cycles, longest_way_cycles
+from mimdsim.costs.exchange_endpoint import exchange_phase_cycles, longest_way_cycles
 from mimdsim.machine import MimdMachine
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from mimdsim.compiler.place.placement import LayerPlacement, ReducePlacement
 from mimdsim.graph import SpikingNetwork
-from mimdsim.workload.mapping import MappingOptions
+from mimdsim.workload.description.mapping import MappingOptions
 
 
 def _chips_of_groups(layer: LayerPlacement, group_size: int, tiles: int) -> np.ndarray:

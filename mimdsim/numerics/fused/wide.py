@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import integrated, unless_spiked
 from mimdsim.numerics.fused.vectors import WIDTH, above, add_run, lowest_bit
-from mimdsim.numerics.lists import neurons, spikes
+from mimdsim.numerics.sparse import neurons, spikes
 
 ONE_BIT, NO_FLAG = np.uint64(1), np.int32(0)
 BAND = 512  # neurons done for all samples before the next ones: their weights stay in cache

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import writable_folder
-from mimdsim.workload.describe import Workload
+from mimdsim.workload.description.network import network_of
+from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.layers import network_of_layers
 from mimdsim.workload.interchange.nir_writing import nir_of_network, write_nir
 from mimdsim.workload.interchange.start import given_weights
 from mimdsim.workload.interchange.trained_file import other_neurons
 from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays
-from mimdsim.workload.network import network_of
 
 
 def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: float | None = None) -> list[str]:

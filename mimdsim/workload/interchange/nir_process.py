@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.files.hdf5_serving import Frames, plain_dataset, serve
+from mimdsim.workload.data.files.hdf5_serving import Frames, plain_dataset, serve
 from mimdsim.workload.interchange.nir_nodes import (
     GRAPH,
     MAX_DEPTH,

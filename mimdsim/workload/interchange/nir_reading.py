@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.files.hdf5_reading import FRAME_SECONDS, Hdf5Process
+from mimdsim.workload.data.files.hdf5_reading import FRAME_SECONDS, Hdf5Process
 from mimdsim.workload.interchange.nir_nodes import NirFile, NirGraph, NirNode, Reals
 
 _MODULE, _PURPOSE = "mimdsim.workload.interchange.nir_process", "reading NIR files"

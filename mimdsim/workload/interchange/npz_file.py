@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.base.npz import NpzFile
+from mimdsim.base.npz_reader import NpzFile
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES
 
 Array = npt.NDArray[Any]

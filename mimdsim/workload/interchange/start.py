@@ -8,7 +8,7 @@ import numpy.typing as npt
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.graph import Layer, SpikingNetwork
-from mimdsim.workload.describe import Workload
+from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.layers import Learning, layers_of
 from mimdsim.workload.interchange.model_file import arrays_of, read_model
 from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays

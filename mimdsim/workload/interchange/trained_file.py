@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from mimdsim.workload.describe import Workload
+from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
 from mimdsim.workload.interchange.weights_file import Array
 

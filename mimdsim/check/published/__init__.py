@@ -1,1 +1,0 @@
-"""Predictions next to published figures: what `check --references` computes, and the page made of it."""

@@ -1,0 +1,121 @@
+"""Which statements and comparisons of a user's codelets the drawn inputs have met."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from mimdsim.program import Program
+from mimdsim.program.codelet import Codelet
+from mimdsim.program.codelet_closure import is_library
+
+COMPARISONS = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
+Place = tuple[str, int]  # file, line
+
+
+class Exercised:
+    """Lines of users' codelets that ran, and how many of their comparisons were true, over all runs of `program`."""
+
+    def __init__(self, program: Program):
+        self.ran: set[Place] = set()
+        self.compared: dict[Place, np.ndarray] = {}  # true, all
+        self._codes: dict[CodeType, None] = {}
+        watched: dict[int, Codelet] = {}
+        for superstep, _, _ in program.supersteps():
+            for codelet in (table.codelet for table in superstep.tables):
+                function = codelet.compute
+                if not is_library(function) and isinstance(function, FunctionType) and id(codelet) not in watched:
+                    self._codes |= dict.fromkeys(_codes(function.__code__))
+                    watched[id(codelet)] = replace(codelet, compute=partial(self._run, function))
+        self.program = program.map_supersteps(
+            lambda step: replace(
+                step,
+                tables=tuple(
+                    table.with_codelet(watched[id(table.codelet)]) if id(table.codelet) in watched else table
+                    for table in step.tables
+                ),
+            )
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._codes)
+
+    def missed(self) -> list[str]:
+        """What no run has met, in words."""
+        lines = {(code.co_filename, line) for code in self._codes for _, _, line in code.co_lines() if line}
+        first = {(code.co_filename, code.co_firstlineno) for code in self._codes}
+        said = [f"{_shown(place)} never ran" for place in sorted(lines - self.ran - first)]
+        for place, (true, every) in sorted(self.compared.items()):
+            if true in (0, every):
+                said.append(f"{true:,} of {every:,} comparisons in {_shown(place)} held")
+        return said
+
+    def _run(self, function: Any, *given: Any) -> None:
+        before = sys.gettrace()
+        sys.settrace(self._call)
+        try:
+            function(*(Watched.of(each, self) if isinstance(each, np.ndarray) else each for each in given))
+        finally:
+            sys.settrace(before)
+
+    def _call(self, frame: FrameType, event: str, _: Any) -> Any:
+        return self._line if frame.f_code in self._codes else None
+
+    def _line(self, frame: FrameType, event: str, _: Any) -> Any:
+        self.ran.add((frame.f_code.co_filename, frame.f_lineno))
+        return self._line
+
+    def note(self, outcome: Any) -> None:
+        """The outcome of a comparison, made at the innermost line of a codelet."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code not in self._codes:
+            frame = frame.f_back
+        if frame is not None:
+            found = np.array([np.count_nonzero(outcome), np.size(outcome)])
+            place = frame.f_code.co_filename, frame.f_lineno
+            self.compared[place] = self.compared.get(place, 0) + found
+
+
+class Watched(np.ndarray):
+    """An array whose comparisons, and those of what is computed from it, are noted."""
+
+    _by: Exercised | None = None
+
+    @classmethod
+    def of(cls, array: np.ndarray, by: Exercised) -> Watched:
+        made = array.view(cls)
+        made._by = by
+        return made
+
+    def __array_finalize__(self, origin: Any) -> None:
+        self._by = getattr(origin, "_by", None)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
+        plain = [each.view(np.ndarray) if isinstance(each, Watched) else each for each in inputs]
+        given = {key: each.view(np.ndarray) if isinstance(each, Watched) else each for key, each in options.items()}
+        if out:
+            given["out"] = tuple(each.view(np.ndarray) if isinstance(each, Watched) else each for each in out)
+        made = getattr(ufunc, method)(*plain, **given)
+        by = self._by or next((each._by for each in inputs if isinstance(each, Watched) and each._by), None)
+        if by is not None and ufunc in COMPARISONS and method == "__call__":
+            by.note(made)
+        if out:
+            return out[0] if len(out) == 1 else out
+        return Watched.of(made, by) if isinstance(made, np.ndarray) and by is not None else made
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    """The code of a function and of those within it."""
+    return [code, *(inner for each in code.co_consts if isinstance(each, CodeType) for inner in _codes(each))]
+
+
+def _shown(place: Place) -> str:
+    file, line = place
+    return f"{Path(file).name}, line {line} ({linecache.getline(file, line).strip()[:60]})"

@@ -1,0 +1,283 @@
+"""Check a kernel, a program of any kind, before it meets hardware: rules, memory, values against a reference, time.
+
+Three lines put a kernel under pytest:
+
+    from mimdsim.checking import check_kernel
+    result = check_kernel(build, machine="bow", reference=reference)
+    assert result.passed, result
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.rng import stream
+from mimdsim.base.units import show_bytes
+from mimdsim.checking.coverage import Exercised
+from mimdsim.checking.findings import Checked
+from mimdsim.checking.formats import misfit
+from mimdsim.checking.kernel_values import (
+    KINDS_OF_DRAWS,
+    RELATIVE_TOLERANCE,
+    draw_inputs,
+    expected_outputs,
+    first_wrong,
+    floor_of,
+)
+from mimdsim.checking.operand_use import Operands, is_own
+from mimdsim.checking.program import Finding, memory_finding, rules_finding, with_missing_exchanges
+from mimdsim.checking.user_code import called
+from mimdsim.compiler import measure_memory
+from mimdsim.execution import Executor, execute_strictly
+from mimdsim.execution.execute import Observer
+from mimdsim.execution.fp16 import HALF_BYTES, executor_of, has_halves
+from mimdsim.execution.poison import KINDS, undefine
+from mimdsim.machine import Given, MimdMachine, tiled_machine
+from mimdsim.pipeline import detail_of, memory_profile
+from mimdsim.pipeline.detail import is_kept
+from mimdsim.profile import TiledProfile
+from mimdsim.profile.detail import Detail
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.program.copies import bytes_within_tiles
+from mimdsim.timing import time_program
+
+Build = Callable[[MimdMachine], Program]
+Reference = Callable[..., Any]
+Inputs = Callable[[np.random.Generator], dict[str, Any]]
+READS_EARLIER = "a run reads what an earlier run has left; write it before it is read"
+AT_LEAST, MORE = 3, 15  # further draws, of values alone: at least, and where something is not exercised
+MOST_SAID = 3
+OF_ITS_OWN = "runs on fresh memory differ too: a codelet draws random numbers, or keeps something outside its slices"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class KernelResult(Checked):
+    """The result of checking a kernel. program, activity: None if there is none to time; tiled: the profile of one
+    run, None where the program breaks a rule or could not be run."""
+
+    program: Program | None = None
+    activity: RecordedActivity | None = None
+    tiled: TiledProfile | None = None
+
+    @property
+    def cycles(self) -> int:
+        """Of one run; raises MimdsimError if the kernel could not be timed."""
+        if self.tiled is None:
+            raise MimdsimError(f"the kernel was not timed:\n{self}")
+        return self.tiled.cycles
+
+    def detail(self, run: str) -> Detail | None:
+        """Every tile in every superstep, for the profile with the digest `run`; None if there is no program to time, or
+        too large a one."""
+        if self.tiled is None or self.program is None or self.activity is None or not is_kept(self.program):
+            return None
+        memory = measure_memory(self.program, self.machine)
+        return detail_of(self.program, self.machine, self.activity, memory, run)
+
+
+def check_kernel(
+    build: Build,
+    machine: Given = "bow",
+    *,
+    reference: Reference,
+    inputs: Inputs | None = None,
+    strict: bool = True,
+    draws: int = 5,
+    tolerance: float = RELATIVE_TOLERANCE,
+) -> KernelResult:
+    """Check the program that `build(machine)` returns: the rules of the machine, its memory, and values against
+    `reference`.
+
+    reference: called with the program's inputs by parameter name, as arrays; returns the output as an array, or
+    several in a dict by name. inputs(rng): arrays by input name, for those that should not be random; called for
+    each of `draws`. strict: also run vertex by vertex on poisoned memory. tolerance: of floats, relative to
+    the largest value of an output; whole numbers must be equal. Raises DescriptionError, with the user's own line,
+    for functions that fail or do not fit the program.
+    """
+    if draws < 1:
+        raise DescriptionError("check_kernel", [f"draws = {draws}: values need at least one"])
+    if not 0 <= tolerance < 1:
+        raise DescriptionError("check_kernel", [f"tolerance = {tolerance!r} must be a number from 0 to below 1"])
+    on = tiled_machine(machine, "a kernel runs on a tiled machine")
+    program = called("build(machine)", build, on)
+    if not isinstance(program, Program):
+        raise DescriptionError("build(machine)", [f"must return a Program, returned {type(program).__name__}"])
+    if not program.outputs:
+        raise DescriptionError("build(machine)", ["returns a program without outputs; name one with Kernel.output"])
+    try:
+        program = with_missing_exchanges(program)
+    except MimdsimError as broken:
+        return KernelResult(machine=on, findings=(Finding(name="rules", passed=False, text=str(broken)),))
+    findings = [rules_finding(program, on), memory_finding(program, on)]
+    if not findings[0].passed:
+        findings.append(Finding(name="values", passed=False, text="not run: fix what breaks the rules first"))
+        return KernelResult(machine=on, findings=tuple(findings), program=program)
+    drawn = [draw_inputs(program, inputs, stream(number, "kernel"), number) for number in range(draws)]
+    compared, activity = _values(program, drawn, reference, tolerance, strict=strict, given=inputs is not None)
+    if all(finding.passed for finding in compared):
+        further = (
+            draw_inputs(program, inputs, stream(draws + more, "kernel"), KINDS_OF_DRAWS + more) for more in range(MORE)
+        )
+        compared[0] = _exercised(program, drawn, further, reference, tolerance, compared[0])
+    findings += compared
+    tiled = None
+    if activity is not None:
+        time, tiled = _time(program, on, activity)
+        findings.append(time)
+    return KernelResult(machine=on, findings=tuple(findings), program=program, activity=activity, tiled=tiled)
+
+
+def _values(
+    program: Program,
+    drawn: list[dict[str, np.ndarray]],
+    reference: Reference,
+    tolerance: float,
+    *,
+    strict: bool,
+    given: bool,
+) -> tuple[list[Finding], RecordedActivity | None]:
+    """Findings of the runs with each of the drawn inputs, up to the first that fails, and what the first one recorded.
+
+    All runs share one memory, as on a device; the results must equal those with fresh memory.
+    """
+    used = executor_of(program)
+    undefine(used, "f", KINDS[1])  # fresh memory holds zeros here, but arbitrary data on a device
+    start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
+    activity: RecordedActivity | None = None
+    elements, largest_floor, operands = 0, 0.0, Operands(is_own)
+    try:
+        _ran(used, drawn[-1], {})
+        for number, values in enumerate(drawn):
+            fresh = executor_of(program)
+            fresh.write(values)
+            held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
+            wanted = expected_outputs(program, reference, held)
+            outputs = _ran(fresh, values, {}, operands.anew())
+            activity = activity or fresh.activity()
+            if wrong := misfit(fresh):
+                return [Finding(name="values", passed=False, text=wrong)], activity
+            said = f"inputs {number + 1} of {len(drawn)}"
+            floor = floor_of(program, held)
+            largest_floor = max(floor, largest_floor)
+            if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor):
+                return [Finding(name="values", passed=False, text=f"{wrong} ({said})")], activity
+            if wrong := first_wrong(program, _ran(used, values, start), outputs, 0.0, "the first run leaves"):
+                alike = not first_wrong(program, _ran(executor_of(program), values, {}), outputs, 0.0, "")
+                text = f"{wrong} ({said}): {READS_EARLIER if alike else OF_ITS_OWN}"
+                return [Finding(name="again", passed=False, text=text)], activity
+            if strict:
+                alone = executor_of(program)
+                alone.write(values)
+                execute_strictly(alone, poison=KINDS[number % len(KINDS)])
+                left = {name: alone.read(name) for name in program.outputs}
+                if wrong := first_wrong(program, left, wanted, tolerance, "the reference gives", floor):
+                    text = f"vertex by vertex, {wrong} ({said})"
+                    return [Finding(name="strict", passed=False, text=text)], activity
+            elements = sum(array.size for array in outputs.values())
+    except DescriptionError:
+        raise
+    except MimdsimError as failure:
+        return [Finding(name="values", passed=False, text=str(failure))], activity
+    names = ", ".join(program.outputs)
+    text = f"{names}: {elements:,} elements match the reference, for {len(drawn)} draws of inputs"
+    if any(program.variables[name].dtype.startswith("f") for name in program.outputs.values()):
+        text += f", to {tolerance:g} of the largest (of zeros alone: to {largest_floor:.1e})"
+    if has_halves(program):
+        text += "; halves are rounded when they are written, sums within a vertex are wider"
+    if given and len(drawn) > 1 and all(_same(drawn[0], other) for other in drawn[1:]):
+        text += "; inputs(rng) gives the same every time: draw from rng"
+    findings = [Finding(name="values", passed=True, text=text)]
+    findings.append(Finding(name="again", passed=True, text="consecutive runs on the same memory give the same"))
+    findings += operands.findings()
+    if strict:
+        text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
+        findings.append(Finding(name="strict", passed=True, text=text))
+    return findings, activity
+
+
+def _exercised(
+    program: Program,
+    drawn: list[dict[str, np.ndarray]],
+    further: Iterator[dict[str, np.ndarray]],
+    reference: Reference,
+    tolerance: float,
+    found: Finding,
+) -> Finding:
+    """The finding of the drawn values, with what of users' codelets they do not exercise: further inputs are drawn, the
+    first AT_LEAST in any case, until all is met. Those for which the reference gives no number are passed over."""
+    seen = Exercised(program)
+    for values in drawn if seen else ():
+        _ran(executor_of(seen.program), values, {})
+    number, overflow = 0, ""
+    halves = any(held.item_bytes == HALF_BYTES for held in program.variables.values())
+    for number, values in enumerate(further, 1):
+        if number > AT_LEAST and not (seen and seen.missed()):
+            number -= 1
+            break
+        fresh = executor_of(seen.program if seen else program)
+        fresh.write(values)
+        held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
+        try:
+            with np.errstate(all="ignore"):
+                wanted = expected_outputs(program, reference, held)
+        except DescriptionError:  # too large for the reference or its format
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            outputs = _ran(fresh, values, {})
+        floats = [each for each in outputs.values() if each.dtype.kind == "f"]
+        if halves and not all(np.isfinite(each).all() for each in floats):
+            largest = max(float(np.abs(each).max(initial=0.0)) for each in held.values() if each.dtype.kind == "f")
+            overflow = f"; halves overflow with inputs up to {largest:,.0f}, where the reference does not"
+            continue
+        if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor_of(program, held)):
+            return replace(found, passed=False, text=f"{wrong} (further inputs {number})")
+    missed = seen.missed()
+    drawn_text = f"for {len(drawn)} draws of inputs"
+    text = found.text.replace(drawn_text, f"{drawn_text} and {number} further ones") + overflow
+    if missed:
+        text += f"; never exercised: {'; '.join(missed[:MOST_SAID])}"
+        text += f" and {len(missed) - MOST_SAID} more" if len(missed) > MOST_SAID else ""
+    return replace(found, text=text)
+
+
+def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(value, other[name]) for name, value in one.items())
+
+
+def _ran(
+    executor: Executor,
+    given: dict[str, np.ndarray],
+    persistent: dict[str, np.ndarray],
+    observe: Observer | None = None,
+) -> dict[str, np.ndarray]:
+    """Outputs by name; persistent variables, which may keep counts, begin as given. observe: superstep by superstep."""
+    for name, value in persistent.items():
+        executor.arrays[name][...] = value
+    executor.write(given)
+    executor.run(observe=observe)
+    return {name: executor.read(name) for name in executor.program.outputs}
+
+
+def _time(program: Program, machine: MimdMachine, activity: RecordedActivity) -> tuple[Finding, TiledProfile | None]:
+    try:
+        tiled = time_program(
+            program, machine, activity, memory_profile(program, measure_memory(program, machine), machine)
+        )
+    except MimdsimError as refused:
+        return Finding(name="time", passed=False, text=str(refused)), None
+    seconds = tiled.seconds_per_training_step
+    time = f"{1e6 * seconds:.3g} us" if seconds < 1e-3 else f"{1e3 * seconds:,.4g} ms"
+    parts = f"compute {tiled.compute_cycles:,}, exchange {tiled.exchange_cycles:,}, sync {tiled.sync_cycles:,}"
+    text = f"{tiled.cycles:,} cycles ({time}) a run on {machine.name}: {parts}"
+    text += f"; unknown: {tiled.unknown}" if tiled.unknown else ""
+    if tiled.spans:
+        span = max(tiled.spans, key=lambda one: one.cycles)
+        text += f"; longest superstep '{span.name}' with {span.cycles:,}"
+    if within := bytes_within_tiles(program):
+        text += f"; copies of {show_bytes(within)} within tiles are assumed to cost nothing: Kernel.copy has a cost"
+    return Finding(name="time", passed=True, text=text), tiled

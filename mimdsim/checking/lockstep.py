@@ -1,0 +1,222 @@
+"""Run two programs side by side and against the interpreter's values; find the first difference and its vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mimdsim.execution import Executor
+from mimdsim.execution.execute import Observer
+from mimdsim.execution.poison import NO_NUMBER, Poison
+from mimdsim.graph import Graph, SparseSpikes
+from mimdsim.graph.names import listed
+from mimdsim.program import Program, Superstep, VertexTable
+from mimdsim.program.diagnostics import vertex_name
+from mimdsim.program.vertex_boxes import boxes_of, describe_box
+from mimdsim.program.written_ranges import written_by
+
+RELATIVE_TOLERANCE = 1e-5
+LEAST = 1e-8  # values all below this are the rounding remains of sums that cancel
+
+Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, lazily
+
+
+@dataclass
+class Trace:
+    """Values of the interpreter, by (graph value, timestep); counts: of what is listed, by its ids and timestep.
+
+    partial: values that hold numbers at listed ids only.
+    """
+
+    wanted: set[str]
+    partial: frozenset[str] = frozenset()
+    values: dict[tuple[str, int], Any] = field(default_factory=dict)
+    counts: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+
+    def __call__(self, name: str, t: int, value: Any) -> None:
+        if isinstance(value, SparseSpikes):
+            ids, counts = listed(name)
+            if ids in self.wanted:
+                self.values[ids, t] = value.ids.copy()
+                self.values[counts, t] = self.counts[ids, t] = value.counts.copy()
+        elif name in self.wanted:
+            self.values[name, t] = value
+
+
+def gradients_at_ids(graph: Graph) -> frozenset[str]:
+    """Values within scans that hold one number per listed id."""
+    bodies = [op.attributes.body for op in graph.operations if op.kind == "scan"]
+    every = (value for body in bodies for value in body.values.values())
+    return frozenset(value.name for value in every if value.form == "array" and value.capacity)
+
+
+@dataclass
+class Differences:
+    """Differences from the interpreter, which are decisive, and from the compiled program, which are decisive if both
+    have the same supersteps and otherwise show where to look. missing: supersteps of the compiled program that were
+    skipped.
+    """
+
+    decided: str | None = None
+    hint: str | None = None
+    missing: list[str] = field(default_factory=list)
+    compared: int = 0
+
+    def note(self, text: str) -> None:
+        """Keep the first difference from the compiled program."""
+        if self.hint is None:
+            before = f"; the compiled program runs '{self.missing[0]}' before" if self.missing else ""
+            self.hint = f"{text} (the compiled program's value){before}"
+
+    @property
+    def text(self) -> str | None:
+        """The first difference in words, None if nothing is wrong."""
+        return None if self.decided is None else self.hint or self.decided
+
+
+class _Beside:
+    """The compiled program, run up to the superstep that the subject has just run, as long as it has the same."""
+
+    def __init__(self, subject: Program, reference: Executor):
+        self.executor = reference
+        self.steps = reference.steps()
+        self.order = [(step.name, t) for step, t in reference.program.turns()]
+        self.place: dict[tuple[str, int], list[int]] = {}
+        for index, key in enumerate(self.order):
+            self.place.setdefault(key, []).append(index)
+        self.done = 0
+        self.same = [(step.name, t) for step, t in subject.turns()] == self.order
+
+    def reach(self, superstep: Superstep, t: int, found: Differences) -> bool:
+        """Run up to and including the same superstep; False if it does not occur any more."""
+        ahead = next((index for index in self.place.get((superstep.name, t), ()) if index >= self.done), None)
+        if ahead is None:
+            return False
+        for index in range(self.done, ahead):
+            if self.order[index][0] not in found.missing:
+                found.missing.append(self.order[index][0])
+        for _ in range(self.done, ahead + 1):
+            next(self.steps)
+        self.done = ahead + 1
+        return True
+
+
+def compare(
+    subject: Executor,
+    steps: Steps,
+    reference: Executor,
+    trace: Trace,
+    meaning: dict[str, Any],
+    *,
+    poison: Poison | None = None,
+    observe: Observer | None = None,
+) -> Differences:
+    """Run `steps` of the subject beside the reference, superstep by superstep, up to the first decisive difference.
+
+    poison: of a strict run; memory that holds it in the subject and not in the reference is not compared with it.
+    observe: called for every superstep of the subject.
+    """
+    found = Differences()
+    beside = _Beside(subject.program, reference)
+    for superstep, t in steps:
+        if observe is not None:
+            observe(superstep, t, subject)
+        if beside.reach(superstep, t, found):
+            for name in written_by(superstep):
+                if name not in reference.arrays:
+                    continue
+                found.compared += 1
+                expected = reference.arrays[name]
+                if poison is not None and expected.shape == subject.arrays[name].shape:
+                    held = subject.arrays[name]
+                    expected = np.where(poison.found(held) | NO_NUMBER.found(expected), held, expected)
+                wrong = difference(subject, superstep, name, expected, t)
+                if wrong:
+                    found.note(wrong)
+                    if beside.same:
+                        found.decided = wrong
+                        return found
+        for variable, value in superstep.defines:
+            known: np.ndarray | None = trace.values.get((value, t), _whole(meaning, value))
+            if known is None:
+                continue
+            found.compared += 1
+            held = subject.arrays[variable]
+            if held.shape == known.shape:
+                known = _valid(held, known, trace, value, t)
+            wrong = difference(subject, superstep, variable, known, t)
+            if wrong:
+                found.decided = f"{wrong} (the interpreter's '{value}')"
+                return found
+    return found
+
+
+def _whole(meaning: dict[str, Any], value: str) -> np.ndarray | None:
+    """A value of the outer graph; scalars are compared elsewhere."""
+    found = meaning.get(value)
+    return found if isinstance(found, np.ndarray) and found.shape else None
+
+
+def _valid(held: np.ndarray, expected: np.ndarray, trace: Trace, value: str, t: int) -> np.ndarray:
+    """`expected`, with elements that may not be read (ids and gradients beyond the listed count) taken from `held`."""
+    if value in trace.partial:
+        return np.where(expected == 0, held, expected)
+    counts = trace.counts.get((value, t))
+    if counts is None:
+        return expected
+    return np.where(np.arange(expected.shape[1]) < counts[:, 1:], expected, held)
+
+
+def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> np.ndarray:
+    """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), or not numbers."""
+    if held.dtype.kind != "f":
+        other: np.ndarray = held != expected
+        return other
+    largest = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0
+    with np.errstate(invalid="ignore"):
+        near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * max(scale or largest, LEAST)) | (held == expected)
+    wrong: np.ndarray = ~(near | (np.isnan(held) & np.isnan(expected)))
+    return wrong
+
+
+def difference(executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int) -> str | None:
+    """The difference of a variable from its expected value after a superstep in words, with the vertex that writes
+    it."""
+    held = executor.arrays[variable]
+    if held.shape != expected.shape:
+        return f"superstep '{superstep.name}': '{variable}' has shape {held.shape}, should be {expected.shape}"
+    wrong = wrong_elements(held, expected)
+    if not wrong.any():
+        return None
+    where = tuple(int(index) for index in np.argwhere(wrong)[0])
+    vertex = _writer(executor.program, superstep, variable, where)
+    box = describe_box(variable, np.array([[index, index + 1] for index in where]))
+    shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"= {held[where]:.7g}"
+    return (
+        f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {box} {shown}, "
+        f"should be {expected[where]:.7g}; {int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
+    )
+
+
+def _writer(program: Program, superstep: Superstep, variable: str, where: tuple[int, ...]) -> str:
+    """The vertex of the superstep that writes an element."""
+    for table in superstep.tables:
+        found = _row_writing(program, table, variable, where)
+        if found is not None:
+            return vertex_name(table, found)
+    return "no vertex of it (a copy, or an element that is never written)"
+
+
+def _row_writing(program: Program, table: VertexTable, variable: str, where: tuple[int, ...]) -> int | None:
+    for item in table.codelet.fields:
+        if not item.writes or table.operands[item.name] != variable:
+            continue
+        boxes = boxes_of(table, item, program.variables[variable])
+        element = np.array(where[len(where) - boxes.shape[1] :])
+        rows = np.flatnonzero(((boxes[:, :, 0] <= element) & (element < boxes[:, :, 1])).all(axis=1))
+        if len(rows):
+            return int(rows[0])
+    return None

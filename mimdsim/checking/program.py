@@ -1,0 +1,329 @@
+"""Check a program: the rules of the machine, memory, and every value against an interpreter of the graph.
+
+Values are compared after each superstep, so that the first wrong one names its vertex: with the compiled program run
+in lockstep if both have the same superstep and variable, and with the interpreter if a superstep says which graph value
+it has completed. The results of a training step, including weights and moments, are compared with the interpreter at
+its end. How inputs are drawn: `draws`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError, raised_at
+from mimdsim.base.units import counted, show_bytes
+from mimdsim.checking.formats import misfit
+from mimdsim.checking.io_signature import interface_problems
+from mimdsim.checking.lockstep import LEAST, RELATIVE_TOLERANCE, Trace, compare, gradients_at_ids
+from mimdsim.checking.operand_use import Operands, is_own
+from mimdsim.checking.outputs import wrong_output
+from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
+from mimdsim.checking.user_code import load_file
+from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
+from mimdsim.execution import Executor
+from mimdsim.execution.cost_lower_bound import overclaimed
+from mimdsim.execution.poison import KINDS, undefine
+from mimdsim.execution.strict import strict_steps
+from mimdsim.graph import SpikingNetwork, interpret
+from mimdsim.machine import MimdMachine
+from mimdsim.pipeline import compile_workload, retime
+from mimdsim.profile import Finding, ratio_of
+from mimdsim.program import Program, RecordedActivity, verify
+from mimdsim.program.copies import bytes_within_tiles
+from mimdsim.workload import Workload, load_workload
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """What a user's `build(subject)` gets: the compiled program to change, and everything it was made from."""
+
+    program: Program
+    compiled: Compiled
+    network: SpikingNetwork
+    machine: MimdMachine
+
+
+def shrunk(name: str, changes: dict[str, Any], timesteps: int, batch: int) -> Workload:
+    """The workload with at most `timesteps` and `batch`, so that the interpreter can follow; 0 keeps them."""
+    workload = load_workload(name, changes)
+    smaller = dict(changes)
+    if timesteps:
+        smaller["data.timesteps"] = min(timesteps, workload.data.timesteps)
+    if batch:
+        smaller["training.batch"] = min(batch, workload.training.batch)
+    return load_workload(name, smaller)
+
+
+def check_program(
+    workload: Workload,
+    whole: Workload,
+    machine: MimdMachine,
+    build: Callable[[Subject], Program] | None = None,
+    *,
+    strict: bool = False,
+) -> list[Finding]:
+    """All findings for the compiled program of `workload`, or for the one that `build` makes.
+
+    `whole` is the same workload with full length and batch, whose memory must fit.
+    """
+    compiled, program = _built(workload, machine, build)
+    full = _built(whole, machine, build)[1]
+    rules = rules_finding(program, machine)
+    if rules.passed and build is not None and not (broken := rules_finding(full, machine)).passed:
+        rules = replace(broken, text=f"in full length and batch: {broken.text}")
+    findings = [rules, memory_finding(full, machine)]
+    if not findings[0].passed:
+        skipped = "not run: fix what breaks the rules first"
+        return [*findings, Finding(name="values", passed=False, text=skipped)]
+    return findings + check_values(program, compiled, machine, strict=strict)
+
+
+def _built(
+    workload: Workload, machine: MimdMachine, build: Callable[[Subject], Program] | None
+) -> tuple[Compiled, Program]:
+    """The compiled workload, and its program or the one the user makes of it."""
+    compiled = compile_workload(workload, machine, must_fit=False)
+    if build is None:
+        return compiled, compiled.program
+    subject = Subject(program=compiled.program, compiled=compiled, network=compiled.network, machine=machine)
+    try:
+        program = build(subject)
+    except MimdsimError:
+        raise
+    except (Exception, SystemExit) as failure:
+        file = build.__code__.co_filename if isinstance(build, FunctionType) else ""
+        said = f"raised {type(failure).__name__}: {failure} ({raised_at(failure, file)})"
+        raise DescriptionError("build(subject)", [said]) from None
+    if not isinstance(program, Program):
+        raise DescriptionError("build(subject)", [f"must return a Program, returned {type(program).__name__}"])
+    return compiled, with_missing_exchanges(program)
+
+
+def with_missing_exchanges(program: Program) -> Program:
+    """Exchanges planned only for supersteps that come without one; raises MappingError if they cannot be."""
+    if all(step.exchange is not None for step, _, _ in program.supersteps()):
+        return program
+    planned = plan_exchanges(program)
+    new = {id(old): step for (old, _, _), (step, _, _) in zip(program.supersteps(), planned.supersteps(), strict=True)}
+    return program.map_supersteps(lambda step: step if step.exchange is not None else new[id(step)])
+
+
+def rules_finding(program: Program, machine: MimdMachine) -> Finding:
+    """Whether the program keeps the rules of the machine; if not, the first problems."""
+    if program.chips > machine.links.chips or program.tiles_per_chip > machine.chip.tiles:
+        text = (
+            f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
+            f"{machine.links.chips} of {machine.chip.tiles}: build it for this machine"
+        )
+        return Finding(name="rules", passed=False, text=text)
+    problems = verify(program, machine.chip.tiles if program.chips == 1 else program.tiles)
+    vertices = sum(table.vertices for step, _, _ in program.supersteps() for table in step.tables)
+    if problems:
+        return Finding(name="rules", passed=False, text="\n".join(problem.message for problem in problems[:5]))
+    steps = sum(1 for _ in program.supersteps())
+    if claimed := overclaimed(program, machine):
+        return Finding(name="rules", passed=False, text=claimed)
+    size = f"{counted(vertices, 'vertex', 'vertices')} in {counted(steps, 'superstep')}"
+    text = f"{size}: reads local or delivered, writes local and once"
+    return Finding(name="rules", passed=True, text=text)
+
+
+def memory_finding(program: Program, machine: MimdMachine) -> Finding:
+    """Whether the program fits the tiles, and its code their executable region."""
+    memory = measure_memory(program, machine)
+    limit, peak = machine.tile.sram_bytes, memory.peak_bytes
+    text = f"fullest tile {memory.peak_tile} needs {show_bytes(peak, limit)} of {show_bytes(limit, peak)}"
+    if memory.peak_bytes > limit:
+        text += f"; over by {show_bytes(memory.peak_bytes - limit)}"
+        for name, size in memory.largest(memory.peak_tile, 1):  # none where it only receives
+            text += f", largest: {name} with {show_bytes(size)}"
+    code = memory.code + memory.vertices
+    fullest, region = int(code.argmax()), machine.tile.executable_bytes
+    if not fits_executable(memory, machine):
+        most = int(code[fullest])
+        text += (
+            f"; code and vertex state of tile {fullest} take {show_bytes(most, region)}, the executable region has "
+            f"{show_bytes(region, most)}"
+        )
+    return Finding(name="memory", passed=memory.peak_bytes <= limit and fits_executable(memory, machine), text=text)
+
+
+def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, strict: bool = False) -> list[Finding]:
+    """Run the program, the compiled one and the interpreter on the same values; compare spikes, states, outputs.
+
+    One draw after another on the same memory, so that the next run sees what a run leaves behind; `strict` runs the
+    program strictly in every draw.
+    """
+    other = next(interface_problems(program, compiled.program), None)
+    if other is not None:
+        return [Finding(name="values", passed=False, text=other)]
+    subject, reference = Executor(program), Executor(compiled.program)
+    undefine(subject, "f")
+    undefine(reference, "f")
+    wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
+    partial = gradients_at_ids(compiled.graph)
+    compared, gradients, operands = 0, _Gradients(compiled), Operands(is_own)
+    crossed = _Crossed(compiled.network)
+    activity: RecordedActivity | None = None
+    for draw in DRAWS:
+        inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
+        trace = Trace(wanted, partial)
+        meaning = interpret(compiled.graph, graph_inputs(compiled.graph, inputs), trace)
+        for executor in (subject, reference):
+            executor.write({name: value for name, value in inputs.items() if name in executor.program.inputs})
+        try:
+            poison = KINDS[draw.number % len(KINDS)] if strict else None
+            steps = subject.steps() if poison is None else strict_steps(subject, poison=poison)
+            found = compare(subject, steps, reference, trace, meaning, poison=poison, observe=operands.anew())
+            outputs, wrong = (0, None) if found.decided else wrong_output(subject, compiled, meaning, inputs)
+        except MappingError as failure:
+            return [_failed(f"{failure}", draw.number)]
+        compared += found.compared + outputs
+        wrong = wrong or misfit(subject) or None
+        if wrong is not None:
+            found.decided = wrong
+        if found.text is not None:
+            return [_failed(found.text, draw.number)]
+        if not compared:
+            text = "nothing was compared: no superstep has a name or a `defines` entry that the compiled program knows"
+            return [Finding(name="values", passed=False, text=text)]
+        gradients.add(subject, meaning)
+        recorded = reference.activity()
+        activity = activity or recorded
+        crossed.add(recorded)
+    assert activity is not None
+    agreed = (
+        f"{compared:,} variables agree in {len(DRAWS)} draws, superstep by superstep, with the interpreter and the "
+        "compiled program" + (", each vertex run alone on memory that holds only its slices" if strict else "")
+    )
+    values = Finding(name="values", passed=True, text=agreed)
+    costs = [] if program is compiled.program else [_costs(program, compiled.program)]
+    noted = [*crossed.findings(), *operands.findings()]
+    return [values, gradients.finding(), *noted, *costs, _time(program, compiled, machine, activity)]
+
+
+def _failed(text: str, draw: int) -> Finding:
+    return Finding(name="values", passed=False, text=text + (f" (in draw {draw + 1} of {len(DRAWS)})" if draw else ""))
+
+
+class _Gradients:
+    """Gradients against the interpreter's over all draws: largest relative error, least cosine, per parameter."""
+
+    def __init__(self, compiled: Compiled):
+        self.names = compiled.program.observables.gradients
+        self.parameters = compiled.network.parameters
+        self.errors: dict[str, float] = {}
+        self.cosines: dict[str, float] = {}
+        self.sizes: dict[str, float] = {}  # of the largest element, where there is one
+
+    def add(self, subject: Executor, meaning: dict[str, Any]) -> None:
+        """One more draw."""
+        for parameter, name in self.names.items():
+            held, expected = subject.read(name).astype(np.float64), np.asarray(meaning[name], np.float64)
+            largest = float(np.abs(expected).max())
+            self.sizes[parameter] = max(largest, self.sizes.get(parameter, 0.0)) or UNKNOWN
+            error = float(np.abs(held - expected).max() / max(largest, LEAST))
+            self.errors[parameter] = max(error, self.errors.get(parameter, 0.0))
+            norm = float(np.linalg.norm(held) * np.linalg.norm(expected))
+            if norm:
+                cosine = float((held * expected).sum() / norm)
+                self.cosines[parameter] = min(cosine, self.cosines.get(parameter, 1.0))
+
+    def finding(self) -> Finding:
+        """In words."""
+        parts = []
+        for parameter, error in self.errors.items():
+            cosine = self.cosines.get(parameter)
+            shown = "undefined (a gradient is all zero)" if cosine is None else f"{cosine:.7f}"
+            parts.append(f"{self.parameters[parameter].short}: relative error {error:.1e}, cosine {shown}")
+        return Finding(name="gradients", passed=max(self.errors.values()) <= RELATIVE_TOLERANCE, text="; ".join(parts))
+
+
+class _Crossed:
+    """How many potentials crossed the threshold in all draws, by layer that spikes."""
+
+    def __init__(self, network: SpikingNetwork):
+        self.neurons = {layer.name: layer.neurons for layer in network.layers if layer.spiking}
+        self.crossed, self.every = dict.fromkeys(self.neurons, 0), dict.fromkeys(self.neurons, 0)
+
+    def add(self, activity: RecordedActivity) -> None:
+        """One more draw."""
+        for name, neurons in self.neurons.items():
+            spikes = activity.counts[name][..., 0]
+            self.crossed[name] += int(spikes.sum())
+            self.every[name] += spikes.size * neurons
+
+    def findings(self) -> list[Finding]:
+        """A warning for layers of which none did, or all; nothing where some did of every layer."""
+        said = [
+            f"{crossed:,} of {self.every[name]:,} potentials of '{name}' crossed its threshold"
+            for name, crossed in self.crossed.items()
+            if crossed in (0, self.every[name])
+        ]
+        if not said:
+            return []
+        text = f"{', '.join(said)}: what the program does in the other case was not met"
+        return [Finding(name="draws", passed=True, warning=True, text=text)]
+
+
+def _costs(program: Program, compiled: Program) -> Finding:
+    """Codelets that both programs have, by name, with another cost, other loops, flops or code; and new ones.
+
+    Reported, but never a reason to fail: the author decides what another implementation costs.
+    """
+
+    def costs(of: Program) -> dict[str, list[tuple[str, object]]]:
+        found: dict[str, list[tuple[str, object]]] = {}
+        for step, _, _ in of.supersteps():
+            for codelet in (table.codelet for table in step.tables):
+                cost = (codelet.cost, dict(codelet.extents), codelet.flops, codelet.code_bytes)
+                found.setdefault(codelet.name, []).append((step.name, cost))
+        return found
+
+    ours, theirs = costs(program), costs(compiled)
+    other = []
+    for name, places in ours.items():
+        known = [cost for _, cost in theirs.get(name, [])]
+        steps = list(dict.fromkeys(step for step, cost in places if known and cost not in known))
+        more = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
+        other += [f"'{name}' in superstep '{steps[0]}'{more}"] if steps else []
+    new = [f"'{name}'" for name in ours if name not in theirs]
+    within = bytes_within_tiles(program) - bytes_within_tiles(compiled)
+    text = "those of the compiled program"
+    if other or new or within > 0:
+        said = [f"other than the compiled program's: {', '.join(other)}"] if other else []
+        said += [f"of codelets that it does not have: {', '.join(new)}"] if new else []
+        text = "; ".join(said) + ": taken as declared" if said else text
+        text += f"; copies move {show_bytes(within)} more within tiles, which is not charged" if within > 0 else ""
+    return Finding(name="costs", passed=True, text=text)
+
+
+def _time(program: Program, compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> Finding:
+    """Cycles of the program compared with the compiled one, with the spikes of this check; never a reason to fail."""
+    ours = retime(replace(compiled, program=program), machine, activity)
+    text = (
+        f"{ours.cycles:,} cycles ({1e3 * ours.seconds_per_training_step:.3g} ms) a training step of "
+        f"{compiled.network.timesteps} timesteps and batch {compiled.network.batch}"
+    )
+    text += f"; unknown: {ours.unknown}" if ours.unknown else ""
+    if program is not compiled.program and not ours.unknown:
+        theirs = retime(compiled, machine, activity)
+        times = ratio_of(ours, theirs)
+        change, low, high = (f"{end - 1:+.2%}" for end in (times.middle, times.low, times.high))
+        text += f", the compiled program takes {theirs.cycles:,} ({change}, interval {low} to {high})"
+    return Finding(name="time", passed=True, text=text)
+
+
+def load_build(path: Path) -> Callable[[Subject], Program]:
+    """`build` from a user's Python file. The file is run: check only files you trust."""
+    build = getattr(load_file(path, "defines build(subject), as --program takes it"), "build", None)
+    if not callable(build):
+        raise DescriptionError(str(path), ["defines no function build(subject) that returns a Program"])
+    found: Callable[[Subject], Program] = build
+    return found

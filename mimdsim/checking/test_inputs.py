@@ -1,0 +1,228 @@
+"""The inputs of a checked training step: several draws in which every input matters.
+
+Weights are multiples of 2^-14, so that sums of binary spikes times weights are exact in float32 in any order, and
+spikes must agree bit for bit. Moments are as large as gradients, and the count of training steps is not always that of
+the first. In one draw some neurons have one synapse alone, of a weight that lifts their potential exactly onto a
+threshold, or one bit above it, so that `>=` instead of `>` is noticed. In two lists are full, in one of them weights
+strong and spikes many; in another, many potentials lie between the thresholds. In the last, inputs and neurons are in
+groups that excite one another in turn, so that every neuron is listed and every vertex that adds up gradients has some
+to add: one that is left out is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.rng import stream
+from mimdsim.execution import initial_weights
+from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
+from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name
+from mimdsim.graph.operations import OPERATIONS
+from mimdsim.graph.truncation import STATE_BITS
+
+IDS, COUNTS = listed(INPUT)
+DYADIC = 2.0**14
+TIED = 4  # one in this many neurons is tied, in a draw with ties
+BIAS = 0.25  # most of a drawn bias, to either side
+UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
+GROUP_LIFT = 1.1  # of the threshold: where a group that spikes puts the next one
+GROUP_APART = 0.02  # what it does to other groups, as a share of that
+REACH = 16  # this many floats below and above are tried for a weight that meets a threshold
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """One set of inputs: which training step it is; how strong weights are, and how far they are lifted above zero;
+    whether lists are full or as they come; whether some neurons are put onto their thresholds; whether inputs and
+    neurons are in groups."""
+
+    number: int
+    training_step: int
+    weight_scale: float = 4.0
+    lift: float = 0.0
+    full_lists: bool = False
+    ties: bool = False
+    groups: bool = False
+
+
+DRAWS = (
+    Draw(number=0, training_step=3),
+    Draw(number=1, training_step=1, ties=True),
+    Draw(number=2, training_step=40, weight_scale=12.0, lift=1.0, full_lists=True),
+    Draw(number=3, training_step=2, lift=0.2, full_lists=True),
+    Draw(number=4, training_step=7, weight_scale=1.0, lift=0.4),  # weak: many gradients where there is no spike
+    Draw(number=5, training_step=5, groups=True),
+    Draw(number=6, training_step=4, groups=True),
+)
+
+
+def drawn_inputs(
+    network: SpikingNetwork, draw: Draw, sizes: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, np.ndarray]:
+    """Spikes, labels, weights, moments and generator states for one training step, by graph input.
+
+    sizes: how large the gradient of a parameter is, as far as known; moments are made as large, so that an update
+    depends on both.
+    """
+    random = stream(draw.number, "check")
+    values: dict[str, np.ndarray] = {
+        **_spikes(network, draw, random),
+        LABELS: np.resize(random.permutation(network.classes), network.batch).astype(np.int32),
+        TRAINING_STEP: np.array([draw.training_step]),
+    }
+    for name, value in network.scheduled.items():
+        changed = value * 0.5**draw.number if name == LEARNING_RATE else value
+        values[name] = np.full(1, changed, np.float32)
+    for layer in network.layers:
+        if layer.selection.truncation == "random":
+            values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
+    offset = draw.lift * draw.weight_scale / max(layer.inputs for layer in network.layers) ** 0.5
+    for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
+        bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
+        values[name] = _dyadic(drawn + bias)
+    if draw.groups:
+        _group(network, values, random)
+    if draw.ties:
+        firing = _often(values, network)
+        for layer in network.layers:
+            if layer.spiking:
+                firing = _tie(layer, values, firing, random)
+    for name, parameter in network.parameters.items():
+        for moment in network.optimiser.state:
+            size = sizes.get(name, UNKNOWN)
+            square = moment in network.optimiser.form.never_negative
+            shape = parameter.shape
+            kept = random.uniform(0.25, 1.0, shape) * size**2 if square else random.normal(0.0, size, shape)
+            values[parameter.kept(moment)] = kept.astype(np.float32)
+    return values
+
+
+def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The same values as inputs of the graph."""
+    given: dict[str, Any] = {}
+    if IDS in inputs:
+        given[INPUT] = SparseSpikes(ids=inputs[IDS], counts=inputs[COUNTS])
+    for name in graph.inputs:
+        if name == TRAINING_STEP:
+            given[name] = int(inputs[name][0])
+        elif name in inputs and not graph.value(name).shape:
+            given[name] = inputs[name][0]  # a scalar is a variable of one element
+        elif name in inputs:
+            given[name] = inputs[name]
+        elif name not in given:
+            given[name] = np.zeros(graph.value(name).shape, np.float32)
+    return given
+
+
+def _dyadic(weights: np.ndarray) -> np.ndarray:
+    rounded: np.ndarray = (np.round(weights * DYADIC) / DYADIC).astype(np.float32)
+    return rounded
+
+
+def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Input lists: of any length, or full but for one sample of every timestep, which has none, and only some of what
+    they list true spikes."""
+    lists = (network.timesteps, network.batch)
+    counts = random.integers(0, network.input_capacity + 1, lists).astype(np.int32)
+    if draw.full_lists:
+        counts[:] = network.input_capacity
+        counts[np.arange(network.timesteps), np.arange(network.timesteps) % network.batch] = 0
+    ids = np.zeros((*lists, network.input_capacity), np.int32)
+    every, groups = np.arange(network.inputs), _groups(network)
+    for where in np.ndindex(*lists):
+        some = every[(sum(where) + draw.number * network.timesteps) % groups :: groups] if draw.groups else every
+        count = min(network.input_capacity if draw.groups else int(counts[where]), len(some))
+        counts[where] = count
+        ids[where][:count] = np.sort(random.choice(some, count, replace=False))
+    if network.spikes == "dense":  # unfolded here, as training unfolds its input by what is being checked
+        rows = np.zeros((*lists, network.inputs), np.float32)
+        for where in np.ndindex(*lists):
+            rows[(*where, ids[where][: counts[where]])] = 1.0
+        return {INPUT: rows[0] if network.steady_input else rows}
+    spikes = random.integers(0, counts + 1) if draw.full_lists else counts  # the other ids are listed and no spikes
+    return {IDS: ids, COUNTS: np.stack([spikes, counts], axis=-1).astype(np.int32)}
+
+
+def _groups(network: SpikingNetwork) -> int:
+    """So many groups that the neurons of one fit into the list of their layer: neuron n is in group n modulo these."""
+    return max(2, *(-(-layer.neurons // layer.selection.capacity) for layer in network.layers if layer.spiking))
+
+
+def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.random.Generator) -> None:
+    """Weights with which a group that spikes lifts the same group of the next layer just above its threshold, and
+    hardly moves the others."""
+    groups, most = _groups(network), network.input_capacity
+    for layer in network.layers:
+        together = min(most, -(-layer.inputs // groups))
+        lifted = _weights_for(layer, np.float32(GROUP_LIFT * layer.selection.threshold)) / together
+        lifted = np.where(np.isfinite(lifted), lifted, 0.0)
+        same = np.arange(layer.inputs)[:, None] % groups == np.arange(layer.neurons) % groups
+        share = random.uniform(0.75, 1.25, same.shape) * np.where(same, 1.0, -GROUP_APART)
+        values[layer.parameters[0].name] = _dyadic(lifted * share)
+        for other in layer.parameters[1:]:
+            values[other.name] = _dyadic(GROUP_APART * values[other.name])
+        most = layer.selection.capacity
+
+
+def _often(values: dict[str, np.ndarray], network: SpikingNetwork) -> np.ndarray:
+    """Inputs that spike, those that spike most often first."""
+    if INPUT in values:
+        spikes = values[INPUT].reshape(-1, network.inputs).sum(axis=0)
+    else:
+        true = np.arange(values[IDS].shape[-1]) < values[COUNTS][..., :1]
+        spikes = np.bincount(values[IDS][true], minlength=network.inputs)
+    order: np.ndarray = np.argsort(-spikes, kind="stable")
+    return order[: max(1, int((spikes > 0).sum()))]
+
+
+def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Give every TIED-th neuron of a layer one synapse alone, whose spike lifts it onto a threshold or just above.
+
+    The synapse comes from a neuron that fires (int64, the surest first); returns the one of this layer that surely does
+    and whose id is low, so that no list is too short for it.
+    """
+    wanted = [
+        np.float32(threshold) if not above else np.nextafter(np.float32(threshold), np.float32(np.inf))
+        for threshold in (layer.selection.threshold, layer.selection.second_threshold)
+        for above in (False, True)
+    ]
+    weights, *others = (values[parameter.name] for parameter in layer.parameters)
+    for kind, potential in enumerate(wanted):
+        tied = np.arange(kind, layer.neurons, TIED * len(wanted))
+        if not len(tied):
+            continue
+        found = _weights_for(layer, potential)[tied]
+        weights[:, tied] = 0.0
+        sources = random.choice(firing[: (len(firing) + 1) // 2], len(tied))
+        sources[0] = firing[0]
+        weights[sources, tied] = np.where(np.isfinite(found), found, 0.0)
+        for other in others:
+            other[:, tied] = 0.0
+    return np.array([min(1, layer.neurons - 1)])
+
+
+def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
+    """float32[neurons]: the weight with which one spike lifts a neuron at rest to `potential`, or next to it."""
+    unit = np.stack([np.zeros(layer.neurons, np.float32), np.ones(layer.neurons, np.float32)])
+    low, high = _potentials(layer, unit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = ((potential - low) / (high - low)).astype(np.float32)
+    steps = np.arange(-REACH, REACH + 1)[:, None].astype(np.float32)
+    tried = middle + steps * np.spacing(np.abs(middle))
+    reached = _potentials(layer, tried)
+    best = np.argmin(np.abs(reached - potential), axis=0)
+    chosen: np.ndarray = tried[best, np.arange(layer.neurons)]
+    return chosen
+
+
+def _potentials(layer: Layer, currents: np.ndarray) -> np.ndarray:
+    """float32[rows, neurons]: what is held against the threshold after a timestep of currents into neurons at rest."""
+    neuron = layer.neuron
+    rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
+    u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]
+    return u

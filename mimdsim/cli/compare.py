@@ -1,0 +1,35 @@
+"""`mimdsim compare`: tiled machines and GPUs on the same training graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mimdsim.base.click_types import PATH
+from mimdsim.cli.options import FOLDER, MAPPING, SET, WORKLOAD
+from mimdsim.cli.run import named_changes, report_folder, run_and_show
+
+
+@click.command("compare", short_help="Compare tiled machines and GPUs on the same training graph.")
+@WORKLOAD
+@click.argument("machines", nargs=-1)
+@click.option("--out", type=PATH, help=FOLDER.format("compared"))
+@MAPPING
+@SET
+def compare_command(
+    workload: str, machines: tuple[str, ...], out: Path | None, mapping: Path | None, changes: tuple[str, ...]
+) -> None:
+    """Compare tiled machines and GPUs on WORKLOAD (default: bow, a100 and h100).
+
+    The first tiled machine is the reference: WORKLOAD is trained on it, the others are timed with its spikes. One
+    machine alone is compared with a100.
+    """
+    from mimdsim import api
+
+    chosen = machines or ("bow", "a100", "h100")
+    if len(chosen) == 1:
+        chosen = (*chosen, "a100")
+    changed, name = named_changes(workload, changes, mapping)
+    folder = out or report_folder(name, "compared", changed, mapping)
+    run_and_show(lambda **given: api.compare(workload, chosen, mapping=mapping, **given), folder, changed)

@@ -1,0 +1,87 @@
+"""The group of commands: user errors and refusals of the system as one message, exit codes, memory."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import io
+import os
+import sys
+from typing import Any
+
+import click
+
+from mimdsim.base.console import RAISE, say, told_as_ours
+from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine
+from mimdsim.base.out_of_memory import lacks_memory, told_lack, watch_memory
+
+OUR_FAILURE = 4
+
+
+FEW_COLLECTIONS = 500_000  # objects made before Python looks for circles among them: programs are large and have few
+
+
+class Commands(click.Group):
+    """Turns user errors and refusals by the system into a message and exit code 2, and internal errors into one and
+    exit code 4."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        gc.set_threshold(FEW_COLLECTIONS)
+        watch_memory()
+        atexit.register(gc.freeze)  # at its end Python would look once more, through all that it then gives up
+        try:
+            if not _has_working_folder():
+                raise MimdsimError("the working folder is gone; change to one that is there")
+            return super().main(*arguments, **options)
+        except (MimdsimError, OSError) as problem:
+            if not isinstance(problem, MimdsimError) and not of_the_machine(problem):
+                raise
+            with contextlib.suppress(OSError):
+                say(f"mimdsim: {_said(problem)}", err=True)
+            _give_up_output()
+            sys.exit(2)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except MimdsimError as mistake:
+            say(f"mimdsim: {mistake}", err=True)
+            context.exit(2)
+        except click.ClickException as misuse:
+            told = io.StringIO()
+            misuse.show(told)
+            say(told.getvalue(), nl=False, err=True)
+            context.exit(misuse.exit_code)
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # the reader of the output may stop: click exits
+            raise
+        except Exception as failure:
+            if lacks_memory(failure):
+                say(told_lack(f"{type(failure).__name__}: {failure}".rstrip(": ")), err=True)
+                context.exit(2)
+            if os.environ.get(RAISE) or of_the_machine(failure):
+                raise
+            say(f"mimdsim: {told_as_ours(failure)}", err=True)
+            context.exit(OUR_FAILURE)
+
+
+def _has_working_folder() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
+
+
+def _said(problem: MimdsimError | OSError) -> str:
+    if isinstance(problem, MimdsimError):
+        return str(problem)
+    return str(cannot_write(problem.filename or "what is printed here", problem))
+
+
+def _give_up_output() -> None:
+    """Discard buffered output, so that flushing it at exit does not fail again."""
+    try:
+        sys.stdout.flush()
+    except (OSError, AttributeError):  # None if it was closed from the start
+        with contextlib.suppress(OSError, AttributeError):  # no file descriptor
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

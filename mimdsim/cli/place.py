@@ -1,0 +1,145 @@
+"""The command that searches for mappings: `mimdsim place`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mimdsim.base.click_types import FILE_TO_WRITE
+from mimdsim.base.console import say
+from mimdsim.base.errors import DescriptionError, shortened
+from mimdsim.base.progress import Bars
+from mimdsim.cli.options import SET, WORKLOAD
+
+if TYPE_CHECKING:
+    from mimdsim.search import Found
+
+OBJECTIVES = ("time", "memory", "energy", "product")
+
+
+@click.command("place", short_help="Search for the best mapping of a workload on a machine.")
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.option("--objective", type=click.Choice(OBJECTIVES), default="time", show_default=True, help="What is least.")
+@click.option(
+    "--within", default="", metavar="LIMITS", help='Limits, e.g. "max memory 400 KiB, max tiles 1000, max time 2 ms".'
+)
+@click.option(
+    "--fill",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Fill every list of spikes to this share of its capacity.",
+)
+@click.option(
+    "--training-steps", type=click.IntRange(min=1), help="Record spikes after so many training steps instead."
+)
+@click.option("--candidates", type=click.IntRange(min=1), default=240, show_default=True, help="Mappings to lower.")
+@click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
+@click.option("--out", type=FILE_TO_WRITE, metavar="FILE", help="Write the best mapping here (TOML).")
+@click.option("--smallest-sram", is_flag=True, help="Find the least tile.sram_bytes that some mapping fits.")
+@click.option("--batch", "batches", default="", metavar="B1,B2,...", help="Find the batch with most samples a second.")
+@SET
+def place_command(
+    workload: str,
+    machine: str,
+    objective: str,
+    within: str,
+    fill: float,
+    training_steps: int | None,
+    candidates: int,
+    processes: int | None,
+    out: Path | None,
+    smallest_sram: bool,
+    batches: str,
+    changes: tuple[str, ...],
+) -> None:
+    """Search for the best mapping of WORKLOAD on MACHINE: how every layer is cut, and the form of the program."""
+    from mimdsim.pipeline.overrides import parse_changes
+
+    if smallest_sram and objective not in ("time", "memory"):
+        raise DescriptionError("place", [f"--smallest-sram is the objective memory; leave out --objective {objective}"])
+    if smallest_sram and batches:
+        problem = "--smallest-sram is of one batch; leave out --batch, and give each with --set training.batch=B"
+        raise DescriptionError("place", [problem])
+    for_workload, for_machine = parse_changes(changes)
+    given: dict[str, Any] = {
+        "objective": "memory" if smallest_sram else objective,
+        "within": within,
+        "fill": fill,
+        "training_steps": training_steps or 0,
+        "candidates": candidates,
+        "processes": processes,
+    }
+    changed = for_workload | for_machine
+    sizes = _sizes(batches)
+    if sizes:
+        _place_batches(workload, machine, sizes, changed, given, out)
+        return
+    from mimdsim import api
+    from mimdsim.search.render import found_lines, smallest_lines
+
+    with Bars() as bars:
+        found = api.place(
+            workload, machine, changes=changed, out=out, smallest=smallest_sram, progress=bars.show, **given
+        )
+    for line in found_lines(found):
+        say(line, bad=line.startswith("!"))
+    if smallest_sram:
+        for line in smallest_lines(found):
+            say(line)
+    _said_written(out, workload, machine)
+
+
+def _sizes(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    wrong = [part for part in parts if not part.isdigit() or int(part) == 0]
+    if wrong:
+        raise DescriptionError("--batch", [f"{shortened(wrong[0])!r} is no batch; write e.g.  --batch 8,16,32"])
+    sizes = [int(part) for part in parts]
+    if twice := sorted({size for size in sizes if sizes.count(size) > 1}):
+        raise DescriptionError("--batch", [f"{twice[0]} is given twice"])
+    return sizes
+
+
+def _place_batches(
+    workload: str, machine: str, sizes: list[int], changes: dict[str, Any], given: dict[str, Any], out: Path | None
+) -> None:
+    """The best mapping of every batch, and the batch with most samples a second."""
+    from mimdsim import api
+    from mimdsim.base.errors import DoesNotFit
+
+    found: dict[int, Found] = {}
+    say("batch  samples/s  ms per training step  peak bytes  published samples/s")
+    for size in sizes:
+        try:
+            with Bars() as bars:
+                one = api.place(
+                    *(workload, machine), changes=changes | {"training.batch": size}, progress=bars.show, **given
+                )
+        except DoesNotFit as refusal:
+            say(f"{size:>5}  {refusal}")
+            continue
+        found[size] = one
+        first = one.published
+        published = f"{size / first.seconds:,.0f}" if first is not None and first.fits else "does not fit"
+        say(
+            f"{size:>5}  {size / one.best.seconds:>9,.0f}  {1e3 * one.best.seconds:>20.4g}  "
+            f"{one.best.figures.peak_bytes:>10,}  {published:>19}"
+        )
+        for line in one.doubted:
+            say(f"! batch {size}: {line}.", bad=True)
+    if not found:
+        raise DoesNotFit("no batch fits; give smaller ones, or a machine with more memory (tile.sram_bytes)")
+    most = max(found, key=lambda size: size / found[size].best.seconds)
+    say(f"\nBatch {most} gives most samples per second: {most / found[most].best.seconds:,.0f}.")
+    if out is not None:
+        api.write_found(out, found[most], workload, machine, changes | {"training.batch": most})
+        _said_written(out, workload, machine)
+
+
+def _said_written(out: Path | None, workload: str, machine: str) -> None:
+    if out is not None:
+        say(f"\nWritten: {out}; use it with  mimdsim run {workload} {machine} --mapping {out}")

@@ -1,0 +1,89 @@
+"""The command `report`: the page of a saved run drawn again, its differences to another run, and its trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mimdsim.base.click_types import FILE_TO_WRITE, PATH
+from mimdsim.base.console import say
+from mimdsim.base.errors import MimdsimError
+from mimdsim.base.progress import Bars
+
+if TYPE_CHECKING:
+    from mimdsim.profile import RunProfile
+    from mimdsim.profile.detail import Detail
+
+
+@click.command("report", short_help="Redraw the report of a saved profile, or compare two.")
+@click.argument("profile", type=PATH)
+@click.argument("other", type=PATH, required=False)
+@click.option(
+    "--out",
+    type=PATH,
+    help="Output folder (default: that of PROFILE; with OTHER, the folder report-compared in it).",
+)
+@click.option("--open", "opened", is_flag=True, help="Show the page in the browser.")
+@click.option(
+    "--trace",
+    type=FILE_TO_WRITE,
+    metavar="FILE",
+    help="Also write a trace for ui.perfetto.dev (Chrome's JSON; compressed if it ends in .gz).",
+)
+@click.option("--trace-tiles", default="", metavar="0,7,40-47", help="Tiles of the trace beside the busiest; or: all.")
+@click.option("--trace-timesteps", is_flag=True, help="Also trace the timesteps of the run's window one by one.")
+def report_command(
+    profile: Path,
+    other: Path | None,
+    out: Path | None,
+    opened: bool,
+    trace: Path | None,
+    trace_tiles: str,
+    trace_timesteps: bool,
+) -> None:
+    """Redraw the report of a saved profile.json. With the profile.json of another run, OTHER, the page also shows the
+    differences of that run (B) to PROFILE (A): totals, supersteps by name, and single tiles if both have as many."""
+    from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replaced
+    from mimdsim.base.files import folders_to_write, read_whole
+    from mimdsim.profile import load_profile
+    from mimdsim.profile.detail import load_beside
+    from mimdsim.report import difference_lines, marked_as_bad, report_files, summary_lines, write_report
+
+    folder = out or (profile.parent if other is None else profile.parent / "report-compared")
+    refuse_other(folder, RUN, KERNEL)
+    with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
+        loaded = load_profile(profile)  # while no other process writes there
+        beside = folder / "profile.json"
+        if beside.is_file() and not beside.samefile(profile) and read_whole(beside) != read_whole(profile):
+            raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
+        detail = load_beside(profile, loaded)
+        traced = _traced(trace, loaded, detail, trace_tiles, trace_timesteps)
+        compared = None
+        if other is not None:
+            against = load_profile(other)
+            compared = (against, load_beside(other, against))
+        write_report(loaded, draft, bars.show, detail, compared)
+    for line, bad in marked_as_bad(difference_lines(loaded, compared[0]) if compared else summary_lines(loaded)):
+        say(line, bad=bad)
+    page = folder / "report.html"
+    say(f"\nReport: {page}{traced}")
+    if opened:
+        import webbrowser
+
+        if not webbrowser.open(page.resolve().as_uri()):
+            say("No browser could be started; open the file by hand.", err=True)
+
+
+def _traced(path: Path | None, profile: RunProfile, detail: Detail | None, tiles: str, timesteps: bool) -> str:
+    """Write the trace that is asked for; what is said of it."""
+    if path is None:
+        if tiles or timesteps:
+            raise MimdsimError("--trace-tiles and --trace-timesteps are for --trace FILE, which is missing")
+        return ""
+    from mimdsim.base.units import parse_numbers
+    from mimdsim.report.trace import write_trace
+
+    chosen = parse_numbers(tiles, detail.tiles, "--trace-tiles") if detail else ()
+    return f"\nTrace: {write_trace(path, profile, detail, tiles=tuple(chosen), timesteps=timesteps)}"

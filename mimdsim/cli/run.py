@@ -1,0 +1,105 @@
+"""`mimdsim run`: train a workload on tiles, profile it, write a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mimdsim.base.click_types import FILE_TO_WRITE, PATH
+from mimdsim.base.console import say, says_how_to_go_on
+from mimdsim.base.progress import Bars
+from mimdsim.cli.options import FOLDER, MAPPING, SET, WORKLOAD
+
+if TYPE_CHECKING:
+    from mimdsim.pipeline import Run
+
+
+@click.command("run", short_help="Train a workload on tiles, profile it, write a report.")
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.option("--out", type=PATH, help=FOLDER.format("MACHINE"))
+@click.option("--gpu", "gpus", multiple=True, default=("a100",), show_default=True, help="GPU to compare with.")
+@click.option("--dump", type=PATH, help="Write the program to this folder after every compiler pass.")
+@click.option("--checkpoint", type=FILE_TO_WRITE, help="Save the training to this file after every epoch.")
+@click.option("--resume", is_flag=True, help="Continue from the checkpoint, as if the training had never stopped.")
+@click.option(
+    "--accept-other-code",
+    is_flag=True,
+    help="With --resume: also if other sources of mimdsim wrote the checkpoint; the profile records it.",
+)
+@click.option(
+    "--window", metavar="40-49", help="Timesteps of which every tile is kept one by one (default: the first ten)."
+)
+@MAPPING
+@SET
+def run_command(
+    workload: str,
+    machine: str,
+    mapping: Path | None,
+    out: Path | None,
+    gpus: tuple[str, ...],
+    dump: Path | None,
+    checkpoint: Path | None,
+    resume: bool,
+    accept_other_code: bool,
+    window: str | None,
+    changes: tuple[str, ...],
+) -> None:
+    """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
+    from mimdsim import api
+    from mimdsim.pipeline.overrides import load_tiled
+
+    def made(**given: Any) -> Run:
+        beside = tuple(gpu for gpu in gpus if gpu != "none")
+        to_go_on: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "accept_other_code": accept_other_code}
+        return api.run(workload, machine, mapping=mapping, gpus=beside, dump=dump, window=window, **to_go_on, **given)
+
+    changed, name = named_changes(workload, changes, mapping)
+    folder = out or report_folder(name, load_tiled(machine).name, changed, mapping)
+    run_and_show(made, folder, changed, dump, checkpoint)
+
+
+def named_changes(workload: str, changes: tuple[str, ...], mapping: Path | None) -> tuple[dict[str, Any], str]:
+    """All changes as text, and the name of the workload."""
+    from mimdsim.pipeline.overrides import parse_changes
+    from mimdsim.workload import find_workload, load_workload
+
+    find_workload(workload)  # a machine given first gets a message
+    for_workload, for_machine = parse_changes(changes)
+    return for_workload | for_machine, load_workload(workload, for_workload, mapping).name
+
+
+def report_folder(workload: str, kind: str, changes: dict[str, Any], mapping: Path | None) -> Path:
+    from mimdsim.base.files import changes_mark
+    from mimdsim.base.schema import read_toml
+
+    decides = changes | ({} if mapping is None else {"--mapping": read_toml(mapping)[1]})
+    return Path("reports") / f"{workload}-{kind}{changes_mark(decides)}"
+
+
+def run_and_show(
+    make: Callable[..., Run],
+    folder: Path,
+    changes: dict[str, Any],
+    dump: Path | None = None,
+    checkpoint: Path | None = None,
+) -> None:
+    """Write what `make` makes to `folder` and show it."""
+    from mimdsim.base.files import folders_to_write
+    from mimdsim.report import marked_as_bad, summary_lines
+
+    needed = (folder, dump, checkpoint and checkpoint.parent)
+    with says_how_to_go_on(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
+        found = make(changes=changes, report=folder, progress=bars.show)
+    for line, bad in marked_as_bad(summary_lines(found.profile)):
+        say(line, bad=bad)
+    say(f"\nReport: {folder / 'report.html'}")
+
+
+def _kept(checkpoint: Path | None) -> str:
+    if checkpoint is not None and checkpoint.is_file():
+        return f"the same command with --resume continues from {checkpoint}"
+    return "nothing was saved; with --checkpoint FILE a training can be continued from its last epoch"

@@ -1,0 +1,111 @@
+"""`mimdsim sweep`: a workload for every combination of values."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mimdsim.base.click_types import FILE_TO_WRITE
+from mimdsim.base.console import say
+from mimdsim.base.errors import DescriptionError
+from mimdsim.cli.options import MAPPING, WORKLOAD
+from mimdsim.cli.study import DASK, OUT, PROCESSES, compute_points, say_written
+
+if TYPE_CHECKING:
+    from mimdsim.studies import Study
+
+
+@click.command("sweep", short_help="Time every combination of field values.")
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.option(
+    "--set",
+    "axes",
+    multiple=True,
+    required=True,
+    metavar="KEY=V1,V2,...",
+    help="A field of workload or machine and its values; repeat for a grid.",
+)
+@OUT
+@PROCESSES
+@DASK
+@click.option(
+    "--training-steps",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Training steps before spikes are recorded; 0: the workload's whole training.",
+)
+@click.option("--gpu", "gpus", multiple=True, help="Time every point on this GPU too; repeat for more.")
+@click.option(
+    "--fill",
+    type=click.FloatRange(0, 1),
+    help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
+)
+@click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
+@click.option("--candidates", type=click.IntRange(min=1), default=120, show_default=True, help="Of each such search.")
+@click.option("--save", type=FILE_TO_WRITE, metavar="FILE", help="Write the sweep as a study file too.")
+@MAPPING
+def sweep_command(
+    workload: str,
+    machine: str,
+    axes: tuple[str, ...],
+    out: Path | None,
+    processes: int | None,
+    dask: str | None,
+    training_steps: int,
+    gpus: tuple[str, ...],
+    fill: float | None,
+    best_mapping: bool,
+    candidates: int,
+    save: Path | None,
+    mapping: Path | None,
+) -> None:
+    """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12.
+
+    A sweep is a study of one workload whose points are a grid; --save writes it as a file for `mimdsim study`.
+    """
+    from mimdsim import api
+    from mimdsim.studies import make_study, note_lines, parse_axes, table_lines, write_figures, write_study
+    from mimdsim.studies.answer_text import firing_words
+    from mimdsim.studies.files import write_report
+
+    if best_mapping and mapping is not None:
+        raise DescriptionError(
+            "sweep", [f"--best-mapping finds a mapping for every point: leave out --mapping {mapping}"]
+        )
+    given = make_study(
+        "sweep",
+        workloads=[workload],
+        machine=machine,
+        axes=parse_axes(axes),
+        training_steps=training_steps,
+        gpus=gpus,
+        fill=fill,
+        mapping="best" if best_mapping else "published" if mapping is None else str(mapping),
+        candidates=candidates,
+    )
+    folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep{_mark(given)}"
+    if save is not None:
+        write_study(given, save, command=f"mimdsim study {save}")
+    studied = compute_points(folder, partial(api.study, given, folder, processes=processes, dask=dask))
+    rows, names, beside = list(studied.rows), list(given.axes), tuple(Path(gpu).stem for gpu in gpus)
+    files = [*write_figures(rows, names, folder, beside), *write_report(studied, folder)]
+    doubted = [f"! {line}" for line in firing_words(studied)]
+    for line in (*doubted, *table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
+        say(line, bad=line.startswith("!"))
+    length = f"after {training_steps} training steps" if training_steps else "after the whole training"
+    spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
+    say(f"\n{spikes}. The same command continues where this one stopped.")
+    say_written(studied, files)
+
+
+def _mark(sweep: Study) -> str:
+    """A suffix for a folder's name, so that a sweep over other fields, or otherwise, never takes one's place."""
+    from mimdsim.base.files import changes_mark
+
+    table = sweep.model_dump(mode="json", exclude={"workloads", "machine"})
+    return changes_mark(table | {"axes": list(sweep.axes)})

@@ -1,0 +1,49 @@
+"""`mimdsim validate`: predictions next to published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mimdsim.base.click_types import FILE_TO_WRITE, PATH
+from mimdsim.base.console import say
+from mimdsim.base.progress import Bars
+
+OUT_OF_TOLERANCE = 3
+
+
+@click.command("validate", short_help="Compare predictions with published figures.")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--data", type=PATH, help="N-MNIST folder for the activity of training steps.")
+@click.option("--page", type=FILE_TO_WRITE, metavar="FILE.md", help="Also write a page of all rows.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def validate_command(
+    context: click.Context, files: tuple[str, ...], data: Path | None, page: Path | None, as_json: bool
+) -> None:
+    """Compare predictions with tables of published figures, by path or by name (default: those that come with mimdsim).
+
+    Exits with 3 where a row is outside its tolerance.
+    """
+    context.exit(compare_with_tables(files, data, page, as_json))
+
+
+def compare_with_tables(files: tuple[str, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
+    """Compare with these tables and print the rows; the exit code."""
+    from mimdsim.base.files import folders_to_write
+    from mimdsim.validation.console_table import rows_as_json, table
+    from mimdsim.validation.markdown_page import write_page
+    from mimdsim.validation.tables import check_files, default_files, find_table
+
+    with folders_to_write(*((page.parent,) if page else ())), Bars() as bars:
+        tables = tuple(map(find_table, files))
+        rows = check_files(tables or default_files(), data, bars.show)
+    if page:
+        write_page(page, rows, with_data=data is not None, files=tuple(path.name for path in tables))
+    if as_json:
+        say(rows_as_json(rows), nl=False)
+    else:
+        for line in table(rows):
+            say(line)
+    return OUT_OF_TOLERANCE if any(row.within is False for row in rows) else 0

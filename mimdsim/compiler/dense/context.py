@@ -1,0 +1,174 @@
+"""What the lowering rules of dense spikes write into: matrices in boxes, and copies between two ways to lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mimdsim.codelets import dense
+from mimdsim.codelets import elementwise as codelets
+from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.place.dense_placement import ArrayPlacement
+from mimdsim.compiler.place.products import Blocks
+from mimdsim.graph import Operation
+from mimdsim.program import Codelet, Program, TileMapping, VertexTable
+
+
+@dataclass
+class ArrayLowering(Lowering):
+    """A lowering whose matrices lie in boxes: `blocks` by variable. steady: sequences that are the same in every
+    timestep, by the matrix they repeat."""
+
+    blocks: dict[str, Blocks] = field(default_factory=dict)
+    steady: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def arrays(self) -> ArrayPlacement:
+        assert self.placement.arrays is not None
+        return self.placement.arrays
+
+    def states(self, layer: str) -> Blocks:
+        """Where the neurons of a layer lie, all samples."""
+        found = self.layer(layer)
+        return self.arrays.forward(found.inputs, found.neurons).result
+
+    def matrix(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        blocks: Blocks,
+        category: str,
+        *,
+        timesteps: int = 0,
+        persistent: bool = False,
+    ) -> str:
+        """Declare a matrix, states [states, batch, neurons], or a sequence of these, in boxes; returns its name."""
+        mapping = blocks.mapping(shape, sequence=timesteps > 0)
+        whole = (timesteps, *shape) if timesteps else shape
+        self.blocks[name] = blocks
+        return self.variable(name, whole, "float32", mapping, category, persistent=persistent)
+
+    def result(self, op: Operation, blocks: Blocks, category: str) -> str:
+        """The variable of an operation's only output: the one it was given to leave its value in, or a new one."""
+        (value,) = op.outputs
+        if value not in self.storage:
+            rows, columns = self.values[value].shape
+            self.storage[value] = (self.matrix(value, (rows, columns), blocks, category),)
+        return self.storage[value][0]
+
+    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Every box of a layer's states; for vertices written by hand in a run of rows per worker context."""
+        blocks, shares = self.states(layer), self.placement.worker_contexts
+        if self.options.dense_neurons != "fused":
+            return blocks.tiles, blocks.columns
+        share, box = (column.ravel() for column in np.indices((shares, len(blocks.tiles))))
+        rows = blocks.row_stop - blocks.row_start
+        begin = blocks.row_start[box] + (share * rows[box]) // shares
+        end = blocks.row_start[box] + ((share + 1) * rows[box]) // shares
+        kept = end > begin
+        box = box[kept]
+        columns = {
+            "row_start": begin[kept],
+            "row_stop": end[kept],
+            "start": blocks.start[box],
+            "stop": blocks.stop[box],
+        }
+        return blocks.tiles[box], columns
+
+    def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
+        """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
+        return self.matrix(name, (self.network.batch, self.layer(layer).neurons), self.states(layer), category)
+
+    def by_neuron(self, layer: str, axis: int) -> TileMapping:
+        """Numbers per neuron that are no matrix over samples: in runs as the library maps linearly."""
+        row = self.arrays.row(self.layer(layer).neurons)
+        return TileMapping.split(axis, row.tiles, row.start, row.stop)
+
+    def on_boxes(
+        self,
+        codelet: Codelet,
+        operands: dict[str, str],
+        blocks: Blocks,
+        layer: str,
+        *,
+        constants: dict[str, object] | None = None,
+        columns: dict[str, np.ndarray] | None = None,
+    ) -> VertexTable:
+        """A table with one vertex for every box of `blocks`."""
+        return VertexTable(
+            codelet=codelet,
+            layer=layer,
+            tiles=blocks.tiles,
+            operands=operands,
+            columns={**blocks.columns, **self.counter_column(blocks.tiles), **(columns or {})},
+            constants=constants or {},
+        )
+
+    def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
+        """As the product of the currents wants it; one number per neuron in a row."""
+        blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self.arrays.forward(*shape).right
+        self.inputs[name] = self.matrix(name, shape, blocks, category, persistent=True)
+        self.storage[name] = (name,)
+
+    def tiles_of(self, layer: str) -> np.ndarray:
+        """The tiles that hold neurons of a layer."""
+        return np.unique(self.states(layer).tiles)
+
+    def over_matrix(
+        self, codelet: Codelet, matrix: str, layer: str
+    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+        """As with sparse spikes, but one vertex per box."""
+        blocks = self.blocks[matrix]
+        return codelets.on_boxes(codelet), blocks.tiles, blocks.columns
+
+    def fill(self, name: str, stage: str, layer: str) -> None:
+        """Zero a matrix, or states."""
+        codelet = dense.FILL_STATES if len(self.variables[name].shape) == 3 else dense.FILL_BOXES
+        table = self.on_boxes(codelet, {"target": name}, self.blocks[name], layer)
+        self.emit(stage, "zeros", tables=(table,), layer=layer)
+
+    def arrange(self, source: str, target: str, blocks: Blocks, category: str, op: str, layer: str) -> str:
+        """`source` as `blocks` want it: the same variable if it lies so, else a copy with an exchange of its own.
+
+        Where other neighbours lie together in memory the pieces are transposed on the tile, else only copied.
+        """
+        held = self.blocks[source]
+        if held is blocks:
+            return source
+        shape = self.variables[source].shape
+        self.matrix(target, (shape[0], shape[1]), blocks, category)
+        table = self.on_boxes(
+            codelets.ARRANGE_BOXES if held.fastest == blocks.fastest else codelets.TRANSPOSE_BOXES,
+            {"source": source, "target": target},
+            blocks,
+            layer,
+        )
+        self.emit(f"arrange {target}", op, tables=(table,), mergeable=False)
+        return target
+
+    @property
+    def traced(self) -> bool:
+        """Whether a timestep is a call of a function that a framework's compiler found repeated in an unrolled trace.
+
+        What a call reads is copied to where the function wants it, what it makes is copied from there: both addresses
+        are known when the program is compiled (PopART: outlining above `outlineThreshold`, CallOpx, commit 1e52052).
+        """
+        return self.options.dense_neurons == "traced"
+
+    def copied(
+        self, source: str, target: str, category: str, *, source_shift: int | None = None, layer: str = ""
+    ) -> str:
+        """`target`, declared if it is new, with a copy of `source` (of its entry at t plus a shift) where that lies."""
+        blocks = self.blocks[source]
+        shape = self.variables[source].shape[(source_shift is not None) :]
+        if target not in self.variables:
+            self.matrix(target, shape, blocks, category)
+        codelet = dense.copy_codelet("boxes of states" if len(shape) == 3 else "boxes", source_shift)
+        table = self.on_boxes(codelet, {"source": source, "target": target}, blocks, layer)
+        self.emit(f"pass {target}", "call", tables=(table,), mergeable=False)
+        return target
+
+    def program(self) -> Program:
+        """Every tile works for all layers."""
+        return replace(super().program(), layer_of_tile=("all layers",) * self.placement.tiles)

@@ -1,0 +1,215 @@
+"""The scan over timesteps of dense spikes: a repeat that slices sequences, hands spikes on, works and stashes.
+
+Where it is traced (`ArrayLowering.traced`), a turn is a call: parameters, states and what was stashed are copied to the
+function's own variables, and what it makes from there; nothing counts timesteps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mimdsim.codelets import dense as codelets
+from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.dense.layers import backward_weights
+from mimdsim.compiler.place.products import Blocks
+from mimdsim.compiler.time_slices import count_timestep, offset_of, set_counters
+from mimdsim.graph import Graph, Operation, Scan
+from mimdsim.graph.names import INPUT
+
+LowerBody = Callable[[ArrayLowering, Scan], None]
+
+
+def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
+    """The forward scan. What a layer carries lies in place; products arrange what they read of it."""
+    scan: Scan = op.attributes
+    low.values = scan.body.values
+    for constant in scan.constants:
+        low.storage.setdefault(constant, (constant,))
+    for carry in scan.carries:
+        value = scan.body.value(carry.enters)
+        name = low.matrix(carry.leaves, value.shape, low.states(value.layer), "neuron states")
+        low.storage[carry.leaves] = (name,)
+        low.fill(name, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
+        low.storage[carry.enters] = (name,)
+    (slice_now,) = scan.slices
+    source = op.inputs[len(scan.carries)]
+    held = _declare_input(low, scan, slice_now.inside, source)
+    _open(low, "forward", -1, 1)
+    held_outside = _pass_parameters(low, scan)
+    carried = _pass_carries(low, scan)
+    low.storage[slice_now.inside] = (_now(low, held, slice_now.inside, 0),)
+    lower_body(low, scan)
+    finals = len(scan.carries)
+    for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
+        whole = _stash(low, name, low.storage[name][0], scan.timesteps)
+        low.storage[outer] = (whole,)
+        if scan.body.value(name).role == "spikes":
+            low.recorded[scan.body.value(name).layer] = (whole,)
+    _return_carries(low, carried)
+    low.close_repeat(scan.timesteps, scan.reverse)
+    low.storage.update(held_outside)
+
+
+def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
+    """The reversed scan: adjoints and sums of weight gradients in place, stash sliced per timestep."""
+    scan: Scan = op.attributes
+    low.values = scan.body.values
+    offset = len(scan.carries)
+    for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
+        low.storage[inside] = low.storage.get(outer, (outer,))
+    for step in scan.body.operations:
+        if step.kind == "matmul_input_gradient" and not low.traced:
+            backward_weights(low, low.storage[step.inputs[1]][0], step.layer)
+    for carry in scan.carries:
+        name = _declare_adjoint(low, scan, carry.enters, carry.leaves)
+        low.storage[carry.enters] = (name,)
+        low.storage[carry.leaves] = (name,)
+    _open(low, "backward", scan.timesteps, -1)
+    held_outside = _pass_parameters(low, scan)
+    carried = _pass_carries(low, scan)
+    for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
+        (held,) = low.storage[outer]
+        low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
+    lower_body(low, scan)
+    _return_carries(low, carried)
+    low.close_repeat(scan.timesteps, scan.reverse)
+    low.storage.update(held_outside)
+    for outer, carry in zip(op.outputs, scan.carries, strict=True):
+        low.storage[outer] = low.storage[carry.leaves]
+        if scan.body.value(carry.enters).role == "gradient":
+            low.outputs[outer] = low.storage[outer][0]
+
+
+def _open(low: ArrayLowering, phase: str, first: int, by: int) -> None:
+    """Open the repeat, with a counter of timesteps unless their addresses are known when the program is compiled."""
+    if not low.traced:
+        set_counters(low, phase, first)
+    low.open_repeat()
+    if not low.traced:
+        count_timestep(low, by)
+
+
+def _pass_parameters(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
+    """Matrices of parameters that the body reads, copied for the call; returns where they lie outside of it."""
+    if not low.traced:
+        return {}
+    read = {name for step in scan.body.operations for name in step.inputs}
+    found = {name: low.storage[name] for name in scan.constants if name in read and low.storage[name][0] in low.blocks}
+    for name, (held,) in found.items():
+        layer = scan.body.value(name).layer
+        low.storage[name] = (low.copied(held, f"{held}.passed {low.phase}", "weights", layer=layer),)
+    return found
+
+
+def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
+    """Carried states and adjoints copied for the call: (where they lie outside, inside) by carry on leaving.
+
+    What is stashed anyway is read from there. Sums of gradients are taken outside of the function.
+    """
+    carried: dict[str, tuple[str, ...]] = {}
+    if not low.traced:
+        return carried
+    for carry in scan.carries:
+        value = scan.body.value(carry.enters)
+        (held,) = low.storage[carry.enters]
+        if value.role == "gradient":
+            continue
+        if carry.leaves in scan.stacked:
+            whole = _sequence(low, carry.leaves, held, scan.timesteps)
+            low.copied(whole, held, "neuron states", source_shift=-1, layer=value.layer)
+            continue
+        inside = low.copied(held, f"{held}.passed", low.variables[held].category, layer=value.layer)
+        low.storage[carry.enters] = low.storage[carry.leaves] = (inside,)
+        carried[carry.leaves] = (held, inside)
+    return carried
+
+
+def _return_carries(low: ArrayLowering, carried: dict[str, tuple[str, ...]]) -> None:
+    for leaves, (held, inside) in carried.items():
+        low.copied(inside, held, low.variables[held].category)
+        low.storage[leaves] = (held,)
+
+
+def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> str:
+    """The network's input as its first product wants it: a sequence, or one matrix for all timesteps."""
+    shape = _matrix_shape(scan.body, inside)
+    timesteps = 0 if source in low.steady else scan.timesteps
+    name = "input.sequence" if timesteps else "input.steady"
+    blocks = _wanted(low, scan.body, inside)
+    held = low.matrix(name, shape, blocks, "neuron states", timesteps=timesteps)
+    low.inputs[INPUT] = held
+    low.storage[source] = (held,)
+    low.recorded[INPUT] = (held,)
+    return held
+
+
+def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -> str:
+    """A zeroed carry of the backward scan, where the operation that makes it on leaving puts it."""
+    value = scan.body.value(enters)
+    shape, layer = value.shape, value.layer
+    if value.role == "gradient":
+        shape = _matrix_shape(scan.body, enters)
+        row = shape[0] == 1
+        blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(*shape).result
+        name = low.matrix(f"d{value.of}", shape, blocks, "weight gradients")
+        low.fill(name, "zero weight gradients", layer)
+        return name
+    maker = scan.body.producer(leaves)
+    blocks = low.states(layer)
+    if maker is not None and maker.kind == "matmul_input_gradient":
+        blocks = low.arrays.input_gradient(*low.variables[low.storage[maker.inputs[1]][0]].shape).result
+    name = low.matrix(enters, shape, blocks, "gradients")
+    low.fill(name, "zero adjoints", layer)
+    return name
+
+
+def _wanted(low: ArrayLowering, body: Graph, value: str) -> Blocks:
+    """How the first product that reads a value wants it."""
+    reader = next(step for step in body.operations if step.kind == "matmul" and step.inputs[0] == value)
+    return low.arrays.forward(*_matrix_shape(body, reader.inputs[1])).left
+
+
+def _matrix_shape(body: Graph, value: str) -> tuple[int, int]:
+    rows, columns = body.value(value).shape
+    return rows, columns
+
+
+def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
+    """The current timestep of a sequence, in a variable of its own that lies as the sequence does; what is the same in
+    every timestep is read where it is."""
+    _, *shape = low.variables[sequence].shape
+    blocks = low.blocks[sequence]
+    if len(shape) == 1:
+        return low.copied(sequence, f"{value}.passed", "neuron states") if low.traced else sequence
+    if low.traced:
+        return low.copied(sequence, value, "neuron states", source_shift=shift)
+    now = low.matrix(value, tuple(shape), blocks, "neuron states")
+    operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
+    table = low.on_boxes(
+        codelets.slice_codelet("boxes of states" if len(shape) == 3 else "boxes", shift), operands, blocks, ""
+    )
+    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+    return now
+
+
+def _sequence(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
+    """The sequence of all timesteps of a value, which lies where the value does."""
+    whole = f"{value}.sequence"
+    if whole not in low.variables:
+        low.matrix(whole, low.variables[now].shape, low.blocks[now], "neuron states", timesteps=timesteps)
+    return whole
+
+
+def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
+    """Store a value into its sequence at t."""
+    whole = _sequence(low, value, now, timesteps)
+    along = "boxes of states" if len(low.variables[now].shape) == 3 else "boxes"
+    if low.traced:
+        codelet, operands = codelets.copy_codelet(along, None, 0), {"source": now, "target": whole}
+    else:
+        codelet = codelets.update_codelet(along)
+        operands = {"now": now, "sequence": whole, "timestep": offset_of(low, whole, 0)}
+    table = low.on_boxes(codelet, operands, low.blocks[now], "")
+    low.emit(f"stash {value}", "stash", tables=(table,), mergeable=False)
+    low.sequences[value] = whole
+    return whole

@@ -1,0 +1,394 @@
+"""Gradients that follow listed spikes on tiles: of weights, and of the spikes themselves with their sum over tiles."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from mimdsim.base.compressed_columns import compact, compact_of
+from mimdsim.codelets import spikes as codelets
+from mimdsim.codelets.dense import (
+    ADD_REPLICAS,
+    FILL_OWN_REPLICAS,
+    FILL_REPLICAS,
+    SUM_OWN_REPLICAS,
+    SUM_REPLICAS,
+    SUM_SOME_REPLICAS,
+)
+from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
+from mimdsim.compiler.context import Chips, Lowering
+from mimdsim.compiler.place.collectives import Trees
+from mimdsim.compiler.sparse.fan_in import parts_of
+from mimdsim.compiler.sparse.neurons import tile_sample_columns
+from mimdsim.graph import Operation, Value
+from mimdsim.graph.names import Parameter
+from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, VertexTable, Within
+from mimdsim.program.loop_extents import Recorded
+from mimdsim.program.mapping import Band
+
+
+def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
+    """Ids and counts of `spikes` copied to every tile of `layer` that has the sample, once per timestep."""
+    ids, counts = low.storage[spikes]
+    placed = low.placed(layer)
+    parts = zip(pairwise(placed.batch_edges.tolist()), placed.grid, strict=True)
+    mapping = TileMapping.banded(
+        tuple(
+            Band(axis=0, start=begin, stop=end, mapping=TileMapping.replicated(tiles)) for (begin, end), tiles in parts
+        )
+    )
+    copies = []
+    names = []
+    for original in (ids, counts):
+        held = low.variables[original]
+        name = f"{original}.on.{layer}"
+        if name not in low.variables:
+            copies.append(Copy(source=original, target=name))
+        names.append(low.variable(name, held.shape, held.dtype, mapping, "spike ids"))
+    if copies:
+        low.emit("replicate ids", "replicate", copies=tuple(copies), layer=layer)
+    return names[0], names[1]
+
+
+def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
+    """Partial sums [replicas, rows, neurons] of a weight gradient, those of a copy of the layer on its tiles; zero."""
+    placed, rows = low.placed(layer), value.shape[0]
+    each = placed.replicas
+    shape = (placed.copies * each, *value.shape)
+    name = low.variable(f"d{value.of}", shape, "float32", _in_copies(low, layer, each, rows), "weight gradients")
+    codelet, tiles = FILL_REPLICAS, placed.homes.ravel()
+    columns = {"start": placed.starts, "stop": placed.stops}
+    if len(placed.grid.ravel()) > len(placed.starts):
+        codelet = FILL_OWN_REPLICAS
+        tiles, columns = low.over_weights(layer, rows)
+        columns |= {"first": columns["copy"] * each, "last": (columns["copy"] + 1) * each}
+    table = VertexTable(codelet=codelet, layer=layer, tiles=tiles, operands={"target": name}, columns=columns)
+    low.emit("zero weight gradients", "zeros", tables=(table,), layer=layer)
+    return name
+
+
+def _in_copies(low: Lowering, layer: str, each: int, rows: int) -> TileMapping:
+    """Of [copies * each, rows, neurons]: `each` of them with every copy of the layer."""
+    return TileMapping.banded(
+        tuple(
+            Band(
+                axis=0,
+                start=copy * each,
+                stop=(copy + 1) * each,
+                mapping=low.weights_of_copy(layer, copy, rows, 2),
+            )
+            for copy in range(low.placed(layer).copies)
+        )
+    )
+
+
+def replica_edges(low: Lowering, layer: str) -> np.ndarray:
+    """int64[replicas + 1]: replica r sums samples edges[r]..edges[r + 1] - 1."""
+    placed = low.placed(layer)
+    begins, sizes = placed.batch_edges[:-1, None], np.diff(placed.batch_edges)[:, None]
+    edges: np.ndarray = np.append(
+        (begins + np.arange(placed.replicas) * sizes // placed.replicas).ravel(), low.network.batch
+    )
+    return edges
+
+
+def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """One vertex per replica, tile with a part of the weights, and context that shares its neurons, with the samples
+    it sums."""
+    placed = low.placed(layer)
+    edges = replica_edges(low, layer)
+    filled = np.flatnonzero(edges[1:] > edges[:-1])
+    every = np.meshgrid(filled, np.arange(placed.sharers), np.arange(len(placed.starts)), indexing="ij")
+    replica, share, run = (column.ravel() for column in every)
+    pairs = -(-(placed.stops - placed.starts) // 2)[run]
+    start, stop = (placed.starts[run] + 2 * (end * pairs // placed.sharers) for end in (share, share + 1))
+    stop = np.minimum(stop, placed.stops[run])
+    some = start < stop
+    columns = {
+        "replica": replica,
+        "sample_start": edges[replica],
+        "sample_stop": edges[replica + 1],
+        "start": start,
+        "stop": stop,
+    }
+    tiles = placed.grid[replica // placed.replicas, part, run]
+    return tiles[some], {name: column[some] for name, column in columns.items()}
+
+
+def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """synapse_weight_gradient + add: every worker context adds its samples into a replica of its own."""
+    gradient, add = ops
+    layer = low.layer(gradient.layer)
+    held = next(name for name in add.inputs if name not in gradient.outputs)
+    dw = low.storage[held][0]
+    low.storage[add.outputs[0]] = (dw,)
+    q, spikes = gradient.inputs
+    ids, counts = replicate_spikes(low, spikes, layer.name)
+    source, shift = low.origin(spikes)
+    codelet = codelets.WEIGHT_GRADIENT
+    extents: dict[str, np.ndarray | Recorded] = {"spikes": SpikesOver(layer=source, shift=shift)}
+    tiles, columns = replica_columns(low, layer.name)
+    if low.placed(layer.name).fan_in_parts > 1:
+        codelet = WEIGHT_GRADIENT_PART
+        tiles, columns = parts_of(low, layer.name, low.variables[dw].shape[1], replica_columns)
+        extents |= {"hits": Hits(layer=source, shift=shift, which="spikes")}
+    table = VertexTable(
+        codelet=codelet,
+        layer=layer.name,
+        tiles=tiles,
+        operands={"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts},
+        columns=columns,
+        extents=extents,
+    )
+    low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
+
+
+def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """synapse_spike_gradient: partial sums on the neuron tiles, added up over groups of tiles and then over groups."""
+    (op,) = ops
+    layer = low.layer(op.layer)
+    placed = low.placed(layer.name)
+    q, spikes, weights = op.inputs
+    source, shift = low.origin(spikes)
+    batch = low.network.batch
+    ids, counts = replicate_spikes(low, spikes, layer.name)
+    partial = partial_sums(low, op, placed.grid)
+    codelet = codelets.INPUT_GRADIENT
+    extents: dict[str, np.ndarray | Recorded] = {"listed": Listed(layer=source, shift=shift)}
+    tiles, columns = tile_sample_columns(placed, batch)
+    columns["part"] = np.tile(np.arange(len(placed.starts)), batch)
+    if placed.fan_in_parts > 1:
+        codelet = INPUT_GRADIENT_PART
+        tiles, columns = parts_of(low, layer.name, low.variables[low.storage[weights][0]].shape[0])
+        extents |= {"hits": Hits(layer=source, shift=shift)}
+    table = VertexTable(
+        codelet=codelet,
+        layer=layer.name,
+        tiles=tiles,
+        operands={
+            "partial": partial,
+            "w": low.storage[weights][0],
+            "q": low.storage[q][0],
+            "ids": ids,
+            "counts": counts,
+        },
+        columns=columns,
+        extents=extents,
+    )
+    low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
+    emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
+
+
+def _stem(low: Lowering, op: Operation) -> str:
+    """What variables of an input gradient are named by: the layer, and whether the spikes were its own."""
+    source, _ = low.origin(op.inputs[1])
+    if op.kind == "emitted_gradient":
+        return f"{op.layer}.reset"
+    return f"{op.layer}.own" if source == op.layer else op.layer
+
+
+def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
+    """Gradients at listed ids [part, batch, capacity], one part of a sample on every tile of grid[copy]."""
+    placed = low.placed(op.layer)
+    part = np.arange(grid[0].size)
+    mapping = TileMapping.banded(
+        tuple(
+            Band(axis=1, start=begin, stop=end, mapping=TileMapping.split(0, tiles.ravel(), part, part + 1))
+            for (begin, end), tiles in zip(pairwise(placed.batch_edges.tolist()), grid, strict=True)
+        )
+    )
+    shape = (len(part), low.network.batch, op.attributes)
+    return low.variable(f"partial.{_stem(low, op)}", shape, "float32", mapping, "gradients")
+
+
+def listed_gradient(low: Lowering, op: Operation) -> str:
+    """Where an input gradient is summed up: the place of the carry it becomes, or one of its own."""
+    name = op.outputs[0]
+    if name not in low.storage:
+        chips = low.chips_of(op.layer)
+        family = ("gradients", low.origin(op.inputs[1])[0])
+        held = low.spread(f"g.{_stem(low, op)}.now", op.attributes, "float32", "gradients", chips, family=family)
+        low.storage[name] = (held,)
+    return low.storage[name][0]
+
+
+def gradient_chips(low: Lowering, layer: str) -> Chips:
+    """The chips that read the spikes of `layer` a timestep later and sum up their gradients: those of the next layer
+    or, without a delay, its own."""
+    names = [placed.name for placed in low.placement.layers]
+    return low.placement.layers[min(names.index(layer) + low.network.delay, len(names) - 1)].chips
+
+
+def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
+    """Partial sums of an input gradient added up over groups of tiles, then over groups, into `g`."""
+    layer, (source, shift) = op.layer, low.origin(op.inputs[1])
+    index = [placed.name for placed in low.placement.layers].index(layer)
+    plan = (low.placement.own_reductions if source == layer else low.placement.reductions)[index]
+    assert plan is not None
+    occupied, batch, capacity = low.variables[partial].shape
+    groups = max(1, occupied // plan.group_size)
+    tiles = plan.tiles_of_vertices(groups)
+    mapping = TileMapping.of_elements(tiles)
+    stage = low.variable(f"stage.{_stem(low, op)}", (groups, batch, capacity), "float32", mapping, "gradients")
+    tables = []
+    each = batch * capacity
+    for first, last in ((0, groups - 1), (groups - 1, groups)):  # the last group may be larger
+        if first == last:
+            continue
+        number = np.arange(first, last)
+        stop = (number + 1) * plan.group_size
+        if last == groups:
+            stop[-1] = occupied
+        group = np.repeat(compact(number), each)
+        alone = plan.group_size == 1  # then the first part of a group has its number
+        tables.append(
+            VertexTable(
+                codelet=codelets.REDUCE_PARTS,
+                layer=layer,
+                tiles=tiles[first * each : last * each],
+                operands={"partial": partial, "counts": counts, "stage": stage},
+                columns={
+                    "part_start": group if alone else np.repeat(compact(number * plan.group_size), each),
+                    "part_stop": np.repeat(compact(stop), each),
+                    "group": group,
+                    "sample": compact(np.tile(np.repeat(np.arange(batch), capacity), last - first)),
+                    "slot": compact(np.tile(np.arange(capacity), (last - first) * batch)),
+                },
+                extents={"listed": Within(layer=source, shift=shift)},
+            )
+        )
+    low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
+    tiles, columns = low.slots_of(g, low.chips_of(layer))
+    table = VertexTable(
+        codelet=codelets.REDUCE_GROUPS,
+        layer=layer,
+        tiles=tiles,
+        operands={"stage": stage, "g": g},
+        columns=columns,
+    )
+    low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
+
+
+def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
+    """The gradient of a parameter from the replicas of its worker contexts; of several copies of a layer, each sums its
+    own, and on several chips each chip those of its copies, which then come together along trees; at last every copy
+    has a share of the rows."""
+    layer = parameter.layer
+    placed = low.placed(layer)
+    held = low.storage[outer][0]
+    _, rows, neurons = low.variables[held].shape
+    chips = placed.chips_of_copies
+    in_copies = placed.copies > chips and placed.replicas > 1
+    summed = _sum_in_copies(low, parameter, held) if in_copies else held
+    trees = low.trees(layer, rows)
+    if chips > 1:
+        summed = _sum_over_chips(low, parameter, summed, held, trees)
+    gradient = low.variable(
+        f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
+    )
+    codelet, tiles, columns = low.over_matrix(SUM_REPLICAS, gradient, layer)
+    if trees.steps > 1:  # of the chip's own, and of those that pass theirs on last
+        codelet = SUM_SOME_REPLICAS
+        last = {root: stop for root, _, _, stop in trees.passed_on(1)}
+        shares = [
+            (0, last[copy // (placed.copies // chips)], begin, end) for copy, begin, end, _ in low.shares(layer, rows)
+        ]
+        for number, name in enumerate(("first", "last", "row_start", "row_stop")):
+            columns[name] = np.repeat([share[number] for share in shares], len(placed.starts))
+    table = VertexTable(
+        codelet=codelet,
+        layer=layer,
+        tiles=tiles,
+        operands={"replicas": summed, "total": gradient},
+        columns=columns,
+    )
+    low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
+    low.storage[outer] = (gradient,)
+    low.outputs[outer] = gradient
+
+
+def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
+    """Sums [copies, rows, neurons] of the replicas of each copy, where they lie."""
+    layer = parameter.layer
+    _, rows, neurons = low.variables[held].shape
+    placed = low.placed(layer)
+    summed = low.variable(
+        f"sums.{parameter.short}",
+        (placed.copies, rows, neurons),
+        "float32",
+        _in_copies(low, layer, 1, rows),
+        "weight gradients",
+    )
+    tiles, columns = low.over_weights(layer, rows)
+    columns |= {"first": columns["copy"] * placed.replicas, "last": (columns["copy"] + 1) * placed.replicas}
+    operands = {"replicas": held, "totals": summed}
+    table = VertexTable(codelet=SUM_OWN_REPLICAS, layer=layer, tiles=tiles, operands=operands, columns=columns)
+    low.emit("sum replicas", "add", tables=(table,), layer=layer)
+    return summed
+
+
+def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, held: str, trees: Trees) -> str:
+    """Sums [chips, rows, neurons] of the parts of every chip, each row on one of its tiles, in the order in which the
+    chips are reached along the tree of the chip whose share a row is; and what comes to each of them but the first,
+    added step by step."""
+    layer = parameter.layer
+    number, rows, neurons = low.variables[parts].shape
+    placed = low.placed(layer)
+    chips = trees.members
+    each = number // chips
+    place = np.argsort(trees.order, axis=1)
+    found = list(low.sums_on_chips(layer, rows))
+    bands: list[list[Band]] = [[] for _ in range(chips)]
+    at: dict[tuple[int, int], list[tuple[int, int, np.ndarray]]] = {}  # (whose share, chip) -> rows, tiles
+    for share, chip, begin, end, tiles in found:
+        bands[place[share, chip]].append(Band(axis=1, start=begin, stop=end, mapping=low.on_tiles(placed, tiles, 2)))
+        at.setdefault((share, chip), []).append((begin, end, tiles))
+    summed = low.variable(
+        f"chips.{parameter.short}",
+        (chips, rows, neurons),
+        "float32",
+        TileMapping.banded(
+            tuple(
+                Band(axis=0, start=number, stop=number + 1, mapping=TileMapping.banded(tuple(own)))
+                for number, own in enumerate(bands)
+            )
+        ),
+        "weight gradients",
+    )
+
+    def add(codelet: Codelet, stage: str, operand: str, wanted: list[tuple[int, int, int, int]]) -> None:
+        """Of shares on chips (share, chip, first, last): the parts first..last of an operand."""
+        rows_of = [
+            (place[share, chip], first, last, begin, end, tiles)
+            for share, chip, first, last in wanted
+            for begin, end, tiles in at.get((share, chip), ())
+        ]
+        if not rows_of:
+            return
+        names = ("copy", "first", "last", "row_start", "row_stop")
+        neurons = len(placed.starts)
+        each = zip(names, np.array([row[:-1] for row in rows_of]).T, strict=True)
+        columns = {name: compact_of(column, neurons) for name, column in each}
+        edges = {"start": placed.starts, "stop": placed.stops}
+        columns |= {name: compact_of(column, len(rows_of), np.tile) for name, column in edges.items()}
+        table = VertexTable(
+            codelet=codelet,
+            layer=layer,
+            tiles=np.concatenate([row[-1] for row in rows_of]),
+            operands={"replicas": operand, "totals": summed},
+            columns=columns,
+        )
+        low.emit(stage, "add", tables=(table,), layer=layer)
+
+    on_chips = [(share, chip, chip * each, (chip + 1) * each) for share, chip in at]
+    add(SUM_OWN_REPLICAS, "sum on chips", parts, on_chips)
+    for step in range(trees.steps, 1, -1):
+        add(ADD_REPLICAS, f"sum over chips (step {trees.steps - step + 1})", summed, trees.passed_on(step))
+    return summed
+
+
+RULES = {
+    ("synapse_weight_gradient", "add"): lower_weight_gradient,
+    ("synapse_spike_gradient",): lower_input_gradient,
+}

@@ -1,0 +1,198 @@
+"""The scan on tiles: a repeat whose body slices sequences, hands spikes on, does the work and stashes.
+
+Forward, a carry that is written in place needs nothing; spikes are copied into the slots that the next layer reads, as
+the published program does. Backward, every carry lives in place.
+"""
+
+from __future__ import annotations
+
+from mimdsim.codelets import dense as codelets
+from mimdsim.compiler.context import LINEAR_BYTES, Lowering
+from mimdsim.compiler.sparse import stash as lower_stash
+from mimdsim.compiler.sparse.neurons import declare_constants, declare_thresholds
+from mimdsim.compiler.sparse.selection import declare_random, handed_on, list_variables
+from mimdsim.compiler.sparse.spikes import declare_replicas, gradient_chips, sum_replicas
+from mimdsim.compiler.sparse.stash import LowerBody
+from mimdsim.compiler.time_slices import (
+    count_timestep,
+    fill_neurons,
+    fill_rows,
+    fill_slots,
+    set_counters,
+    slice_neurons,
+    slice_rows,
+    slice_slots,
+    update_neurons,
+)
+from mimdsim.graph import Operation, Scan, Value
+from mimdsim.graph.names import INPUT, listed
+from mimdsim.program import Copy, VertexTable
+
+
+def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
+    """The forward scan: initial carries, the repeat, the sequences it leaves behind."""
+    scan: Scan = op.attributes
+    network = low.network
+    low.values = scan.body.values
+    low.carried = frozenset(carry.enters for carry in scan.carries)
+    for constant in scan.constants:
+        low.storage.setdefault(constant, (constant,))
+    previous: list[Value] = []  # spikes of the timestep before
+    for carry in scan.carries:
+        value = scan.body.value(carry.enters)
+        layer = value.layer
+        if value.form == "sparse":
+            _declare_carried_spikes(low, value)
+            previous.append(value)
+        elif value.role == "generator":
+            declare_random(low, carry, layer)
+        else:
+            mapping = low.on_neurons(layer, len(value.shape) - 1)
+            v = low.variable(carry.leaves, value.shape, "float32", mapping, "neuron states")
+            low.storage[carry.enters] = (v,)
+            fill_neurons(low, v, layer, "zero states")
+    home = low.chips_of(INPUT)
+    sequence = low.spikes("input.sequence", network.input_capacity, home, INPUT, timesteps=network.timesteps)
+    low.inputs |= dict(zip(listed(INPUT), sequence, strict=True))
+    low.storage[INPUT] = sequence
+    low.recorded[INPUT] = sequence
+    now = low.spikes(INPUT, network.input_capacity, home, INPUT)
+    low.storage[scan.slices[0].inside] = now
+    stash = low.stash
+    set_counters(low, "forward", -1)
+    lower_stash.open_forward(low, stash)
+    count_timestep(low, 1)
+    for whole, part in zip(sequence, now, strict=True):
+        slice_slots(low, whole, part, 0, home)
+    for value in previous:
+        for source, target in zip(handed_on(low, value.layer), low.storage[value.name], strict=True):
+            low.emit("hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=value.layer)
+    lower_body(low, scan)
+    finals = len(scan.carries)
+    left_out = stash.anew.values if stash is not None else ()
+    for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
+        if name in left_out:
+            continue
+        low.storage[outer] = _stash(low, scan.body.value(name))
+        if scan.body.value(name).form == "sparse":
+            low.recorded[scan.body.value(name).layer] = low.storage[outer]
+    for name in stash.kept if stash is not None else ():
+        low.storage[lower_stash.sequence_of(stash, name)] = _stash(low, scan.body.value(name))
+    lower_stash.close(low, scan, stash)
+
+
+def _declare_carried_spikes(low: Lowering, value: Value) -> None:
+    """Slots that the next layer reads, and what a layer leaves for them, known before the body writes it because the
+    carry reads it first; no spikes have been emitted before the first timestep."""
+    layer, enters = value.layer, value.name
+    chips = gradient_chips(low, layer)
+    if low.options.spike_exchange == "dense":
+        width = low.layer(layer).neurons
+        row = low.spread(
+            f"row.{layer}.in", width, "uint8", "spike ids", chips, least_bytes=LINEAR_BYTES, family=("ids", layer)
+        )
+        low.storage[enters] = (row,)
+    else:
+        low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chips, layer, least_bytes=LINEAR_BYTES)
+    # of ids and counts, only the counts need a value
+    fill_slots(low, low.storage[enters][-1], chips, "zero spikes", LINEAR_BYTES)
+    list_variables(low, layer)
+    leaves = handed_on(low, layer)
+    fill_rows(low, leaves[-1], low.placed(layer).combine_tiles, "zero spikes")
+
+
+def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
+    """Store a body value into its sequence at t; the sequence's variables."""
+    network, layer = low.network, value.layer
+    if value.form == "sparse":
+        chips = low.chips_of(layer)
+        sequence = low.spikes(f"{layer}.sequence", value.capacity, chips, layer, timesteps=network.timesteps)
+        for now, whole in zip(low.storage[value.name], sequence, strict=True):
+            tiles, columns = low.slots_of(whole, chips)
+            table = VertexTable(
+                codelet=codelets.update_codelet("slots"),
+                layer=layer,
+                tiles=tiles,
+                operands={"now": now, "sequence": whole, "timestep": "timestep"},
+                columns={**columns, **low.counter_column(tiles)},
+            )
+            low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
+        return sequence
+    shape = (network.timesteps, *value.shape)
+    mapping = low.on_neurons(layer, len(shape) - 1)
+    whole = low.variable(f"{value.name}.sequence", shape, "float32", mapping, "neuron states")
+    now = low.storage[value.name][0]
+    update_neurons(low, now, whole, layer, value.name)
+    low.sequences[value.name] = whole
+    return (whole,)
+
+
+def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
+    """The reversed scan: adjoints in place, stash sliced per timestep, weight gradients summed in replicas."""
+    scan: Scan = op.attributes
+    low.values = scan.body.values
+    low.carried = frozenset(carry.enters for carry in scan.carries)
+    for carry in scan.carries:
+        value = scan.body.value(carry.enters)
+        layer = value.layer
+        if value.role == "gradient":
+            name = declare_replicas(low, value, layer)
+        elif value.capacity:
+            chips = gradient_chips(low, layer)
+            name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chips, family=("gradients", layer))
+            fill_slots(low, name, chips, "zero adjoints")
+        else:
+            mapping = low.on_neurons(layer, len(value.shape) - 1)
+            name = low.variable(f"d{value.of}", value.shape, "float32", mapping, "gradients")
+            fill_neurons(low, name, layer, "zero adjoints")
+            declare_constants(low, layer)
+            if low.options.state_gradient == "per_batch":
+                declare_thresholds(low, layer)
+        low.storage[carry.enters] = (name,)
+        low.storage[carry.leaves] = (name,)
+        _add_in_place(low, scan, carry.leaves)
+    offset = len(scan.carries)
+    set_counters(low, "backward", scan.timesteps)
+    lower_stash.open_backward(low, scan, low.stash, lower_body)
+    made = lower_stash.again_in_timestep(low, scan, low.stash, lower_body)
+    for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
+        if item.inside in made:
+            continue
+        _slice_saved(low, scan.body.value(item.inside), low.storage[outer], item.shift)
+    for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
+        low.storage[inside] = low.storage.get(outer, (outer,))
+    lower_body(low, scan)
+    lower_stash.close(low, scan, low.stash)
+    for outer, carry in zip(op.outputs, scan.carries, strict=True):
+        low.storage[outer] = low.storage[carry.leaves]
+        value = scan.body.value(carry.enters)
+        if value.role == "gradient":
+            sum_replicas(low, outer, low.network.parameters[value.of])
+
+
+def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:
+    """A gradient at listed ids that is added to another one to leave the body is made where the sum lies."""
+    maker = scan.body.producer(leaves)
+    while maker is not None and maker.kind == "add" and scan.body.value(leaves).capacity:
+        low.storage[maker.inputs[0]] = low.storage[leaves]
+        maker = scan.body.producer(maker.inputs[0])
+
+
+def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: int) -> None:
+    """The current timestep of a stashed sequence, in variables of its own."""
+    if value.form == "sparse":
+        chips = low.chips_of(value.layer)
+        now = low.spikes(value.name, value.capacity, chips, value.layer)
+        low.storage[value.name] = now
+        for whole, part in zip(sequence, now, strict=True):
+            slice_slots(low, whole, part, shift, chips)
+    elif value.capacity:
+        batch = low.network.batch
+        now_g = low.variable(value.name, (batch, value.capacity), "float32", low.by_sample(0), "gradients")
+        low.storage[value.name] = (now_g,)
+        slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles)
+    else:
+        mapping = low.on_neurons(value.layer, len(value.shape) - 1)
+        now_v = low.variable(value.name, value.shape, "float32", mapping, "neuron states")
+        low.storage[value.name] = (now_v,)
+        slice_neurons(low, sequence[0], now_v, shift, value.layer)

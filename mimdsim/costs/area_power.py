@@ -1,0 +1,178 @@
+"""Square millimetres and watts of one chip, each with its interval, from what its description says of its process.
+
+Every sourced number is doubted by the kind of its source (`base/sources.py`). In a product the doubts of its factors
+are independent and add as squares; parts of a sum share processes and sources, so theirs add plainly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import hypot
+
+from mimdsim.base.schema import SourcedSection
+from mimdsim.base.sources import SOURCE_KINDS, kind_of, less_certain, uncertainty
+from mimdsim.machine import MimdMachine
+from mimdsim.machine.mimd import Links
+from mimdsim.profile.area_power import SiliconPart, SiliconProfile
+
+PASS_CYCLES = 4  # of the matrix unit for a row of `half_channels` inputs (PopLibs, getWeightsPerConvUnit)
+MM2_PER_UM2 = 1e-6
+BITS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A number of at least 0, how far it may be off either way, and the least certain kind of source in it."""
+
+    value: float
+    off: float = 0.0
+    kind: str = SOURCE_KINDS[0]
+
+    @staticmethod
+    def of(section: SourcedSection, field: str) -> Estimate:
+        """A number of a description, off by the share of its kind of source."""
+        value, kind = float(getattr(section, field)), kind_of(section.sources[field])
+        return Estimate(value=value, off=value * uncertainty(kind), kind=kind)
+
+    @staticmethod
+    def between(low: float, high: float, *, kind: str) -> Estimate:
+        return Estimate(value=(low + high) / 2, off=(high - low) / 2, kind=kind)
+
+    def __mul__(self, other: Estimate | float) -> Estimate:
+        if not isinstance(other, Estimate):
+            return Estimate(value=self.value * other, off=self.off * other, kind=self.kind)
+        value = self.value * other.value
+        off = hypot(self.off * other.value, other.off * self.value)
+        return Estimate(value=value, off=min(off, value), kind=_less_certain(self, other))
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(value=self.value + other.value, off=self.off + other.off, kind=_less_certain(self, other))
+
+    def part(self, name: str) -> SiliconPart:
+        return SiliconPart(name=name, value=self.value, kind=self.kind, half_width=self.off)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voltage:
+    """Volts at the machine's clock; `squared` and `leakage`: factors of joules and leakage against the reference."""
+
+    low: float
+    high: float
+    squared: Estimate
+    leakage: Estimate
+
+
+def silicon_profile(machine: MimdMachine) -> SiliconProfile | None:
+    """Area and watts of one chip of the machine; None if it has no [area]. Watts are unknown without [power], or if the
+    voltage that its clock needs is outside the range of its process."""
+    if machine.area is None:
+        return None
+    area = chip_area(machine)
+    mm2 = total(area.values())
+    parts = tuple(each.part(name) for name, each in area.items())
+    voltage = voltage_at(machine)
+    if isinstance(voltage, str):
+        return SiliconProfile(process=machine.area.process, area=parts, unknown=voltage)
+    static = _static(machine, mm2, voltage)
+    full = _full_load(machine, voltage, total(static.values()))
+    return SiliconProfile(
+        process=machine.area.process,
+        area=parts,
+        static=tuple(each.part(name) for name, each in static.items()),
+        volts_low=voltage.low,
+        volts_high=voltage.high,
+        full_load=None if full is None else full.part("fully busy"),
+    )
+
+
+def chip_area(machine: MimdMachine) -> dict[str, Estimate]:
+    """mm2 of one chip by part. The machine must have [area]."""
+    area, tiles = machine.area, machine.chip.tiles
+    assert area is not None
+    built = Estimate.of(area, "spare_tiles_share")
+    spare = Estimate(value=1 + built.value, off=built.off, kind=built.kind) * tiles
+    logic = Estimate.of(area, "logic_um2_per_transistor") * MM2_PER_UM2
+    bits = machine.tile.sram_bytes * BITS * MM2_PER_UM2
+    crosspoints = tiles * tiles * machine.exchange.bytes_per_cycle * BITS
+    return {
+        "SRAM": Estimate.of(area, "sram_um2_per_bit") * bits * spare,
+        "logic of tiles": logic * Estimate.of(area, "tile_transistors") * spare,
+        "exchange": logic * Estimate.of(area, "crosspoint_transistors") * crosspoints,
+        "links": Estimate.of(area, "link_mm2") * links_of(machine.links),
+        "host link and rim": Estimate.of(area, "io_mm2"),
+    }
+
+
+def links_of(links: Links) -> int:
+    """Links that a chip is built with: those of a chip inside the topology, however many chips there are. In groups
+    with other links than between them, every edge has as many as the wider kind: chips are alike."""
+    edges = {"line": 2, "ring": 2, "ladder": 3, "torus": 4, "all_to_all": links.chips - 1, "switch": 1}
+    kinds = [links.group_links_per_edge] if links.group_chips > 1 and links.topology != "switch" else []
+    kinds += [links.links_per_edge] if not kinds or links.group_chips < links.chips else []
+    return edges[links.topology] * max(kinds)
+
+
+def voltage_at(machine: MimdMachine) -> Voltage | str:
+    """The voltage at the machine's clock, or why it is unknown."""
+    power = machine.power
+    if power is None:
+        return f"the description of {machine.name} has no [power]"
+    (low, high), (least, most) = power.volts, power.range_volts
+    ratio = machine.chip.clock_hz / power.volts_hz
+    if power.voltage_follows == "clock":
+        low, high = low * ratio, high * ratio
+        if low > most:
+            return (
+                f"{machine.chip.clock_hz / 1e9:g} GHz would need {low:.2f} to {high:.2f} V, above the {most:g} V of "
+                "power.range_volts"
+            )
+    elif power.voltage_follows == "unknown":
+        low, high = min(low, low * ratio), max(high, high * ratio)
+    low, high = (min(max(end, least), most) for end in (low, high))
+    kind = kind_of(power.sources["volts"])
+    shares = (low / power.reference_volts, high / power.reference_volts)
+    return Voltage(
+        low=low,
+        high=high,
+        squared=Estimate.between(*(share**2 for share in shares), kind=kind),
+        leakage=Estimate.between(*(share**power.leakage_exponent for share in shares), kind=kind),
+    )
+
+
+def _static(machine: MimdMachine, mm2: Estimate, voltage: Voltage) -> dict[str, Estimate]:
+    """Watts of one chip that does nothing, by part."""
+    power = machine.power
+    assert power is not None
+    whole = mm2 * Estimate.of(power, "static_watts_per_mm2")
+    share = Estimate.of(power, "clock_share")
+    leak, turn = voltage.leakage, voltage.squared * (machine.chip.clock_hz / power.reference_hz)
+    clock = whole * share.value * turn
+    moved = whole.value * share.off * abs(turn.value - leak.value)  # an error of the share moves watts between parts
+    clock = replace(clock, off=min(clock.off + moved, clock.value), kind=_less_certain(clock, share))
+    return {"leakage": whole * (1 - share.value) * leak, "clock tree": clock}
+
+
+def _full_load(machine: MimdMachine, voltage: Voltage, static: Estimate) -> Estimate | None:
+    """Watts of one chip whose tiles issue a bundle in every cycle and keep their matrix units full with halves; None
+    without [energy]. What a chip can draw in a phase of compute, not what a program does."""
+    power, energy = machine.power, machine.energy
+    if power is None or energy is None:
+        return None
+    cycle = Estimate.of(energy, "bundle_joules")
+    if machine.matrix is not None and power.matrix_joules_per_flop is not None:
+        flops = 2 * machine.matrix.half_half_units * machine.matrix.half_channels / PASS_CYCLES
+        cycle = cycle + Estimate.of(power, "matrix_joules_per_flop") * flops
+    return cycle * voltage.squared * (machine.chip.tiles * machine.chip.clock_hz) + static
+
+
+def total(parts: Iterable[Estimate]) -> Estimate:
+    """The sum of all parts, at least one."""
+    first, *others = parts
+    for each in others:
+        first = first + each
+    return first
+
+
+def _less_certain(one: Estimate, other: Estimate) -> str:
+    return less_certain(one.kind, other.kind)

@@ -1,0 +1,32 @@
+"""The functional engine. Executes a lowered program for real values, vertex by vertex, on their slices."""
+
+from mimdsim.execution.activity import activity_problem, activity_profiles, constant_layers
+from mimdsim.execution.checkpoint import UNKNOWN_CODE, Checkpoints
+from mimdsim.execution.engines import engine_refusals
+from mimdsim.execution.execute import Executor
+from mimdsim.execution.initial import InitialActivity, scaled_to_activity
+from mimdsim.execution.schedules import RateSchedule
+from mimdsim.execution.strict import execute_strictly
+from mimdsim.execution.trainer import Evaluation, TrainingLog, TrainingPlan, evaluate, initial_weights, train
+from mimdsim.execution.whole_tensors import WholeTensors
+
+__all__ = [
+    "UNKNOWN_CODE",
+    "Checkpoints",
+    "Evaluation",
+    "Executor",
+    "InitialActivity",
+    "RateSchedule",
+    "TrainingLog",
+    "TrainingPlan",
+    "WholeTensors",
+    "activity_problem",
+    "activity_profiles",
+    "constant_layers",
+    "engine_refusals",
+    "evaluate",
+    "execute_strictly",
+    "initial_weights",
+    "scaled_to_activity",
+    "train",
+]

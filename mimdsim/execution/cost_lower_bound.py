@@ -1,0 +1,114 @@
+"""Whether the cost of a vertex covers what it was seen to do: bytes that it must load and store take bundles.
+
+A bound from below, which finds costs without loops and loops that never turn: no bundle of such a tile loads more than
+two vectors of 8 bytes and stores one (`ld2xst64pace` of the vendor's instruction set).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mimdsim.machine import MimdMachine
+from mimdsim.program import Program, Term, TileFormula, VertexTable, extents_of
+from mimdsim.program.diagnostics import vertex_name
+from mimdsim.program.formulas import formula_cycles
+from mimdsim.program.loop_extents import RECORDED
+
+LOADED, STORED = 16, 8  # bytes a bundle at most
+CONTEXTS, VECTOR_BYTES = 6, 8  # that the formulas of the library were made for
+MANY_TURNS = 1 << 20  # of loops whose turns are not known
+UNIT_DEPTH = 4  # products deep is a unit of the matrix unit (PopLibs getWeightsPerConvUnit)
+
+
+def declared_bundles(
+    program: Program, table: VertexTable, counted: Mapping[str, object] | None = None
+) -> np.ndarray | None:
+    """float64[vertices]: what a table's cost declares, tile cycles for library vertices; None where data decides.
+
+    counted: the turns that its codelet has counted itself, by name.
+    """
+    extents = extents_of(program, table)
+    cost = table.codelet.cost
+    if isinstance(cost, TileFormula):
+        columns = {name: each for name, each in extents.items() if isinstance(each, np.ndarray)}
+        cycles = formula_cycles(table.codelet, columns, CONTEXTS, VECTOR_BYTES, table.vertices)
+        return np.broadcast_to(cycles, (table.vertices,))
+    bundles = np.full(table.vertices, float(cost.fixed))
+    for term in cost.terms:
+        turns = np.ones(table.vertices)
+        for name in term.extents:
+            extent = (counted or {}).get(name, extents[name])
+            if isinstance(extent, RECORDED):
+                return None
+            turns = turns * np.asarray(extent, np.float64)
+        bundles += term.bundles * turns
+    return bundles
+
+
+def uncovered(declared: float, loaded: int, stored: int) -> str:
+    """What is wrong with a cost of `declared` bundles for a vertex that loads and stores so many bytes, or ''."""
+    least = max(-(-loaded // LOADED), -(-stored // STORED))
+    if declared >= least:
+        return ""
+    return (
+        f"loads {loaded:,} and stores {stored:,} bytes for a cost of {declared:,.0f} bundles; these alone take "
+        f"{least:,} ({LOADED} bytes loaded and {STORED} stored in a bundle at most): correct its cost or its extents"
+    )
+
+
+def overclaimed(program: Program, machine: MimdMachine) -> str:
+    """The first vertex with more floating-point operations declared than its cost could issue, in words, or ''.
+
+    A bundle of a worker multiplies and adds one vector; a library vertex may use the matrix unit too. Loops whose turns
+    data decides count as many turns.
+    """
+    for superstep, _, _ in program.supersteps():
+        for table in superstep.tables:
+            codelet = table.codelet
+            if not codelet.flops or not table.vertices:
+                continue
+            extents = {name: _turns(each, table.vertices) for name, each in extents_of(program, table).items()}
+            flops = _total(0.0, codelet.flops, extents, table.vertices)
+            if isinstance(codelet.cost, TileFormula):
+                cost = formula_cycles(codelet, extents, CONTEXTS, VECTOR_BYTES, table.vertices)
+                cost, what = np.broadcast_to(cost, table.vertices), "cycles"
+            else:
+                cost, what = _total(codelet.cost.fixed, codelet.cost.terms, extents, table.vertices), "bundles"
+            most = _flops_at_once(program, table, machine)
+            over = flops > most * cost
+            if over.any():
+                vertex = int(np.argmax(over))
+                return (
+                    f"superstep '{superstep.name}': {vertex_name(table, vertex)} declares {flops[vertex]:,.0f} "
+                    f"floating-point operations for a cost of {cost[vertex]:,.0f} {what}; at most {most:,.0f} "
+                    f"are issued in one on {machine.name}: correct its flops, its cost or its extents"
+                )
+    return ""
+
+
+def _turns(extent: object, vertices: int) -> np.ndarray:
+    return np.full(vertices, MANY_TURNS) if isinstance(extent, RECORDED) else np.asarray(extent)
+
+
+def _total(fixed: float, terms: Sequence[Term], extents: Mapping[str, np.ndarray], vertices: int) -> np.ndarray:
+    """float64[vertices]: fixed, and what the terms add."""
+    found = np.full(vertices, float(fixed))
+    for term in terms:
+        found += term.bundles * math.prod((extents[name].astype(np.float64) for name in term.extents), start=1.0)
+    return found
+
+
+def _flops_at_once(program: Program, table: VertexTable, machine: MimdMachine) -> float:
+    """Of a bundle of a worker: a multiplication and an addition of a vector of the smallest floats among its fields; of
+    a cycle of a library vertex: of the matrix unit, four deep, if the machine has one that does more."""
+    held = [program.variables[name] for name in table.operands.values()]
+    item = min((each.item_bytes for each in held if each.dtype.startswith("f")), default=4)
+    vector = 2.0 * VECTOR_BYTES / item
+    if machine.matrix is None or not isinstance(table.codelet.cost, TileFormula):
+        return vector
+    kind, matrix = ("f16" if item == 2 else "f32"), machine.matrix
+    units = max(matrix.units(kind, sums) for sums in ("f16", "f32"))
+    return max(vector, 2.0 * units * matrix.channels(kind) / UNIT_DEPTH)

@@ -1,0 +1,263 @@
+"""Execute a program: exchanges as moves between variables, compute sets as one call per vertex table.
+
+Vertices with adjoining slices run as one wide vertex (`mimdsim.execution.vertex_coalescing`), with the same bits.
+
+A variable is one array, whatever its mapping: what an exchange delivers before a compute set equals the source, since
+no vertex sees what another writes in the same superstep (`mimdsim.program.verify` checks both). A replica is stored
+once. `execute_strictly` gives each vertex only what its tile has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import MappingError
+from mimdsim.execution.csr_spikes import listed_of
+from mimdsim.execution.failures import VertexFailure, field_written
+from mimdsim.execution.input_validation import accepted
+from mimdsim.execution.loop_counts import TurnCounts
+from mimdsim.execution.slice_counters import Offset, offsets_of
+from mimdsim.execution.thread_pool import Shares, zeros
+from mimdsim.execution.vertex_coalescing import HEAVY, widened
+from mimdsim.numerics.dense.rows import plain
+from mimdsim.numerics.sparse.spikes import only_listed
+from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
+from mimdsim.program.codelet import now_shift
+from mimdsim.program.vertex_boxes import boxes_of
+
+# called after every superstep with (superstep, timestep, executor)
+Observer = Callable[[Superstep, int, "Executor"], None]
+NOTHING = np.zeros(0)
+At = Callable[[int], np.ndarray]  # an entry of a sequence, given the timestep
+Turn = Callable[[int], None]  # what is done in a timestep
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Call:
+    """`run(t, *arrays)`, given the arrays of these variables; entries: places of arguments that are entries of
+    sequences instead."""
+
+    run: Callable[..., None]
+    names: tuple[str, ...] = ()
+    entries: Mapping[int, At] = field(default_factory=dict)
+
+    def on(self, arrays: Mapping[str, np.ndarray]) -> Turn:
+        """The call on arrays that stay where they are, given the timestep."""
+        given, entries, run = [arrays[name] for name in self.names], tuple(self.entries.items()), self.run
+
+        def turn(t: int) -> None:
+            for place, at in entries:
+                given[place] = at(t)
+            run(t, *given)
+
+        return turn
+
+
+class Executor:
+    """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps.
+
+    threads: how many share the heavy passes; they change no bit.
+    """
+
+    def __init__(self, program: Program, threads: int = 1):
+        self.program = program
+        self.arrays: dict[str, np.ndarray] = {
+            name: zeros(variable.shape, variable.dtype) for name, variable in program.variables.items()
+        }
+        for name, variable in program.variables.items():
+            if variable.values is not None:
+                self.arrays[name][...] = variable.values
+        self.given: set[str] = set()  # variables that `write` has set
+        self.share = Shares(threads)
+        self._zero: dict[str, np.ndarray] = {}
+        self._entries: dict[str, list[np.ndarray]] = {}
+        self._calls: dict[int, list[Turn]] = {}
+        self._offsets: dict[int, list[Offset]] = {}  # of supersteps that were run one by one
+        self.counted = TurnCounts(program)
+        for superstep, _, _ in program.supersteps():
+            calls = [self.prepare_copy(copy) for copy in superstep.copies]
+            calls += [self.prepare(superstep, table) for table in superstep.tables]
+            self._calls[id(superstep)] = [call.on(self.arrays) for call in calls]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Graph inputs that can be written."""
+        return tuple(self.program.inputs)
+
+    def write(self, values: Mapping[str, npt.ArrayLike]) -> None:
+        """Set graph inputs from the host, e.g. 'w.hidden0', 'labels', 'input.ids'.
+
+        Raises MappingError for an unknown name, another shape, and numbers that the input cannot hold; then nothing is
+        written.
+        """
+        held = {name: self.arrays.get(self.program.inputs.get(name, ""), NOTHING) for name in values}
+        given = {name: accepted(self.program, name, value, held[name]) for name, value in values.items()}
+        for name, value in given.items():
+            held[name][...] = value
+            self.given.add(self.program.inputs[name])
+
+    def read(self, name: str) -> np.ndarray:
+        """A copy of the variable that holds graph value `name`; MappingError if that is no output of the program."""
+        if name not in self.program.outputs:
+            raise MappingError(f"the program has no output '{name}'; it has {sorted(self.program.outputs)}")
+        return self.arrays[self.program.outputs[name]].copy()
+
+    def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:
+        """Run the supersteps of `phases` (None: all) in order, and call `observe` after each."""
+        for superstep, t in self.steps(phases):
+            if observe is not None:
+                observe(superstep, t, self)
+
+    def steps(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
+        """Run one superstep after another; yields each with its timestep when it is done.
+
+        Raises MappingError where an operand does not hold the entry of a sequence that it stands for.
+        """
+        for superstep, t in self.program.turns(phases):
+            self.require_offsets(superstep, t)
+            for call in self._calls[id(superstep)]:
+                call(t)
+            yield superstep, t
+
+    def require_offsets(self, superstep: Superstep, t: int) -> None:
+        """Raise MappingError where a vertex would take another entry of a sequence on a device than it does here."""
+        if id(superstep) not in self._offsets:
+            self._offsets[id(superstep)] = offsets_of(self.program, superstep)
+        for require in self._offsets[id(superstep)]:
+            require(self.arrays, t)
+
+    @property
+    def timesteps(self) -> int:
+        """Of the program's repeats."""
+        return self.program.timesteps
+
+    def activity(self) -> RecordedActivity:
+        """Spikes of the last run, from the recorded sequences; int32 in whatever format the program lists them.
+
+        Ids beyond the listed count, which earlier runs left there, are 0: equal runs give equal bytes. Of dense spikes,
+        what is not zero is listed.
+        """
+        ids, counts = {}, {}
+        for layer, names in self.program.recorded.items():
+            if len(names) == 1:
+                rows = self.arrays[names[0]]
+                every = rows if rows.ndim == 3 else np.broadcast_to(rows, (self.timesteps, *rows.shape))
+                ids[layer], counts[layer] = listed_of(every)
+                continue
+            counts[layer] = self.arrays[names[1]].astype(np.int32)
+            ids[layer] = np.zeros(self.arrays[names[0]].shape, np.int32)
+            only_listed(self.arrays[names[0]], counts[layer], ids[layer])
+        counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
+        return RecordedActivity(ids=ids, counts=counts, dropped={})
+
+    # ---- one superstep
+
+    def at(self, name: str, box_entry: str, t: int) -> np.ndarray:
+        """The array a field works on: the whole variable, or the timestep its "@t" names (zeros before the first)."""
+        shift = now_shift(box_entry)
+        return self.arrays[name] if shift is None else self.taken(name, shift)(t)
+
+    def taken(self, name: str, shift: int) -> At:
+        """What "@t" and a shift name of a sequence in a timestep: one entry, nothing in it before the first."""
+        sequence, variable = self.arrays[name], self.program.variables[name]
+        if name not in self._entries:
+            self._entries[name] = list(sequence)
+            self._zero[name] = np.zeros(sequence.shape[1:], sequence.dtype)
+        before, entries = self._zero[name], self._entries[name]
+        if variable.entries == "timesteps":
+            return lambda t: entries[t + shift] if t + shift >= 0 else before
+        entry = variable.entry
+        return lambda t: entries[entry(t, shift)]
+
+    def prepare(self, superstep: Superstep, table: VertexTable) -> Call:
+        """The call of a table."""
+        names = tuple(table.operands[item.name] for item in table.codelet.fields)
+        shifts = [now_shift(item.box[0]) for item in table.codelet.fields]
+        entries = {place: self.taken(names[place], shift) for place, shift in enumerate(shifts) if shift is not None}
+        ready = self._vertices if table.codelet.form == "vertex" else self._table
+        return Call(run=ready(superstep, table), names=names, entries=entries)
+
+    def _table(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
+        record = self.counted.recorder(superstep, table)
+        compute, columns = widened(table)
+        constants = [table.constants[name] for name in table.codelet.constants]
+        numbers = *columns, *constants
+        share = self.share
+        dealt = share.threads > 1 and plain(compute) in HEAVY and len(columns[0]) > 1
+
+        def run(t: int, *arrays: np.ndarray) -> None:
+            if record is not None:
+                record(None, t, (*arrays, *numbers))
+            if dealt:  # vertices are independent of each other, so any of them may go to any thread
+                share(
+                    len(columns[0]),
+                    lambda first, last: compute(*arrays, *(column[first:last] for column in columns), *constants),
+                )
+                return
+            try:
+                compute(*arrays, *numbers)
+            except Exception as failure:  # whatever a user's codelet raises
+                text = f"codelet {table.codelet.name} raised {type(failure).__name__}: {failure}"
+                if isinstance(failure, TypeError) and "argument" in str(failure):
+                    text += '; it is given whole arrays and columns, or the slices of one vertex with form="vertex"'
+                raise MappingError(f"superstep '{superstep.name}', timestep {t}: {text}") from failure
+
+        return run
+
+    def _vertices(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
+        """Per-vertex codelets get views of exactly their boxes; reads are read-only."""
+        codelet = table.codelet
+        boxes = [boxes_of(table, item, self.program.variables[table.operands[item.name]]) for item in codelet.fields]
+        constants = [table.constants[name] for name in codelet.constants]
+        columns = [table.columns[name].tolist() for name in codelet.columns]
+        record = self.counted.recorder(superstep, table)
+
+        def run(t: int, *arrays: np.ndarray) -> None:
+            for vertex in range(table.vertices):
+                views = []
+                for item, box, array in zip(codelet.fields, boxes, arrays, strict=True):
+                    view = array[index_of(item.box, box[vertex])]
+                    if not item.writes:
+                        view = view.view()
+                        view.setflags(write=False)
+                    views.append(view)
+                numbers = *(column[vertex] for column in columns), *constants
+                try:
+                    if record is not None:
+                        record(vertex, t, (*views, *numbers))
+                    codelet.compute(*views, *numbers)
+                except MappingError:
+                    raise
+                except Exception as failure:  # whatever a user's codelet raises
+                    written = field_written(codelet, views, numbers, failure)
+                    raise VertexFailure(superstep, table, vertex, t, failure, written) from failure
+
+        return run
+
+    def prepare_copy(self, copy: Copy) -> Call:
+        """The call of a copy."""
+        shifts = enumerate((copy.target_shift, copy.source_shift))
+        names = copy.target, copy.source
+        entries = {place: self.taken(names[place], shift) for place, shift in shifts if shift is not None}
+        return Call(run=_copied, names=names, entries=entries)
+
+
+def _copied(_t: int, target: np.ndarray, source: np.ndarray) -> None:
+    target[...] = source
+
+
+def index_of(box: tuple[str, ...], bounds: np.ndarray) -> tuple[Any, ...]:
+    """A numpy index for one vertex's box; single indices drop their axis."""
+    entries = box[1:] if now_shift(box[0]) is not None else box
+    index: list[Any] = []
+    for entry, (start, stop) in zip(entries, bounds.tolist(), strict=True):
+        index.append(slice(start, stop) if entry == ":" or ":" in entry else start)
+    # an all-integer index would give a scalar, which cannot be written through
+    if index and all(isinstance(part, int) for part in index):
+        index[-1] = slice(index[-1], index[-1] + 1)
+    return tuple(index)

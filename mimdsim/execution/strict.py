@@ -1,0 +1,402 @@
+"""Strict execution: every vertex runs alone and sees only its own boxes; everything else is poison.
+
+Slow and exact: for small programs, in tests and in `mimdsim check`. Memory holds poison until something writes it
+(`mimdsim.execution.poison`). A vertex that reads outside its slices meets poison and hands it on;
+one that writes outside them is named; so is one that writes what it may only read, or leaves its slices by an index.
+What lies outside differs from element to element and from memory to memory (`Poison.image`) and is compared bit for
+bit, before each vertex where it may touch memory and in the end everywhere. What is written there as it was is seen by
+its index: of users' codelets in the first run of every table, of the library's, which are slow on guards, at its first
+and last vertices (GUARDED_ELEMENTS).
+What a `write` field leaves unwritten is poison from then on, and not what was there before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.execution.bounds_checked_array import Guarded, Region, Work
+from mimdsim.execution.cost_lower_bound import declared_bundles, uncovered
+from mimdsim.execution.execute import Executor, Observer, index_of
+from mimdsim.execution.failures import VertexFailure, field_written, written_though_read
+from mimdsim.execution.poison import LARGE, NO_NUMBER, Poison, as_bits, undefine
+from mimdsim.execution.scratch import STACK_BYTES, Scratch, state_of
+from mimdsim.numerics import equations
+from mimdsim.program import Superstep, VertexTable
+from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.codelet_closure import around, is_library
+from mimdsim.program.diagnostics import vertex_name
+from mimdsim.program.vertex_boxes import boxes_of, describe_box
+
+# of vertices of form 'table' of the library, which are slow on guards: so many elements of a table's first run, from
+# its first vertex in one run and from its last in another
+GUARDED_ELEMENTS = 20_000
+OTHER = {"f": 0.71875, "b": True}  # what else undefined memory may hold; integers: 1, flags: the same, which tells none
+
+Index = tuple[slice, ...]
+Commit = tuple[np.ndarray, Index, np.ndarray]
+
+
+def execute_strictly(
+    executor: Executor,
+    phases: Collection[str] | None = None,
+    observe: Observer | None = None,
+    poison: Poison = NO_NUMBER,
+) -> None:
+    """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
+    for superstep, t in strict_steps(executor, phases, poison):
+        if observe is not None:
+            observe(superstep, t, executor)
+
+
+def strict_steps(
+    executor: Executor, phases: Collection[str] | None = None, poison: Poison = NO_NUMBER
+) -> Iterator[tuple[Superstep, int]]:
+    """Run one superstep after another, strictly; yields each with its timestep when it is done."""
+    program = executor.program
+    undefine(executor, poison=poison)
+    tables: dict[int, list[_Table]] = {}
+    for superstep, t in program.turns(phases):
+        if id(superstep) not in tables:
+            found = [table for table in superstep.tables if table.vertices]
+            tables[id(superstep)] = [_Table(executor, superstep, table, poison) for table in found]
+        executor.require_offsets(superstep, t)
+        for copy in superstep.copies:
+            executor.prepare_copy(copy).on(executor.arrays)(t)
+        commits: list[Commit] = []
+        for table in tables[id(superstep)]:
+            commits += table.run(t)
+        for array, index, value in commits:  # all vertices of a compute set see the memory as it was before it
+            array[index] = value
+        yield superstep, t
+
+
+@dataclass(kw_only=True, eq=False)
+class _Operand:
+    """A field of a table: the slices of its vertices; key: fields of one variable and timestep share a memory."""
+
+    field: Field
+    name: str
+    key: tuple[str, int | None]
+    boxes: np.ndarray
+    slices: list[Index]
+
+    @cached_property
+    def anywhere(self) -> Field:
+        """The field as of a whole array, to which other fields of a vertex may give access."""
+        return replace(self.field, access="update")
+
+
+class _Table:
+    """The vertices of a table, each run on a memory of its own that holds nothing but its slices."""
+
+    def __init__(self, executor: Executor, superstep: Superstep, table: VertexTable, poison: Poison):
+        self.executor, self.superstep, self.table, self.poison = executor, superstep, table, poison
+        self.operands = [self._operand(item) for item in table.codelet.fields]
+        self.written = {operand.key for operand in self.operands if operand.field.writes}
+        self.memory: dict[tuple[str, int | None], np.ndarray] = {}
+        self.untouched: dict[tuple[str, int | None], np.ndarray] = {}  # what memory holds outside the slices
+        self.own: dict[tuple[str, int | None], np.ndarray] = {}  # bool: the slices of the vertex that runs
+        codelet = table.codelet
+        self.constants = [table.constants[name] for name in codelet.constants]
+        self.compute: Any = as_python(codelet.compute)
+        self.columns = [table.column(name) for name in codelet.columns]
+        self.probed = not any(operand.field.access == "write" for operand in self.operands)
+        self.declared = None if codelet.count else declared_bundles(executor.program, table)
+        self.library, self.first = is_library(codelet.compute), True
+        self.guarded = GUARDED_ELEMENTS if self.library else math.inf
+        self.around = {} if self.library else around(codelet.compute)
+        self.kept = {name: state_of(value) for name, value in self.around.items()}
+        self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
+
+    def _operand(self, item: Field) -> _Operand:
+        name = self.table.operands[item.name]
+        boxes = boxes_of(self.table, item, self.executor.program.variables[name])
+        slices = [tuple(slice(start, stop) for start, stop in box) for box in boxes.tolist()]
+        return _Operand(field=item, name=name, key=(name, now_shift(item.box[0])), boxes=boxes, slices=slices)
+
+    def run(self, t: int) -> list[Commit]:
+        """All vertices, one after another; what they write, to be written when all have run."""
+        real = [self.executor.at(operand.name, operand.field.box[0], t) for operand in self.operands]
+        for operand, array in zip(self.operands, real, strict=True):
+            if operand.key not in self.memory:
+                image = self.poison.image(array.shape, array.dtype, len(self.memory))
+                self.memory[operand.key], self.untouched[operand.key] = image.copy(), image
+                self.own[operand.key] = np.zeros(array.shape, bool)
+        commits: list[Commit] = []
+        order = range(self.table.vertices)
+        for vertex in reversed(order) if self.poison.sign > 0 else order:  # vertices have no order among themselves
+            made = self._run_vertex(vertex, t, real)
+            if not self.probed:
+                self._refuse_own_poison(vertex, t, real, made)
+            commits += made
+        if self.first:
+            self._refuse_kept(t)
+        self.probed, self.guarded, self.first = True, 0, False
+        if self._strays():
+            self._name_stray(t, real)
+        return commits
+
+    def _load(self, vertex: int, real: list[np.ndarray], *, other: bool = False) -> None:
+        """What a vertex may read, into the memory; where it only writes, poison, or `other` undefined memory."""
+        for operand in self.operands:
+            if not operand.field.reads:
+                memory = self.memory[operand.key]
+                nothing = OTHER.get(memory.dtype.kind, 1) if other else self.poison.of(memory.dtype)
+                memory[operand.slices[vertex]] = nothing
+        for operand, array in zip(self.operands, real, strict=True):
+            if operand.field.reads:
+                index = operand.slices[vertex]
+                self.memory[operand.key][index] = array[index]
+
+    def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
+        looked_at = self.first or not self.library  # the library's in a table's first run, which later ones are like
+        if looked_at and any(self._is_touched(operand.key, operand.slices[vertex]) for operand in self.operands):
+            self._name_stray(t, real)
+        self._load(vertex, real)
+        work, turns = Work(), None
+        try:
+            if self.table.codelet.count is not None:
+                views, numbers = self._arguments(vertex)
+                turns = {name: np.ravel(each)[0] for name, each in self.table.codelet.count(*views, *numbers).items()}
+            scratch = self._call(vertex, work)
+        except Exception as failure:  # whatever a user's codelet raises
+            views, numbers = self._arguments(vertex)
+            written = field_written(self.table.codelet, views, numbers, failure)
+            why = self._explained(failure, vertex)
+            raise VertexFailure(self.superstep, self.table, vertex, t, why, written) from failure
+        commits = []
+        for operand, array in zip(self.operands, real, strict=True):
+            index, memory = operand.slices[vertex], self.memory[operand.key]
+            value = memory[index]
+            if operand.field.writes:
+                commits.append((array, index, value.copy()))
+            elif (as_bits(value) != as_bits(array[index])).any() and self._changed(operand, vertex, array):
+                raise MappingError(f"{self._name(vertex, t)} {written_though_read(operand.field)}")
+        if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
+            self._refuse_foreign_poison(vertex, t, real)
+        declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
+        if declared is not None and (text := uncovered(float(declared[vertex]), *self._moved(vertex, work, real))):
+            raise MappingError(f"{self._name(vertex, t)} {text}")
+        if scratch is not None:
+            self._refuse_scratch(vertex, t, scratch)
+        self.guarded -= sum(self.memory[operand.key][operand.slices[vertex]].size for operand in self.operands)
+        self._clear(vertex)
+        return commits
+
+    def _moved(self, vertex: int, work: Work, real: list[np.ndarray]) -> tuple[int, int]:
+        """(bytes loaded, bytes stored) by a vertex at the least: every element that it touched once.
+
+        Of form 'table' without guards only what it changed is known.
+        """
+        loaded = stored = 0
+        for operand, array, item_bytes in zip(self.operands, real, self.item_bytes, strict=True):
+            name, index = operand.field.name, operand.slices[vertex]
+            memory = self.memory[operand.key][index]
+            loaded += min(work.read.get(name, 0), memory.size) * item_bytes
+            written = min(work.written.get(name, 0), memory.size)
+            if self.table.codelet.form == "table" and operand.field.writes and memory.dtype.kind != "b":
+                held = ~self.poison.found(memory)
+                held &= (memory != array[index]) if operand.field.reads else True
+                written = int(np.count_nonzero(held))
+            stored += written * item_bytes
+        return loaded, stored
+
+    def _changed(self, operand: _Operand, vertex: int, array: np.ndarray) -> bool:
+        """Whether a slice that is only read holds something new where no other field of the vertex may write."""
+        memory, index = self.memory[operand.key], operand.slices[vertex]
+        new = (memory != array) & ~(self.poison.found(memory) & self.poison.found(array))
+        for other in self.operands:
+            if other.key == operand.key and other.field.writes:
+                new[other.slices[vertex]] = False
+        return bool(new[index].any())
+
+    def _arguments(self, vertex: int, work: Work | None = None) -> tuple[list[np.ndarray], tuple[Any, ...]]:
+        """(arrays, numbers) that the codelet is called with."""
+        memory = [self.memory[operand.key] for operand in self.operands]
+        if self.table.codelet.form == "table":
+            if self.guarded > 0:
+                counted = work if self.guarded == math.inf else None  # the library's may touch more than a vertex would
+                memory = [self._guarded(operand, vertex, counted) for operand in self.operands]
+            return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
+        views: list[np.ndarray] = [
+            Guarded.of(array[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
+            for operand, array in zip(self.operands, memory, strict=True)
+        ]
+        return views, (*(int(column[vertex]) for column in self.columns), *self.constants)
+
+    def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> np.ndarray:
+        """The whole memory of a field, in which a user's vertex may write within the slices of all its fields.
+
+        Writes of the library's are found by what they leave; a look at each of theirs would take as long as all else.
+        """
+        memory = self.memory[operand.key]
+        if self.guarded < math.inf:
+            return Guarded.of(memory, operand.anywhere)
+        own, place = self.own[operand.key], describe_box(operand.name, operand.boxes[vertex])
+        own[...] = False
+        for other in self.operands:
+            if other.key == operand.key:
+                own[other.slices[vertex]] = True
+        region = Region(whole=memory, own=own, place=place)
+        return Guarded.of(memory, operand.anywhere, work, region=region)
+
+    def _call(self, vertex: int, work: Work | None = None) -> Scratch | None:
+        """Run a vertex; its scratch, of users' codelets of form 'vertex' in the first run of a table."""
+        views, numbers = self._arguments(vertex, work)
+        measured = self.guarded == math.inf and self.table.codelet.form == "vertex"
+        scratch = Scratch(views) if measured else None
+        with np.errstate(all="ignore"), scratch or nullcontext():  # sums of poison overflow; plain runs warn
+            self.compute(*views, *numbers)
+        return scratch
+
+    def _refuse_scratch(self, vertex: int, t: int, scratch: Scratch) -> None:
+        declared, (name, size) = self.table.codelet.scratch_bytes, scratch.held
+        if scratch.bytes > max(declared, STACK_BYTES):
+            covered = "" if declared > STACK_BYTES else f", of which its stack holds {STACK_BYTES}"
+            raise MappingError(
+                f"{self._name(vertex, t)} keeps {scratch.bytes:,} bytes beside its fields while it runs{covered}; "
+                f"'{name}' takes {size:,}; its codelet declares scratch_bytes={declared:,}: declare what it needs, "
+                "which is counted in the memory of its tile, or make it a variable"
+            )
+
+    def _refuse_kept(self, t: int) -> None:
+        """Raise where something around a user's function is no longer what it was before the vertices ran."""
+        if not self.kept:
+            return
+        now = {name: state_of(value) for name, value in around(self.table.codelet.compute).items()}
+        name = next((name for name, state in now.items() if state != self.kept.get(name, state)), None)
+        if name is not None:
+            raise MappingError(
+                f"superstep '{self.superstep.name}', timestep {t}: {self.table.codelet.name} changes '{name}', which "
+                "is around its function: it draws random numbers, or keeps something outside its slices; a vertex has "
+                "nothing but its fields"
+            )
+
+    def _clear(self, vertex: int) -> None:
+        for operand in self.operands:
+            index = operand.slices[vertex]
+            self.memory[operand.key][index] = self.untouched[operand.key][index]
+
+    def _is_touched(self, key: tuple[str, int | None], index: Any) -> bool:
+        """Whether memory differs from what lies outside the slices: then some vertex has written there."""
+        held, image = self.memory[key][index], self.untouched[key][index]
+        return bool((as_bits(held) != as_bits(image)).any())
+
+    def _restore(self) -> None:
+        for key, memory in self.memory.items():
+            memory[...] = self.untouched[key]
+
+    def _refuse_foreign_poison(self, vertex: int, t: int, real: list[np.ndarray]) -> None:
+        """Raise where poison that lies outside the slices reaches a result: another poison there changes it.
+
+        What lies undefined in the slices themselves may be handed on: whether it matters is seen where it is used.
+        """
+        results = []
+        for sign in (1, -1):
+            for operand in self.operands:
+                memory = self.memory[operand.key]
+                if memory.dtype.kind == "f":
+                    memory[...] = sign * LARGE[memory.dtype.itemsize]
+            self._load(vertex, real)
+            self._call(vertex)
+            results.append([self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes])
+        written = [operand for operand in self.operands if operand.field.writes]
+        self._restore()
+        for operand, one, other in zip(written, *results, strict=True):
+            if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
+                raise MappingError(
+                    f"{self._name(vertex, t)} read data outside its slices (poison reached '{operand.field.name}')"
+                )
+
+    def _refuse_own_poison(self, vertex: int, t: int, real: list[np.ndarray], made: list[Commit]) -> None:
+        """Raise where what a `write` field held before changes a result: it holds nothing that a vertex may read.
+
+        What is left as it was is no result. Looked at once a table, by running its vertices with something else there.
+        """
+        written = [operand for operand in self.operands if operand.field.writes]
+        again = self._run_on_other(vertex, real, written)
+        for operand, (_, _, first), second in zip(written, made, again, strict=True):
+            other = second.dtype.type(OTHER.get(second.dtype.kind, 1))
+            differs = (first != second) & ~(self.poison.found(first) & ((second == other) | self.poison.found(second)))
+            if differs.any() and operand.field.access == "write":
+                where = np.argwhere(differs)[0] + operand.boxes[vertex][:, 0]
+                place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
+                third = self._run_on_other(vertex, real, written)
+                if any(one.tobytes() != kept.tobytes() for one, kept in zip(again, third, strict=True)):
+                    raise MappingError(
+                        f"{self._name(vertex, t)} leaves something else in {place} whenever it runs: it draws random "
+                        "numbers, or keeps something outside its slices; a vertex has nothing but its fields"
+                    )
+                raise MappingError(
+                    f"{self._name(vertex, t)} reads {place} through its field '{operand.field.name}', declared "
+                    'access="write": there is nothing that was written; write it first, or declare "update"'
+                )
+        self._clear(vertex)
+
+    def _run_on_other(self, vertex: int, real: list[np.ndarray], written: list[_Operand]) -> list[np.ndarray]:
+        """What a vertex leaves in its fields that it writes, which held other undefined memory before."""
+        self._load(vertex, real, other=True)
+        self._call(vertex)
+        return [self.memory[operand.key][operand.slices[vertex]].copy() for operand in written]
+
+    def _explained(self, failure: Exception, vertex: int) -> Exception:
+        """The failure, with what lies undefined in the vertex's slices: an index may be made of it."""
+        for operand in self.operands:
+            if operand.field.reads and operand.key[0] in self.executor.arrays:
+                box = self.memory[operand.key][operand.slices[vertex]]
+                if box.dtype.kind in "iu" and box.size and self.poison.found(box).any():
+                    where = np.argwhere(self.poison.found(box))[0] + operand.boxes[vertex][:, 0]
+                    place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
+                    return type(failure)(f"{failure} ({place} holds nothing that was written)")
+        return failure
+
+    def _strays(self) -> bool:
+        """Whether some vertex has written outside its slices."""
+        return any(self._is_touched(key, ...) for key in self.memory)
+
+    def _name_stray(self, t: int, real: list[np.ndarray]) -> None:
+        """Run the vertices once more, to name the first that writes outside its slices."""
+        self._restore()
+        for vertex in range(self.table.vertices):
+            self._run_vertex(vertex, t, real)
+            for operand in self.operands:
+                if self._is_touched(operand.key, ...):
+                    stray = as_bits(self.memory[operand.key]) != as_bits(self.untouched[operand.key])
+                    where = np.argwhere(stray)[0]
+                    place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
+                    raise MappingError(f"{self._name(vertex, t)} writes {place}, outside its slice")
+        raise MappingError(
+            f"superstep '{self.superstep.name}', timestep {t}: a vertex of {self.table.codelet.name} writes outside "
+            "its slices, not whenever it runs: it draws random numbers, or keeps something outside its slices"
+        )
+
+    def _name(self, vertex: int, t: int) -> str:
+        return f"superstep '{self.superstep.name}', timestep {t}: {vertex_name(self.table, vertex)}"
+
+
+def as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a kernel was compiled from, with the scalar equations it calls in Python too: a compiled one
+    returns a number of Python's, with which NumPy before 2 goes on in double precision."""
+    function = getattr(kernel, "py_func", kernel)
+    if not isinstance(function, FunctionType):
+        return function
+    called: dict[str, Any] = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    scalars = {
+        name: as_python(each)
+        for name, each in called.items()
+        if hasattr(each, "py_func") and each.py_func.__module__ == equations.__name__
+    }
+    if not scalars:
+        return function
+    made = FunctionType(function.__code__, {**function.__globals__, **scalars}, function.__name__)
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return made if function.__closure__ is None else function

@@ -1,0 +1,208 @@
+"""A layer that runs all timesteps at once, of any linear neuron."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from mimdsim.execution.csr_spikes import Entries, Lists
+from mimdsim.execution.neuron_maps import Maps
+from mimdsim.execution.thread_pool import Shares, aligned
+from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
+from mimdsim.graph.names import Parameter
+from mimdsim.graph.truncation import next_state, scan_starts
+from mimdsim.numerics.equations import KINDS
+from mimdsim.numerics.fused import whole_linear, whole_tensors
+from mimdsim.numerics.fused.vectors import WIDTH
+
+LISTED_SHARE = 1 / 16  # of a layer's neurons, for which there is room at first
+ById = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tensor:
+    """A parameter in blocks of WIDTH neurons [blocks, rows, WIDTH], its gradient, and what an optimiser keeps of it."""
+
+    parameter: Parameter
+    value: np.ndarray
+    gradient: np.ndarray
+    moments: tuple[np.ndarray, ...]
+
+    @classmethod
+    def zeros(cls, parameter: Parameter, moments: int) -> Tensor:
+        rows, neurons = parameter.shape
+        shape = (-(-neurons // WIDTH), rows, WIDTH)
+        kept = tuple(np.zeros(shape, np.float32) for _ in range(moments))
+        return cls(parameter=parameter, value=aligned(shape), gradient=aligned(shape), moments=kept)
+
+
+class WholeLayer:
+    """What a layer of any linear neuron, surrogate, truncation and wiring keeps, and its spikes of the last step.
+
+    Potentials are kept only of neurons listed, unless gradients or the loss read all. Gradients of a layer that does
+    not read its own spikes are made a block of neurons at a time, all of whose timesteps stay in a second-level cache
+    from the adjoints to the sums over them; adjoints of others are made of all blocks first.
+    """
+
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares):
+        self.layer, self.share = layer, share
+        self.timesteps, self.batch = network.timesteps, network.batch
+        self.places = network.timesteps * network.batch
+        self.lag = 0 if layer is network.layers[0] else network.delay * network.batch
+        self.tensors = {each.role: Tensor.zeros(each, len(network.optimiser.state)) for each in layer.parameters}
+        self.spikes = Lists.room(self.places, layer.neurons, layer.capacity)
+        self.w = self.tensors["weights"].value
+        self.blocks = len(self.w)
+        # what does not spike is not reset either
+        neuron = layer.neuron if layer.spiking else replace(layer.neuron, fired=None)
+        maps, selection, by_emission = Maps(neuron, layer.neurons), layer.selection, reads_own_spikes(layer)
+        threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
+        full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
+        wiring = RECURRENCES.index(layer.recurrence)
+        self._coupled = by_emission or layer.recurrence != "none"
+        self._shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
+        pulled = neuron.resets and neuron.reset_gradient != "pass"
+        self._how = self._coupled, by_emission, wiring
+        self._back = (*self._how, pulled, full, threshold, *self._shape), (maps.readout, maps.back, maps.change)
+        self._ahead, self._fired = maps.ahead, threshold if neuron.resets else np.float32(np.inf)
+        self._parameters = self.w, self._value("bias"), self._value("recurrent")
+        states = len(neuron.states)
+        kept = (full or not layer.spiking, 1), (full and matrix, states), (full and drive, 1)
+        self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
+        many = share.threads if self._coupled else 1  # groups of samples
+        self._groups = list(pairwise(sorted({self.batch * number // many for number in range(many + 1)})))
+        self._most = self.places * WIDTH
+        self._entries = self._room(int(self._most * LISTED_SHARE))
+        own = (self.batch, layer.capacity) if self._coupled else (0, 0)
+        self._begins = np.zeros((self.timesteps, self.batch), np.int64)
+        self._own = self._begins, np.zeros(own, np.int32), np.zeros(own[0], np.int64)
+        at_once = self.blocks if self._coupled else min(share.threads, self.blocks)
+        self._q = aligned((at_once, self.timesteps, self.batch * WIDTH))
+
+    def _value(self, role: str) -> np.ndarray:
+        return self.tensors[role].value if role in self.tensors else aligned((self.blocks, 1, WIDTH))
+
+    def _room(self, each: int) -> Entries:
+        return Entries.room(self.blocks * len(self._groups), self.timesteps, max(WIDTH, each))
+
+    @property
+    def potentials(self) -> np.ndarray:
+        """[timesteps, batch, neurons] of the last forward pass, where they are the output."""
+        every = self._kept[0].reshape(self.timesteps, self.batch, -1)
+        return np.ascontiguousarray(every[..., : self.layer.neurons])
+
+    def draw(self, generators: np.ndarray) -> None:
+        """Where the scans for spikes start, from the generators of the samples, which move on."""
+        for t in range(self.timesteps):
+            generators[:] = next_state(generators)
+            self._begins[t] = scan_starts(generators, self.layer.neurons)
+
+    def forward(self, source: Lists, second_threshold: np.float32) -> None:
+        """Spikes of all timesteps from those of the input."""
+        layer, made, threshold = self.layer, self.spikes, np.float32(self.layer.selection.threshold)
+        none = np.float32(np.inf)
+        limits = (self._fired, threshold, second_threshold) if layer.spiking else (self._fired, none, none)
+        while not self._advance(source, limits):
+            self._entries = self._room(min(self._most, 2 * self._entries.places.shape[1]))
+        entries, groups = self._entries.arrays, len(self._groups)
+
+        def timesteps(first: int, last: int) -> None:
+            whole_linear.join(first, last, groups, self._begins, threshold, self._shape, entries, made.arrays)
+
+        whole_linear.count_listed(layer.capacity, entries, made.starts, made.trues, made.over_starts)
+        self.share(self.timesteps, timesteps)
+
+    def _advance(self, source: Lists, limits: tuple[np.float32, ...]) -> bool:
+        """Entries of all timesteps; whether there was room for them."""
+        how, many, enough = (*self._how, self.lag), len(self._groups), []
+        given = self.layer.neurons, self._parameters, source.arrays, self._ahead, limits, self._own
+        entries, kept = self._entries.arrays, self._kept
+
+        def shares(first: int, last: int) -> None:
+            for group in range(first, last) if self._coupled else (0,):
+                outer = (0, self.timesteps) if self._coupled else (first, last)
+                rows, samples = (group, many), self._groups[group]
+                enough.append(whole_linear.forward(outer, samples, rows, how, *given, entries, kept))
+
+        self.share(many if self._coupled else self.blocks, shares)
+        return all(enough)
+
+    def backward(self, source: Lists, g: np.ndarray, wanted: np.ndarray | None) -> None:
+        """Gradients of the parameters from those of what is listed, or of potentials that are the output.
+
+        wanted: overwritten with those of what the input lists.
+        """
+        for role in ("recurrent", "bias"):
+            if role in self.tensors:
+                self.tensors[role].gradient[:] = 0
+        if wanted is not None:
+            wanted[:] = 0
+        beyond = self.blocks * WIDTH - self.layer.neurons
+        if not self.layer.spiking and beyond:
+            g = np.pad(g, ((0, 0), (0, 0), (0, beyond)))
+        by_id = {"weights": self._by_id(self.lag, source)}
+        if self.layer.recurrence == "all_to_all":
+            by_id["recurrent"] = self._by_id(self.batch, self.spikes)
+        if self._coupled:
+            self._adjoint(0, self._q, g)
+        for begin in range(0, self.blocks, self.share.threads):
+            end = min(begin + self.share.threads, self.blocks)
+            q = self._q[begin:end] if self._coupled else self._q[: end - begin]
+            if not self._coupled:
+                self._adjoint(begin, q, g)
+            self._add_gradients(begin, q, by_id)
+            if wanted is not None:
+                self._input_gradients(begin, q, source, wanted)
+
+    def _by_id(self, lag: int, source: Lists) -> ById:
+        """Where every id is listed by the input, `lag` places back: rows[columns[id]:columns[id + 1]]."""
+        columns = np.zeros(source.width + 2, np.int64)
+        rows = np.empty(int(source.starts[max(self.places - lag, 0)]), np.int32)
+        given = (*source.arrays, columns, rows)
+        whole_tensors.sort_by_id(lag, *given)
+        return columns, rows
+
+    def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray) -> None:
+        """q [blocks, timesteps, batch * WIDTH] = gradients of the currents from block `begin` on."""
+        none, many = np.zeros(0, np.float32), len(self._groups)
+        given = (g, none.reshape(0, 0, 0)) if self.layer.spiking else (none, g)
+        lists, recurrent = (self.spikes.starts, self.spikes.ids), self._parameters[2]
+
+        def shares(first: int, last: int) -> None:
+            for group in range(first, last) if self._coupled else (0,):
+                low, made = (begin, q) if self._coupled else (begin + first, q[first:last])
+                of = self._groups[group], (group, many), *self._back, recurrent, lists
+                whole_linear.adjoint(low, *of, self._entries.arrays, given, self._kept, made)
+
+        self.share(many if self._coupled else len(q), shares)
+
+    def _add_gradients(self, begin: int, q: np.ndarray, by_id: dict[str, ById]) -> None:
+        gradients = {role: tensor.gradient for role, tensor in self.tensors.items()}
+
+        def blocks(first: int, last: int) -> None:
+            for number in range(first, last):
+                each, block = q[number], begin + number
+                for role, (columns, rows) in by_id.items():
+                    whole_tensors.weight_gradient_block(columns, rows, flat(each), flat(gradients[role][block]))
+                if self.layer.recurrence == "one_to_one":
+                    own = len(self._groups), self._entries.arrays, each, gradients["recurrent"][block, 0]
+                    whole_linear.own_row_gradient(block, *own)
+                if self.layer.bias:
+                    whole_linear.bias_gradient(each.reshape(-1, WIDTH), gradients["bias"][block, 0])
+
+        self.share(len(q), blocks)
+
+    def _input_gradients(self, begin: int, q: np.ndarray, source: Lists, wanted: np.ndarray) -> None:
+        def places(first: int, last: int) -> None:
+            given = self.w[begin : begin + len(q)], source.ids, source.starts, q, wanted
+            whole_tensors.input_gradient_places(first, last, self.lag, *given)
+
+        self.share(self.places, places)
+
+
+def flat(array: np.ndarray) -> np.ndarray:
+    """The same memory as one axis."""
+    return array.reshape(-1)

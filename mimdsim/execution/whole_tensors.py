@@ -1,0 +1,221 @@
+"""Train without tiles: a layer over all timesteps at once, on lists of spikes.
+
+The same meaning as the compiled program and the interpreter: the same spikes where sums are exact, gradients within
+float32 rounding. For training where only values are wanted; what runs on tiles, and what it costs there, is the
+compiled program's. Inputs and outputs go by the same names as an `Executor`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.execution.csr_spikes import Lists
+from mimdsim.execution.thread_pool import Shares
+from mimdsim.execution.whole_tensor_layers import Tensor
+from mimdsim.execution.whole_tensor_limits import refusals
+from mimdsim.execution.whole_tensor_published import layer_of
+from mimdsim.execution.whole_tensor_training import WholeLoss, clip, update
+from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.graph.names import (
+    INPUT,
+    LABELS,
+    LEARNING_RATE,
+    LOSS,
+    SCORES,
+    TRAINING_STEP,
+    gradient_of,
+    listed,
+    random_name,
+    second_threshold_of,
+)
+from mimdsim.numerics.fused import whole_tensors as kernels
+from mimdsim.program import RecordedActivity
+
+LISTS = listed(INPUT)
+
+
+class WholeTensors:
+    """One training step of a network of sparse spikes, again and again; `threads` share it and change no bit."""
+
+    def __init__(self, network: SpikingNetwork, threads: int = 1):
+        """Raises MappingError that names everything the network asks for and this way of running does not know."""
+        problems = refusals(network)
+        if problems:
+            raise MappingError("\n".join(problems))
+        self.network = network
+        self._share = Shares(threads)
+        self._input = Lists.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
+        self._layers = [layer_of(network, layer, self._share) for layer in network.layers]
+        self._loss = WholeLoss(network)
+        self._tensors = {each.parameter.name: each for layer in self._layers for each in layer.tensors.values()}
+        self._given = self._room_for_given()
+        self._places = {
+            name: (tensor, array) for tensor in self._tensors.values() for name, array in self._kept(tensor)
+        }
+        self._readable = self._places | self._made()
+
+    def _room_for_given(self) -> dict[str, np.ndarray]:
+        """What the host writes beside spikes and memory, by graph input."""
+        network = self.network
+        given: dict[str, np.ndarray] = {LABELS: np.zeros(network.batch, np.int32), TRAINING_STEP: np.ones(1, np.int64)}
+        given |= {name: np.full(1, value) for name, value in network.scheduled.items()}
+        return given | {name: np.zeros(network.batch, np.int64) for name in self.generators}
+
+    def _kept(self, tensor: Tensor) -> list[tuple[str, np.ndarray]]:
+        """What stays from one training step to the next, by graph input."""
+        slots = (tensor.parameter.kept(slot) for slot in self.network.optimiser.state)
+        return [(tensor.parameter.name, tensor.value), *zip(slots, tensor.moments, strict=True)]
+
+    def _made(self) -> dict[str, tuple[Tensor, np.ndarray]]:
+        """What a training step makes of it, by graph output: gradients, and what the update leaves."""
+        found = {gradient_of(name): (tensor, tensor.gradient) for name, tensor in self._tensors.items()}
+        for op in training_graph(self.network).operations:
+            if op.kind == self.network.optimiser.kind:
+                tensor = self._tensors[op.inputs[0]]
+                left = (tensor.value, *tensor.moments)
+                found |= {name: (tensor, held) for name, held in zip(op.outputs, left, strict=True)}
+        return found
+
+    # ---- values in and out
+
+    @property
+    def generators(self) -> tuple[str, ...]:
+        """Graph inputs that hold the generators of layers that drop spikes at random."""
+        layers = (layer for layer in self.network.layers if layer.selection.truncation == "random")
+        return tuple(random_name(layer.name) for layer in layers)
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """What stays from one training step to the next: parameters and moments, by graph input."""
+        return tuple(self._places)
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """The memory of all that is trained, in blocks of columns, by graph input."""
+        return {name: tensor.value for name, tensor in self._tensors.items()}
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Graph inputs that can be written."""
+        network = self.network
+        return (*self.memory, *LISTS, LABELS, *network.optimiser.scalars, *network.moving_thresholds, *self.generators)
+
+    def write(self, values: dict[str, np.ndarray]) -> None:
+        """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step',
+        and what is scheduled or drawn: 'learning_rate', 'second_threshold.<layer>', 'random.<layer>'.
+
+        Raises MappingError for an unknown name or another shape.
+        """
+        lists = {name: values[name] for name in LISTS if name in values}
+        for name, value in values.items():
+            shape = self._shape(name)
+            if np.shape(value) != shape:
+                raise MappingError(f"input '{name}' has shape {np.shape(value)}, the network takes {shape}")
+        if lists:
+            if len(lists) == 1:
+                raise MappingError(
+                    f"'{next(iter(lists))}' alone says nothing: write input.ids and input.counts at once"
+                )
+            ids, counts = (np.ascontiguousarray(lists[name], np.int32) for name in LISTS)
+            self._check_input(ids, counts)
+            kernels.lists_of_padded(ids, counts, self._input.starts, self._input.trues, self._input.ids)
+        for name, value in values.items():
+            if name in self._given:
+                self._given[name][:] = value
+            elif name not in lists:
+                kernels.into_blocks(np.ascontiguousarray(value, np.float32), self._placed(name)[1])
+
+    def _check_input(self, ids: np.ndarray, counts: np.ndarray) -> None:
+        capacity, inputs = self.network.input_capacity, self.network.inputs
+        if counts.min(initial=0) < 0 or counts.max(initial=0) > capacity:
+            raise MappingError(f"input.counts must be 0 to {capacity}, given {counts.min()} to {counts.max()}")
+        listed = ids[np.arange(ids.shape[2]) < counts[..., 1:]]
+        if listed.size and (listed.min() < 0 or listed.max() >= inputs):
+            raise MappingError(f"input.ids must be 0 to {inputs - 1}, given {listed.min()} to {listed.max()}")
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        network = self.network
+        if name in LISTS:
+            return network.timesteps, network.batch, network.input_capacity if name == LISTS[0] else 2
+        if name in self._given:
+            return self._given[name].shape
+        return self._placed(name)[0].parameter.shape
+
+    def _placed(self, name: str) -> tuple[Tensor, np.ndarray]:
+        """The tensor and the blocks of a graph input."""
+        if name not in self._places:
+            known = [*sorted(LISTS), LABELS, *self.weights]
+            raise MappingError(f"the network has no input '{name}'; it has {known}")
+        return self._places[name]
+
+    def read(self, name: str) -> np.ndarray:
+        """'loss' [batch], 'counts' [batch, classes], 'penalty.<layer>' [1], an output of the update by its name in the
+        training graph, or what stays between training steps."""
+        plain: dict[str, np.ndarray] = {LOSS: self._loss.losses, SCORES: self._loss.scores, **self._loss.penalties}
+        if name in plain:
+            return plain[name].copy()
+        tensor, blocks = self._readable.get(name) or self._placed(name)
+        matrix = np.empty(tensor.parameter.shape, np.float32)
+        kernels.from_blocks(blocks, matrix)
+        return matrix
+
+    def activity(self) -> RecordedActivity:
+        """Spikes of the last training step, padded to the capacities, and how many were dropped."""
+        network, ids, counts = self.network, {}, {}
+        spiking = [(each.layer.name, each.spikes, each.layer.capacity) for each in self._layers if each.layer.spiking]
+        for name, lists, capacity in [(INPUT, self._input, network.input_capacity), *spiking]:
+            listed = np.diff(lists.starts)
+            padded = np.zeros((len(listed), capacity), np.int32)
+            padded[np.arange(capacity) < listed[:, None]] = lists.ids[: lists.starts[-1]]
+            ids[name] = padded.reshape(network.timesteps, network.batch, capacity)
+            both = np.stack([lists.trues, listed], axis=-1).astype(np.int32)
+            counts[name] = both.reshape(network.timesteps, network.batch, 2)
+        dropped = {name: int(lists.over_starts[-1]) for name, lists, _ in spiking}
+        return RecordedActivity(ids=ids, counts=counts, dropped=dropped)
+
+    # ---- one training step
+
+    def run(self, phases: Collection[str] = ("forward", "loss", "backward", "update")) -> None:
+        """One training step, or the first of its phases."""
+        source = self._input
+        for each in self._layers:
+            selection, name = each.layer.selection, each.layer.name
+            if selection.truncation == "random":
+                each.draw(self._given[random_name(name)])
+            second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
+            each.forward(source, np.float32(second[0]))
+            source = each.spikes
+        g = self._judge()
+        if "backward" not in phases:
+            return
+        for index in reversed(range(len(self._layers))):
+            g = self._backward(index, g)
+        if "update" in phases:
+            tensors = tuple(self._tensors.values())
+            if self.network.largest_gradient_norm:
+                clip(tensors, self.network.largest_gradient_norm, self._share)
+            rate = self._given.get(LEARNING_RATE, (self.network.optimiser.learning_rate,))
+            for tensor in tensors:
+                update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP], self._share)
+
+    def _judge(self) -> np.ndarray:
+        """Loss of every sample; gradient of everything the output layer lists, or of its potentials."""
+        last, labels = self._layers[-1], self._given[LABELS]
+        if not last.layer.spiking:
+            return self._loss.of_potentials(last.potentials, labels)
+        return self._loss.of_spikes(last.spikes, labels)
+
+    def _backward(self, index: int, g: np.ndarray) -> np.ndarray:
+        """Gradients of a layer's parameters; returns those of what the layer before it lists, if there is one."""
+        if not index:
+            self._layers[index].backward(self._input, g, None)
+            return g
+        before = self._layers[index - 1]
+        wanted = np.empty(int(before.spikes.starts[-1]), np.float32)
+        self._layers[index].backward(before.spikes, g, wanted)
+        if self._loss.penalties:
+            self._loss.penalise(before.layer, before.spikes, wanted)
+        return wanted

@@ -1,0 +1,43 @@
+"""One complete run, from descriptions to a profile."""
+
+from mimdsim.compiler import memory_profile
+from mimdsim.pipeline.detail import detail_of
+from mimdsim.pipeline.firing import layers_said
+from mimdsim.pipeline.gpus import GPU_LINEUP, time_on_gpus
+from mimdsim.pipeline.identity import config_digest, descriptions_of
+from mimdsim.pipeline.inputs import samples_said
+from mimdsim.pipeline.pipeline import (
+    compile_workload,
+    is_worth_advice,
+    open_data,
+    simulate,
+    train_workload,
+)
+from mimdsim.pipeline.result import Run
+from mimdsim.pipeline.retiming import Programs, retime, retime_many
+from mimdsim.pipeline.warnings import beyond_sources, half_warning, other_costs, unscaled_energy, unused_chips
+
+__all__ = [
+    "GPU_LINEUP",
+    "Programs",
+    "Run",
+    "beyond_sources",
+    "compile_workload",
+    "config_digest",
+    "descriptions_of",
+    "detail_of",
+    "half_warning",
+    "is_worth_advice",
+    "layers_said",
+    "memory_profile",
+    "open_data",
+    "other_costs",
+    "retime",
+    "retime_many",
+    "samples_said",
+    "simulate",
+    "time_on_gpus",
+    "train_workload",
+    "unscaled_energy",
+    "unused_chips",
+]

@@ -1,0 +1,211 @@
+"""Layers that never fire, or always: said before any time, with a setting that was tried and mends it.
+
+What a network's lists hold decides its times, so those of a network that does nothing answer no question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MimdsimError
+from mimdsim.base.rng import stream
+from mimdsim.base.units import counted
+from mimdsim.compiler import Compiled
+from mimdsim.execution import TrainingLog, constant_layers
+from mimdsim.execution.activity import Firing, spike_shares
+from mimdsim.execution.fp16 import executor_of
+from mimdsim.execution.overflow_spikes import run_recorded
+from mimdsim.execution.trainer import draw_randomness, load_batch
+from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.names import INPUT
+from mimdsim.profile import FIRING, Finding
+from mimdsim.workload import SpikeDataset, Workload
+
+MOST_NAMED = 6  # layers in a message
+# batches, and samples, that are looked at where a layer is silent in those that are timed
+LEAST_BATCHES, LEAST_SAMPLES = 4, 64
+LONGEST_TRIED = 5  # training steps with a setting
+LONGEST_WHOLE = 30  # training steps of a training that is tried again as a whole
+SHARE = 0.05  # of the neurons in a timestep: as in the authors' accuracy study (functional/initial.py)
+FACTORS = (4.0, 32.0, 256.0, 4096.0)  # on the scale of the weights, or of the threshold
+LENGTH = ("training", "max_training_steps")
+Changes = dict[tuple[str, str], Any]  # by section and key
+Progress = Callable[[str, int, int], None]
+Again = Callable[[Workload, int], TrainingLog]  # so many training steps of a changed workload, on the same samples
+
+
+def firing_said(
+    workload: Workload, compiled: Compiled, data: SpikeDataset, log: TrainingLog, again: Again, progress: Progress
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """What is wrong with layers whose spikes tell nothing, and what mends it; and a warning of layers of which only the
+    training step that is timed has no spikes."""
+    network = compiled.network
+    constant = constant_layers(network, log.activity)
+    if not constant:
+        return (), ()
+    batches = max(LEAST_BATCHES, -(-LEAST_SAMPLES // network.batch))
+    others = _other_batches(compiled, data, log.weights, batches)
+    chance = {name: how for name, how in constant.items() if any(found.get(name) != how for found in others)}
+    constant = {name: how for name, how in constant.items() if name not in chance}
+    warnings = [f"{line}, but not in each of {batches} other batches" for line in layers_said(network, chance)]
+    if not constant:
+        return (), tuple(warnings)
+    said = [*layers_said(network, constant), f"{batches} other batches show the same"]
+    if INPUT in constant:
+        said.append(_no_input(workload))
+    else:
+        said += _out_of_reach(network, constant)
+        said += _remedy(workload, network, log, constant, again, progress)
+    said.append("Times, ratios and advice hold for these spikes, not for those of a network that works")
+    return (Finding(name=FIRING, passed=False, text=f"{'. '.join(said)}."),), tuple(warnings)
+
+
+def layers_said(network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[str]:
+    """Which layers never fire and which always do in a training step, without a full stop."""
+    timed = "in the training step that is timed"
+    if INPUT in constant:
+        yield f"The input never spikes {timed}"
+    silent, full = (
+        [layer.name for layer in network.layers if constant.get(layer.name) == how] for how in ("never", "always")
+    )
+    if silent:
+        yield f"{_layers(silent)} never {'fires' if len(silent) == 1 else 'fire'} {timed}"
+    if full:
+        each = "all of its neurons spike" if len(full) == 1 else "all of their neurons spike"
+        yield f"{_layers(full)} always {'fires' if len(full) == 1 else 'fire'}: {each} in every timestep {timed}"
+
+
+def _layers(names: list[str]) -> str:
+    return f"{'Layer' if len(names) == 1 else 'Layers'} {_listed(names)}"
+
+
+def _listed(names: list[str]) -> str:
+    """'hidden0, hidden1 and output'."""
+    shown, left = names[:MOST_NAMED], len(names) - MOST_NAMED
+    if left > 0:
+        return f"{', '.join(shown)} and {counted(left, 'more layer')}"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def _other_batches(
+    compiled: Compiled, data: SpikeDataset, weights: Mapping[str, np.ndarray], batches: int
+) -> list[dict[str, Firing]]:
+    """The layers that never fire, or always, in batches of the training samples, with the trained weights."""
+    network = compiled.network
+    executor = executor_of(compiled.program)
+    executor.write(weights)
+    rng = stream(0, "other batches")
+    found = []
+    for number in range(batches):
+        load_batch(executor, data, np.resize(rng.permutation(data.samples), network.batch))
+        draw_randomness(executor, "other batches", number)
+        found.append(constant_layers(network, run_recorded(executor, network, ("forward",))))
+    return found
+
+
+def _no_input(workload: Workload) -> str:
+    if workload.data.source == "random":
+        return f"data.activity = {workload.data.activity:g} is the chance of a spike: raise it"
+    return "Look at data.bin_seconds, data.timesteps and the filters of data"
+
+
+def _out_of_reach(network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[str]:
+    """Layers whose first input comes after the last timestep."""
+    names = [layer.name for layer in unreached(network) if constant.get(layer.name) == "never"]
+    if names:
+        yield (
+            f"No input spike gets to {_listed(names)} in {counted(network.timesteps, 'timestep')}: from layer to layer "
+            f"it takes one; data.timesteps must be over {len(network.layers) - 1:,}, or network.delay 0"
+        )
+
+
+def unreached(network: SpikingNetwork) -> list[Any]:
+    """The layers that are further from the input than the sequence is long."""
+    return [layer for index, layer in enumerate(network.layers) if index * network.delay >= network.timesteps]
+
+
+def _remedy(
+    workload: Workload,
+    network: SpikingNetwork,
+    log: TrainingLog,
+    constant: Mapping[str, Firing],
+    again: Again,
+    progress: Progress,
+) -> Iterator[str]:
+    """A setting with which all layers that can fire do, found by training with it; or what was tried."""
+    expected = {layer.name for layer in unreached(network)}
+    if constant.keys() <= expected:
+        return
+    settings, steps = list(_settings(workload, network, constant)), min(len(log.loss), LONGEST_TRIED)
+    begun = _tried(workload, network, expected, again, {}, 1) if len(log.loss) > 1 else None
+    if begun is not None:
+        yield f"With the initial weights they do otherwise ({begun[0]} of the neurons spike in a timestep)"
+        settings = [{("training", "learning_rate"): workload.training.learning_rate / 10}, *settings]
+        steps = min(len(log.loss), LONGEST_WHOLE)
+    for place, changes in enumerate(settings):
+        progress("looking for a setting at which layers fire", place, len(settings))
+        found = _tried(workload, network, expected, again, changes, changes.get(LENGTH, steps))
+        if found is not None:
+            shares, length = found
+            typed = " ".join(f"--set {'.'.join(key)}={value:g}" for key, value in changes.items())
+            of = f" of {len(log.loss):,}" if length < len(log.loss) else ""
+            tried = f"tried for {length:,}{of} training step{'s' if length != 1 or of else ''}"
+            which = "all other layers" if expected else "all layers"
+            yield f"With  {typed}  {which} work ({tried}; neurons that spike in a timestep: {shares})"
+            return
+    names = dict.fromkeys(".".join(key) for changes in settings for key in changes)
+    yield f"No value that was tried of {', '.join(names)} mends it: look at the inputs and the neurons"
+
+
+def _settings(workload: Workload, network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[Changes]:
+    """Changes that may mend it, the mildest first."""
+    recipe = workload.training
+    if 0 < recipe.max_training_steps < LONGEST_WHOLE:
+        yield {LENGTH: LONGEST_WHOLE}
+    room = min(network.most_spikes(layer) / layer.neurons for layer in network.layers if layer.spiking)
+    share = min(SHARE, float(f"{room / 2:.1g}"))  # lists that are full on average drop spikes in every other timestep
+    yield {("training", "initial_activity"): share}
+    yield {("training", "initial_activity"): share, ("training", "initial_activity_tolerance"): 0.5}
+    offset = type(recipe).model_fields["weight_offset"].default
+    if recipe.weight_offset != offset:
+        yield {("training", "weight_offset"): offset, ("training", "initial_activity"): share}
+    silent = "never" in constant.values()
+    if not recipe.initial_weights and not workload.network.imported:
+        for factor in FACTORS:
+            scale = recipe.weight_scale * (factor if silent else 1 / factor)
+            yield {("training", "weight_scale"): float(f"{scale:.4g}")}
+    threshold = workload.network.threshold
+    if workload.network.neuron == "lif" and not workload.network.imported and isinstance(threshold, float | int):
+        second = workload.network.second_threshold
+        for factor in (1 / each if silent else each for each in FACTORS):
+            below = {("network", "second_threshold"): float(f"{second * factor:.4g}")} if silent and second > 0 else {}
+            yield {("network", "threshold"): float(f"{threshold * factor:.4g}"), **below}
+
+
+def _tried(
+    workload: Workload, network: SpikingNetwork, expected: set[str], again: Again, changes: Changes, steps: int
+) -> tuple[str, int] | None:
+    """What share of the neurons of each layer spikes in a timestep after at most so many training steps with the
+    changes, and how many there were; None if some layer still never fires, or always."""
+    sections: dict[str, dict[str, Any]] = {}
+    for (section, name), value in changes.items():
+        sections.setdefault(section, {})[name] = value
+    update = {section: getattr(workload, section).model_copy(update=keys) for section, keys in sections.items()}
+    with contextlib.suppress(MimdsimError):
+        log = again(workload.model_copy(update=update), steps)
+        if constant_layers(network, log.activity).keys() <= expected:
+            shares = [(name, one) for name, one in spike_shares(network, log.activity).items() if name not in expected]
+            more = f" and {counted(len(shares) - MOST_NAMED, 'more layer')}" if len(shares) > MOST_NAMED else ""
+            said = ", ".join(f"{name} {_percent(one)}" for name, one in shares[:MOST_NAMED])
+            return f"{said}{more}", len(log.loss)
+    return None
+
+
+def _percent(share: float) -> str:
+    digits = max(1, -math.floor(math.log10(100 * share))) if share else 1
+    return f"{100 * share:.{digits}f} %"

@@ -1,0 +1,113 @@
+"""What the result of a run belongs to: descriptions, the contents of the files that they name, and code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import MimdsimError
+from mimdsim.base.identity import Input, by_file, changed_files, digest_of, file_digest, input_of
+from mimdsim.base.search_path import own_folder
+from mimdsim.execution import UNKNOWN_CODE, TrainingLog
+from mimdsim.machine import GpuMachine, MimdMachine, described_in
+from mimdsim.profile import NamedFile
+from mimdsim.workload import Workload, find_workload, inputs_of
+
+Machine = MimdMachine | GpuMachine
+
+
+def config_digest(workload: Workload, *machines: Machine) -> str:
+    """sha256 of everything that determines a result but the code: the resolved descriptions, and the contents of the
+    files that they name."""
+    named = [(each.key, each.sha256) for each in inputs_of(workload)]
+    together = [
+        astuple(machine.known_together)
+        for machine in machines
+        if isinstance(machine, MimdMachine) and machine.known_together is not None
+    ]
+    if not named and not together:
+        return descriptions_digest(workload, *machines)
+    return digest_of([descriptions_digest(workload, *machines), named, together])
+
+
+def course_digest(workload: Workload, machine: MimdMachine) -> str:
+    """sha256 of the descriptions that determine how a training continues: all but its engine, which a checkpoint names,
+    and its length, if no training step depends on it. A checkpoint keeps inputs and code apart, to say which of them
+    are others."""
+    changes: dict[str, Any] = {"engine": "program"}
+    if workload.training.schedule == "constant":
+        changes |= {"epochs": 1, "max_training_steps": 0}
+    return _digest_with(changes, workload, machine)
+
+
+def earlier_digests(workload: Workload, machine: MimdMachine) -> dict[str, str]:
+    """What `course_digest` was in 0.1.0 where whole tensors trained, with the engine."""
+    return {_digest_with({"engine": "whole_tensors"}, workload, machine): "whole_tensors"}
+
+
+def _digest_with(changes: dict[str, Any], workload: Workload, machine: MimdMachine) -> str:
+    recipe = workload.training.model_copy(update=changes)
+    return descriptions_digest(workload.model_copy(update={"training": recipe}), machine)
+
+
+def descriptions_digest(workload: Workload, *machines: Machine) -> str:
+    """sha256 of resolved descriptions."""
+    resolved = [workload.model_dump(mode="json"), *(machine.model_dump(mode="json") for machine in machines)]
+    return sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+
+
+def descriptions_of(workload: Any, machines: Iterable[Any], mapping: str | Path | None = None) -> tuple[Input, ...]:
+    """The files of descriptions that are given by name or path, not those of the package.
+
+    Their values are part of every digest; a file is kept to be named where they are others. What cannot be read is
+    refused where it is loaded.
+    """
+    found: list[Input] = []
+    for key, given in (("workload", workload), *(("machine", machine) for machine in machines)):
+        if not isinstance(given, (str, Path)):
+            continue
+        try:
+            paths: Sequence[Path] = described_in(str(given)) if key == "machine" else (find_workload(str(given)),)
+        except MimdsimError:
+            continue
+        own = own_folder("models" if key == "machine" else "workloads")
+        found += [input_of(key, str(path), [("", path)]) for path in paths if path.parent != own]
+    if mapping is not None and file_digest(Path(mapping)):
+        found.append(input_of("mapping", str(mapping), [("", Path(mapping))]))
+    return tuple(found)
+
+
+def named_files(inputs: Iterable[Input]) -> tuple[NamedFile, ...]:
+    """Inputs as a profile keeps them."""
+    return tuple(NamedFile(key=each.key, path=each.path, sha256=each.sha256) for each in inputs)
+
+
+def changed_meanwhile(workload: Workload, before: Sequence[Input]) -> tuple[str, ...]:
+    """Said where inputs are no longer what they were when the run began."""
+    changed = changed_files(by_file(before), by_file(inputs_of(workload)))
+    return (
+        (f"while this run was under way: {'; '.join(changed)}; it is not known which contents it read: run it again",)
+        if changed
+        else ()
+    )
+
+
+def earlier_code(log: TrainingLog) -> tuple[str, ...]:
+    """Said where sources other than the present ones computed training steps."""
+    known = [digest[:12] for digest in log.earlier_code if digest != UNKNOWN_CODE]
+    said = []
+    if UNKNOWN_CODE in log.earlier_code:
+        said.append(
+            "the checkpoint that this training was resumed from was written before inputs and code were recorded: "
+            "whether its training steps are of these inputs and of these sources of mimdsim is unknown"
+        )
+    if known:
+        said.append(
+            f"training steps before the last --resume were computed by other sources of mimdsim (code "
+            f"{', '.join(known)}), which --accept-other-code accepted"
+        )
+    return tuple(said)

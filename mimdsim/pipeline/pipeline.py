@@ -1,0 +1,291 @@
+"""One complete run: describe -> graph -> compile -> train for real -> time -> compare -> profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.base.identity import Input, code_digest
+from mimdsim.base.processes import Background
+from mimdsim.base.version import __version__
+from mimdsim.compiler import Compiled, compile_graph
+from mimdsim.execution import (
+    Checkpoints,
+    Evaluation,
+    InitialActivity,
+    RateSchedule,
+    TrainingLog,
+    TrainingPlan,
+    activity_profiles,
+    engine_refusals,
+    initial_weights,
+    scaled_to_activity,
+    train,
+)
+from mimdsim.graph import training_graph
+from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
+from mimdsim.pipeline.firing import firing_said
+from mimdsim.pipeline.gpus import time_on_gpus
+from mimdsim.pipeline.identity import (
+    changed_meanwhile,
+    config_digest,
+    course_digest,
+    earlier_code,
+    earlier_digests,
+    named_files,
+)
+from mimdsim.pipeline.inputs import absent_classes, event_findings
+from mimdsim.pipeline.learning import learning_findings, nothing_to_learn
+from mimdsim.pipeline.profiles import recorded_changes, training_profile
+from mimdsim.pipeline.result import Run
+from mimdsim.pipeline.retiming import retime
+from mimdsim.pipeline.warnings import (
+    beyond_sources,
+    engine_note,
+    fewer_slots,
+    half_warning,
+    loss_warning,
+    no_detail,
+    other_costs,
+    repeated_samples,
+    rounded_tiles,
+    stash_note,
+    surplus_warning,
+    unscaled_energy,
+    unused_chips,
+)
+from mimdsim.pipeline.what_if import Asked, estimates
+from mimdsim.profile import RunProfile
+from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.program import RecordedActivity
+from mimdsim.workload import SpikeDataset, Workload, given_weights, inputs_of, network_of, open_dataset
+
+SCOPES = {"all": "stopped by the exchanges of all", "chip": "stopped by its own exchanges only"}
+WORTH_LOOKING = 20_000_000  # simulated cycles of all training steps, which take longer than looking for advice
+SHORT = 30  # training steps that take less time than estimates of all changes
+Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Progress that is not shown."""
+
+
+def compile_workload(
+    workload: Workload, machine: MimdMachine, *, dump: Path | None = None, must_fit: bool = True
+) -> Compiled:
+    """The compiled training step of `workload` on `machine`."""
+    network = network_of(workload)
+    graph = training_graph(network)
+    return compile_graph(graph, network, machine, workload.mapping, dump=dump, must_fit=must_fit)
+
+
+def simulate(
+    workload: Workload,
+    machine: MimdMachine,
+    gpus: tuple[GpuMachine, ...] = (),
+    *,
+    beside: tuple[MimdMachine, ...] = (),
+    dump: Path | None = None,
+    progress: Progress = silent,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    accept_other_code: bool = False,
+    described: tuple[Input, ...] = (),
+    changes: Mapping[str, Any] | None = None,
+    asked: Asked | None = None,
+    background: Background | None = None,
+) -> Run:
+    """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
+
+    beside: tiled machines for which the same training step is also compiled, and timed with the spikes recorded here;
+    it need not fit them, and the result says whether it does.
+    checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds;
+    accept_other_code: also where other sources of mimdsim wrote it. described: the files of the descriptions.
+    changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. asked: for commands
+    that take advice, if there can be any. background: where changes are estimated for it meanwhile.
+    """
+    inputs, code = inputs_of(workload), code_digest()  # before anything is read
+    compiled = compile_workload(workload, machine, dump=dump)
+    check_engine(workload, compiled)
+    estimated = None
+    if background is not None and not 0 < workload.training.max_training_steps < SHORT:
+        estimated = estimates(compiled, machine, workload.mapping, background)
+    others = [(other, compile_workload(workload, other, must_fit=False)) for other in beside]
+    data = open_data(workload, progress)
+    checkpoints = None
+    if checkpoint is not None:
+        checkpoints = Checkpoints(
+            path=checkpoint,
+            digest=course_digest(workload, machine),
+            earlier=earlier_digests(workload, machine),
+            inputs=inputs,
+            described=described,
+            code=code,
+            resume=resume,
+            accept_other_code=accept_other_code,
+        )
+    log = train_workload(workload, compiled, data, progress, checkpoints)
+    idle, unusual = firing_said(workload, compiled, data[0], log, partial(_again, machine, compiled, data), progress)
+    lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
+    profile = RunProfile(
+        schema_version=SCHEMA_VERSION,
+        tool_version=__version__,
+        config_sha256=config_digest(workload, machine, *beside, *gpus),
+        seed=workload.seed,
+        workload=workload.name,
+        workload_title=workload.title,
+        network=compiled.network.title,
+        timesteps=compiled.network.timesteps,
+        batch=compiled.network.batch,
+        tiled=retime(compiled, machine, log.activity),
+        tiled_beside=tuple(
+            retime(theirs, other, log.activity) for other, theirs in (*_in_doubt(machine, compiled), *others)
+        ),
+        changes=recorded_changes(changes or {}),
+        inputs=named_files((*described, *inputs)),
+        code_sha256=code,
+        earlier_code_sha256=log.earlier_code,
+        gpus=lineup,
+        training=training_profile(workload, log, compiled.network.batch),
+        activity=activity_profiles(compiled.network, log.activity),
+        findings=(
+            *idle,
+            *event_findings(workload, data),
+            *learning_findings(workload, data, log),
+        ),
+        warnings=changed_meanwhile(workload, inputs)
+        + earlier_code(log)
+        + surplus_warning(workload, data[0])
+        + fewer_slots(workload, compiled.network)
+        + repeated_samples(workload, data[0])
+        + absent_classes(workload, data)
+        + unusual
+        + nothing_to_learn(workload, data, log)
+        + beyond_sources(machine)
+        + other_costs(compiled.program, machine)
+        + tuple(said for other, theirs in others for said in other_costs(theirs.program, other))
+        + unscaled_energy(machine, changes or {})
+        + tuple(f"{other.name}: {said}" for other, _ in others for said in beyond_sources(other))
+        + unused_chips(compiled, machine)
+        + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
+        + no_detail(compiled.program)
+        + rounded_tiles(workload, compiled.placement)
+        + half_warning(workload)
+        + engine_note(log)
+        + loss_warning(log)
+        + stash_note(workload, gpus)
+        + warnings,
+    )
+    return Run(
+        profile=profile,
+        compiled=compiled,
+        log=log,
+        machine=machine,
+        workload=workload,
+        asked=asked,
+        estimated=estimated,
+    )
+
+
+def is_worth_advice(run: Run) -> bool:
+    """Whether the training took so long that looking for advice is little beside it."""
+    return not run.tiled.incomparable and len(run.log.loss) * run.cycles >= WORTH_LOOKING
+
+
+def _in_doubt(machine: MimdMachine, compiled: Compiled) -> tuple[tuple[MimdMachine, Compiled], ...]:
+    """The machine with the other answer to what is not known of several chips: whether the exchange of one stops all.
+    Its time stands beside the machine's own, each with its interval."""
+    if compiled.placement.chips == 1:
+        return ()
+    scope = "all" if machine.sync.scope == "chip" else "chip"
+    other = changed_machine(machine, {"sync.scope": scope})
+    title = f"{SCOPES[scope]}: {machine.title}"  # comes after "4 chips, each"
+    return ((other.model_copy(update={"name": f"{machine.name}-{scope}", "title": title}), compiled),)
+
+
+def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDataset, SpikeDataset]:
+    """Training and test samples; raises DescriptionError when there is nothing to train on."""
+    train_data, test_data = open_dataset(
+        workload.data, workload.seed, lambda done, total: progress("reading data", done, total)
+    )
+    if len(train_data.labels) == 0:
+        raise DescriptionError(f"workload '{workload.name}'", ["its data source holds no training samples"])
+    return train_data, test_data
+
+
+def check_engine(workload: Workload, compiled: Compiled) -> None:
+    """Raises DescriptionError that names everything that training.engine cannot train."""
+    problems = engine_refusals(workload.training.engine, compiled.program, compiled.network)
+    if problems:
+        raise DescriptionError(
+            f"workload '{workload.name}', training.engine = \"{workload.training.engine}\"", problems
+        )
+
+
+def train_workload(
+    workload: Workload,
+    compiled: Compiled,
+    data: tuple[SpikeDataset, SpikeDataset],
+    progress: Progress = silent,
+    checkpoints: Checkpoints | None = None,
+) -> TrainingLog:
+    """Train the compiled program as the workload says, with the engine it names."""
+    check_engine(workload, compiled)
+    recipe, network = workload.training, compiled.network
+    drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
+    weights = given_weights(workload, network) or drawn
+    if recipe.initial_activity and not (checkpoints is not None and checkpoints.resume):
+        wanted = InitialActivity(share=recipe.initial_activity, tolerance=recipe.initial_activity_tolerance)
+        weights = scaled_to_activity(compiled.program, network, data[0], weights, wanted, workload.seed)
+    cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
+    plan = TrainingPlan(
+        epochs=recipe.epochs,
+        max_training_steps=recipe.max_training_steps,
+        seed=workload.seed,
+        evaluation=Evaluation(
+            when=recipe.evaluate, validation_share=recipe.validation_share, keep_best=recipe.keep_best
+        ),
+        rate=cosine if recipe.schedule == "cosine" else None,
+        engine=recipe.engine,
+    )
+    return train(
+        compiled.program,
+        network,
+        *data,
+        plan,
+        weights=weights,
+        checkpoints=checkpoints,
+        progress=progress,
+    )
+
+
+def _shortened(workload: Workload, training_steps: int) -> Workload:
+    """Only so many training steps, for their spikes: nothing is evaluated."""
+    recipe = {"max_training_steps": training_steps, "evaluate": "never", "keep_best": False, "engine": "program"}
+    return workload.model_copy(update={"training": workload.training.model_copy(update=recipe)})
+
+
+def _again(
+    machine: MimdMachine,
+    compiled: Compiled,
+    data: tuple[SpikeDataset, SpikeDataset],
+    workload: Workload,
+    training_steps: int,
+) -> TrainingLog:
+    """So many training steps of a changed workload on the samples of another, compiled again if it must be."""
+    workload = _shortened(workload, training_steps)
+    if network_of(workload) != compiled.network:
+        compiled = compile_workload(workload, machine, must_fit=False)
+    return train_workload(workload, compiled, data)
+
+
+def recorded_spikes(
+    workload: Workload, machine: MimdMachine, training_steps: int, progress: Progress = silent
+) -> RecordedActivity:
+    """The spikes of the last of so many training steps; memory limits do not matter for values."""
+    workload = _shortened(workload, training_steps)
+    compiled = compile_workload(workload, machine, must_fit=False)
+    return train_workload(workload, compiled, open_data(workload, progress), progress).activity

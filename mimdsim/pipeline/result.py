@@ -1,0 +1,121 @@
+"""The result of a run: the profile that is written, and the objects behind it, each available in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.processes import Background
+from mimdsim.compiler import Compiled
+from mimdsim.execution import TrainingLog
+from mimdsim.machine import MimdMachine
+from mimdsim.pipeline.detail import WINDOW, bytes_between, detail_of
+from mimdsim.pipeline.retiming import retime
+from mimdsim.pipeline.what_if import Asked, Estimated, Lever, begin_advice, what_if
+from mimdsim.profile import RunProfile, TiledProfile, WhatIf
+from mimdsim.profile.detail import Detail
+from mimdsim.profile.queries import Questions
+from mimdsim.search import Case
+from mimdsim.timing import Explanation, explain
+from mimdsim.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Run(Questions):
+    """A training on `machine` and the profile of its last training step, with all that can be asked of it."""
+
+    profile: RunProfile
+    compiled: Compiled
+    log: TrainingLog
+    machine: MimdMachine
+    workload: Workload
+    asked: Asked | None = None  # for commands that do the same; None: no command can
+    window: Sequence[int] = WINDOW  # timesteps of `detail`
+    estimated: Estimated | None = None  # for advice, if it was begun during the training
+
+    def __repr__(self) -> str:
+        return str(self.profile)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of a training step."""
+        return self.tiled.cycles
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with inputs, spikes or training, most important first; the report begins with it."""
+        wrong = tuple(f"{one.name}: {one.text}" for one in self.profile.findings if one.mood != "good")
+        return wrong + self.profile.warnings
+
+    @property
+    def gradients(self) -> dict[str, np.ndarray]:
+        """Of the last training step, as used by the update: 'hidden0' float32[inputs, neurons], 'hidden0.recurrent'
+        and 'hidden0.bias' if there are any."""
+        return self._public(self.log.gradients)
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """The trained weights, by the names of `gradients`."""
+        return self._public(self.log.weights)
+
+    def _public(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        parameters = self.compiled.network.parameters
+        return {parameters[name].public: value for name, value in arrays.items()}
+
+    @cached_property
+    def detail(self) -> Detail:
+        """Every tile in every superstep, and in the timesteps of `window`."""
+        return self.detail_in(self.window)
+
+    def detail_in(self, window: Sequence[int]) -> Detail:
+        """Every tile in every superstep, and in the timesteps of `window`."""
+        made = self.compiled
+        of_run = self.profile.config_sha256
+        return detail_of(made.program, self.machine, self.log.activity, made.memory, of_run, window)
+
+    def bytes_between(self, superstep: str | int) -> np.ndarray:
+        """int64[tiles, tiles of a chip]: bytes from each tile to each tile of its chip in a superstep (its name or
+        number), over all executions; a message to several tiles counts for each of them."""
+        return bytes_between(self.compiled.program, self.number_of(superstep))
+
+    def explain(self, superstep: str | int, tile: int | None = None, timestep: int | None = None) -> Explanation:
+        """Why a superstep takes its cycles, seen from a tile (default: the one with most work in it)."""
+        return explain(self.compiled.program, self.machine, superstep, tile, self.log.activity, timestep)
+
+    @property
+    def case(self) -> Case:
+        """What another mapping of the training step is timed for."""
+        return Case(
+            network=self.compiled.network,
+            graph=self.compiled.graph,
+            machine=self.machine,
+            activity=self.log.activity,
+            options=self.workload.mapping,
+        )
+
+    @property
+    def advice(self) -> tuple[WhatIf, ...]:
+        """Changes that save time, most first; looked for on first use after a short training."""
+        return self.profile.advice or self._advice
+
+    @cached_property
+    def _advice(self) -> tuple[WhatIf, ...]:
+        return self.begin_advice(None)()
+
+    def begin_advice(self, background: Background | None) -> Callable[[], tuple[WhatIf, ...]]:
+        """Begin to look for `advice`, in the background if any; what is returned waits for it."""
+        return begin_advice(self.case, self.compiled, self.tiled, self.asked, self.estimated, background)
+
+    def what_if(self, changes: Mapping[str, Any]) -> WhatIf:
+        """What changes of the mapping and the machine, by dotted key, would make of the training step with the same
+        spikes: {"tile.worker_contexts": 7, "mapping.split.hidden0.batch": 2}. Raises MimdsimError for other keys and
+        for what cannot be placed."""
+        return what_if(self.case, self.compiled, self.tiled, Lever.of(changes), self.asked)
+
+    def on(self, machine: MimdMachine) -> TiledProfile:
+        """The same program and spikes on another machine with as many tiles."""
+        return retime(self.compiled, machine, self.log.activity)

@@ -1,0 +1,258 @@
+"""Whether everything that is read was written before, element by element, in the order in which a program runs.
+
+Tile memory is undefined at first: what the host gives (`Program.inputs`), what is loaded (`Variable.values`) and what a
+superstep has written is defined, anything else is not. The program is followed turn by turn; the elements written so
+far are kept for every variable, and separately for every entry of a sequence that "@t" takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from mimdsim.numerics.columns import exchange_fragments
+from mimdsim.program.chunking import by_rows
+from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.diagnostics import Problem, at_large, of_vertex
+from mimdsim.program.program import Program
+from mimdsim.program.records import Copy, Superstep, VertexTable
+from mimdsim.program.vertex_boxes import bounds_of, boxes_of
+from mimdsim.program.written_ranges import Held, held_variables
+
+READ_RULE = "what is read was written"
+OUTPUT_RULE = "outputs are written whole"
+STALE_RULE = "loaded values stay"
+WRITER_RULE = "what is read is written by something"
+
+
+def check_written(program: Program) -> list[Problem]:
+    """The first read of every variable with elements that were never written, and outputs that are not fully written.
+
+    Expects a program that keeps the other rules.
+    """
+    held = held_variables(program)
+    left = {id(step): _accesses(program, step, held) for step, _, _ in program.supersteps()}
+    problems: list[Problem] = []
+    for superstep, t in program.turns():
+        for copy in superstep.copies:
+            problems += _hand_on(superstep, copy, held, t)
+        reads, writes = left[id(superstep)]
+        if not reads and not writes:
+            continue
+        for read in reads:
+            problem = read.check(superstep, t)
+            if problem is not None:
+                problems.append(problem)
+                read.held.forget()  # once is enough
+        for write in writes:
+            problem = write.note(superstep, t)
+            if problem is not None:
+                problems.append(problem)
+                write.held.forget()
+        left[id(superstep)] = [one for one in reads if one.may_matter], [one for one in writes if one.may_matter]
+    return problems + _outputs(program, held)
+
+
+@dataclass(kw_only=True, eq=False)
+class _Access:
+    """The part of a variable that a field of a table touches; shift None: all entries.
+
+    seen: the entries it has touched; as written elements stay written, each is checked once.
+    """
+
+    held: Held
+    shift: int | None
+    item: Field
+    table: VertexTable
+    seen: set[int] = field(default_factory=set)
+
+    @property
+    def may_matter(self) -> bool:
+        """Whether later turns may reveal anything new."""
+        return (self.shift is not None or not self.seen) and not self.held.whole.all()
+
+    def check(self, superstep: Superstep, t: int) -> Problem | None:
+        """Report an element that it reads but that was never written."""
+        for entry in self._fresh(t):
+            touched, lacking = self._touched(entry), ~self.held.written(entry)
+            lacking = lacking if touched is None else lacking & touched
+            if self.held.loaded:
+                self.held.lean(entry, lacking)
+            elif lacking.any():
+                return self._problem(superstep, t, entry, lacking)
+        return None
+
+    def note(self, superstep: Superstep, t: int) -> Problem | None:
+        """Note what it writes; report a change to a loaded value that has been read."""
+        for entry in self._fresh(t):
+            touched = self._touched(entry)
+            if self.held.is_leant(entry, touched):
+                return of_vertex(STALE_RULE, superstep, self.table, 0, _changes(self.held.variable.name))
+            self.held.add(entry, touched)
+        return None
+
+    def _fresh(self, t: int) -> Iterator[int]:
+        for entry in self.held.entries(self.shift, t):
+            if not self.held.whole[entry] and entry not in self.seen:
+                self.seen.add(entry)
+                yield entry
+
+    def _of_entry(self, entry: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(rows, boxes) that touch part of an entry, a part of the vertices after another."""
+        for part, rows in by_rows(self.table):
+            boxes = boxes_of(part, self.item, self.held.variable)
+            if self.held.timed and self.shift is None:
+                here = (boxes[:, 0, 0] <= entry) & (entry < boxes[:, 0, 1])
+                rows, boxes = rows[here], boxes[here, 1:]
+            some = (boxes[:, :, 1] > boxes[:, :, 0]).all(axis=1)
+            yield (rows, boxes) if some.all() else (rows[some], boxes[some])
+
+    def _touched(self, entry: int) -> np.ndarray | None:
+        """bool[elements]: the elements of an entry that it touches; None: all."""
+        return self._alike if self.shift is not None else self._marked(entry)
+
+    @cached_property
+    def _alike(self) -> np.ndarray | None:
+        """The same for every entry that "@t" takes."""
+        return self._marked(0)
+
+    def _marked(self, entry: int) -> np.ndarray | None:
+        size = self.held.size
+        if self.item.writes:
+            volumes = (
+                np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64) for _, boxes in self._of_entry(entry)
+            )
+            if sum(int(each.sum()) for each in volumes) == size:
+                return None  # as writes in a superstep do not overlap
+        edges, shape = np.zeros(size + 1, np.int64), np.array(self.held.shape, np.int64)
+        for _, boxes in self._of_entry(entry):
+            _, start, stop = exchange_fragments.element_runs(bounds_of(boxes), shape)
+            np.add.at(edges, start, 1)
+            np.subtract.at(edges, stop, 1)
+        marked = np.cumsum(edges, out=edges)[:-1] > 0
+        return None if marked.all() else marked
+
+    def _problem(self, superstep: Superstep, t: int, entry: int, lacking: np.ndarray) -> Problem:
+        """The problem of the first vertex that reads a lacking element."""
+        parts = list(self._of_entry(entry))
+        rows, boxes = (np.concatenate(each) for each in zip(*parts, strict=True))
+        of, start, stop = exchange_fragments.element_runs(bounds_of(boxes), np.array(self.held.shape, np.int64))
+        before = np.concatenate([[0], np.cumsum(lacking)])
+        run = int(np.flatnonzero(before[stop] > before[start])[0])
+        element = int(start[run]) + int(np.argmax(lacking[start[run] : stop[run]]))
+        text = (
+            f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before"
+            f"{self.held.advice(superstep.name)}"
+        )
+        return of_vertex(READ_RULE, superstep, self.table, int(rows[of[run]]), text)
+
+
+def check_writers(program: Program) -> list[Problem]:
+    """Copies and partial reads (`Field.in_part`) of variables that nothing ever writes; other reads are followed."""
+    problems = []
+    held = held_variables(program)
+    for superstep, _, _ in program.supersteps():
+        for copy in superstep.copies:
+            if _is_never_written(held.get(copy.source)):
+                held[copy.source].told = True
+                text = f"copies '{copy.source}' to '{copy.target}', which no superstep writes"
+                problems.append(at_large(WRITER_RULE, f"superstep '{superstep.name}': {text}", superstep.name))
+        for table in superstep.tables:
+            for item in table.codelet.fields:
+                one = held.get(table.operands[item.name])
+                if item.reads and item.in_part and table.vertices and one is not None and _is_never_written(one):
+                    one.told = True
+                    text = f"reads '{one.variable.name}', which no superstep writes"
+                    problems.append(of_vertex(WRITER_RULE, superstep, table, 0, text))
+    return problems
+
+
+def _is_never_written(one: Held | None) -> bool:
+    return one is not None and not (one.writers or one.loaded or one.told or one.whole.all())
+
+
+def _accesses(program: Program, superstep: Superstep, held: dict[str, Held]) -> tuple[list[_Access], list[_Access]]:
+    """What the vertices of a superstep read, and what they write, of variables that are not defined from the start.
+
+    A field that reads and writes is checked only as a read: once all of it has been written, writing adds nothing.
+    """
+    reads: list[_Access] = []
+    writes: list[_Access] = []
+    for table in superstep.tables:
+        for item in table.codelet.fields if table.vertices else ():
+            name = table.operands[item.name]
+            if name in held:
+                access = _Access(held=held[name], shift=now_shift(item.box[0]), item=item, table=table)
+                if item.reads and (held[name].loaded or not item.in_part):
+                    reads.append(access)
+                    access = replace(access, seen=set())
+                if item.writes and (held[name].loaded or not item.reads or item.in_part):
+                    writes.append(access)
+    return reads, writes
+
+
+def _hand_on(superstep: Superstep, copy: Copy, held: dict[str, Held], t: int) -> list[Problem]:
+    """A copy moves its source, written or not: the target is written where the source is, and stays so."""
+    target, source = held.get(copy.target), held.get(copy.source)
+    there = range(0) if target is None else target.entries(copy.target_shift, t)
+    here = range(0) if source is None else source.entries(copy.source_shift, t)
+    if source is not None and source.loaded:
+        for entry in here:
+            source.lean(entry, ~source.written(entry))
+    if target is not None and any(target.is_leant(entry, None) for entry in there) and not target.told:
+        target.forget()
+        return [at_large(STALE_RULE, f"superstep '{superstep.name}': {_changes(copy.target)}", superstep.name)]
+    # before the first timestep everything is zero
+    if source is None or source.loaded or not len(here) or source.whole[here.start : here.stop].all():
+        if target is not None:
+            target.whole[there.start : there.stop] = True
+        return []
+    written = np.concatenate([source.written(entry) for entry in here])
+    spoilt = ~written  # elements that were defined before
+    if target is not None and not target.loaded:
+        spoilt = spoilt & np.concatenate([target.written(entry) for entry in there])
+    if spoilt.any():
+        entry, element = divmod(int(np.argmax(spoilt)), source.size)
+        what = source.describe(here.start + entry, element)
+        text = f"copies {what} over '{copy.target}' in timestep {t}, which nothing has written before"
+        text += source.advice(superstep.name)
+        source.forget()
+        return [at_large(READ_RULE, f"superstep '{superstep.name}': {text}", superstep.name)]
+    if target is not None:
+        target.source = source.source or copy.source
+        for entry, mask in zip(there, np.split(written, len(there)), strict=True):
+            target.add(entry, mask)
+    return []
+
+
+def _changes(name: str) -> str:
+    return (
+        f"changes '{name}', which is loaded with values once and has been read: a second run would begin with what the "
+        "first one left; write its first values in a superstep, or make it persistent if it is to be kept"
+    )
+
+
+def _outputs(program: Program, held: dict[str, Held]) -> list[Problem]:
+    """Outputs with elements that were never written."""
+    problems = []
+    for value, name in program.outputs.items():
+        if name not in held or held[name].told or held[name].loaded or held[name].whole.all():
+            continue
+        one = held[name]
+        lacking = np.flatnonzero(~one.whole)
+        masks = [one.masks.get(int(entry)) for entry in lacking]
+        missing = sum(one.size if mask is None else int((~mask).sum()) for mask in masks)
+        total = int(np.prod(one.variable.shape, dtype=np.int64))
+        first = 0 if masks[0] is None else int(np.flatnonzero(~masks[0])[0])
+        text = (
+            f"output '{value}': {missing} of {total} elements of '{name}' are never "
+            f"written, the first is {one.describe(int(lacking[0]), first)}"
+            + (f"; superstep '{one.writers[-1]}' writes the others" if one.writers and missing < total else "")
+            + (f"; a copy brings it from '{one.source}', where nothing wrote it" if one.source else "")
+            + f"; let a vertex write them, or make '{name}' an input of the program too"
+        )
+        problems.append(at_large(OUTPUT_RULE, text))
+    return problems

@@ -1,0 +1,308 @@
+"""Count an exchange at every tile: bytes and fragments sent, received, shared on a bus, sent over links.
+
+Parts are cut into pieces where the sending tile changes. Each element that several tiles read is sent once, in as many
+fragments as there are different pieces; pieces that a tile already holds are not sent. A box wanted by many tiles is
+cut once, so that the work of counting a broadcast grows with its pieces, not with pieces times tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from mimdsim.base.compressed_columns import wide
+from mimdsim.numerics.columns import exchange_fragments as numerics
+from mimdsim.program.local import Cut, cut_side_by_side, in_bands, is_local
+from mimdsim.program.mapping import BANDED, FLAT, TileMapping
+from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
+from mimdsim.program.vertex_boxes import bounds_of, equal_rows, order_of, runs_of_boxes, spatial_mapping
+
+PIECES_AT_ONCE = 1 << 14  # so that they take little memory, which is used again
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """Bytes that go from tile to tile of a chip, int64[tiles, tiles of a chip] by sender and reader (or empty: not
+    asked for), and from group to group, int64[groups, groups]; group_of int64[tiles]; times: what each byte counts."""
+
+    by_tile: np.ndarray
+    by_group: np.ndarray
+    group_of: np.ndarray
+    times: int = 1
+
+
+class Tally:
+    """Running totals of one exchange phase, by tile and by pair of chips; or, if `pairs` are given, only these."""
+
+    def __init__(self, tiles: int, chips: int = 1, pairs: Pairs | None = None):
+        self.tiles, self.chips, self.pairs = tiles, chips, pairs
+        self.table = np.zeros((len(EXCHANGE_COLUMNS), tiles), np.int64)
+        self.total = dict(zip(EXCHANGE_COLUMNS, self.table, strict=True))
+        self.link_bytes = np.zeros((1, chips, chips), np.int64)  # of every round
+
+    def count(
+        self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray, relay: Relay | None = None
+    ) -> None:
+        """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
+        at_once, self.link_bytes = self.link_bytes, np.zeros_like(self.link_bytes[:1])
+        self._count_in(spatial_mapping(variable, drop), variable, drop, wide(tiles), boxes)
+        more = self.link_bytes if relay is None else _in_rounds(self.link_bytes[0], relay)
+        self.link_bytes = np.zeros((max(len(at_once), len(more)), self.chips, self.chips), np.int64)
+        self.link_bytes[: len(at_once)] += at_once
+        self.link_bytes[: len(more)] += more
+
+    def _count_in(
+        self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+    ) -> None:
+        shape = variable.shape[1:] if drop else variable.shape
+        if mapping.axis == BANDED:
+            if not mapping.has_copies and numerics.are_apart(bounds_of(boxes)):
+                wanted = _Wanted.of(tiles, boxes)  # each is cut once, however many tiles want it
+                cut = cut_side_by_side(mapping, wanted.bounds.transpose(2, 0, 1), shape)
+                if cut is not None:
+                    parts = bounds_of(cut.at(np.arange(len(cut.row)), cut.within))
+                    self._count_wanted(cut.apart.mapping, cut.shape, variable.item_bytes, wanted, cut.row, parts)
+                    return
+            cut = cut_side_by_side(mapping, boxes, shape)
+            if cut is not None:
+                part, band = self._senders(cut, tiles[cut.row])
+                on = tiles[cut.row[part]]
+                self._count(cut.apart.mapping, cut.shape, variable.item_bytes, on, cut.at(part, band))
+                return
+            for copies, _, on, inside in in_bands(mapping, tiles, boxes):
+                wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
+                on, inside = on[np.broadcast_to(wanting, on.shape)], inside[np.broadcast_to(wanting, on.shape)]
+                nearest = self._nearest(np.array([copy.tiles[0] for copy in copies]), on)
+                for which in np.unique(nearest).tolist():
+                    self._count_in(copies[which], variable, drop, on[nearest == which], inside[nearest == which])
+        elif mapping.is_replicated:
+            self._count_replicas(mapping.tiles, variable, drop, tiles, boxes)
+        else:
+            self._count(mapping, shape, variable.item_bytes, tiles, boxes)
+
+    def _senders(self, cut: Cut, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(part, band): the parts wanted on `tiles` that no copy but the first holds there, and which copy is sent."""
+        first = cut.apart.first
+        if not cut.apart.has_copies:
+            return np.arange(len(tiles)), cut.within
+        wanting = np.ones(len(tiles), bool)
+        held, by = cut.held(tiles)
+        wanting[held[by != first[cut.within[held]]]] = False
+        part, heads = np.flatnonzero(wanting), cut.heads()
+        readers = np.arange(self.chips) * (self.tiles // self.chips)
+        ends = pairwise(first.tolist())
+        nearest = np.array([begin + self._nearest(heads[begin:end], readers) for begin, end in ends])
+        return part, nearest[cut.within[part], tiles[part] // (self.tiles // self.chips)]
+
+    def _nearest(self, heads: np.ndarray, tiles: np.ndarray) -> np.ndarray:
+        """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several.
+        heads: the first tile of each copy."""
+        per_chip = self.tiles // self.chips
+        chosen: np.ndarray = np.abs(heads[:, None] // per_chip - tiles // per_chip).argmin(axis=0)
+        return chosen
+
+    def _count_replicas(
+        self, holders: np.ndarray, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+    ) -> None:
+        """A replicated variable is sent by its first holder on the reader's chip, else by the first of all; tiles that
+        hold it need nothing."""
+        per_chip = self.tiles // self.chips
+        shape = variable.shape[1:] if drop else variable.shape
+        wanting = ~np.isin(tiles, holders)
+        tiles, boxes = tiles[wanting], boxes[wanting]
+        on_chip = np.full(self.chips, holders[0])
+        first_chip, first = np.unique(holders // per_chip, return_index=True)
+        on_chip[first_chip] = holders[first]
+        senders = on_chip[tiles // per_chip]
+        for sender in np.unique(senders).tolist():
+            here = senders == sender
+            holder = TileMapping.on(sender, 0, shape[0])
+            self._count(holder, shape, variable.item_bytes, tiles[here], boxes[here])
+
+    def _count(
+        self, mapping: TileMapping, given: tuple[int, ...], item_bytes: int, tiles: np.ndarray, boxes: np.ndarray
+    ) -> None:
+        """Add parts of a variable of shape `given`."""
+        if len(boxes):
+            wanted = _Wanted.of(tiles, boxes)
+            self._count_wanted(mapping, given, item_bytes, wanted, np.arange(wanted.bounds.shape[2]), wanted.bounds)
+
+    def _count_wanted(
+        self,
+        mapping: TileMapping,
+        given: tuple[int, ...],
+        item_bytes: int,
+        wanted: _Wanted,
+        box: np.ndarray,
+        parts: np.ndarray,
+    ) -> None:
+        """Add wanted boxes given as parts of them int64[axes, 2, parts]; box: of each part, ascending."""
+        shape = np.array(given, np.int64)
+        for first, last in pairwise(_edges(mapping, box, parts, shape, wanted.apart)):
+            low, high = int(box[first]), int(box[last - 1]) + 1
+            begin, end = np.searchsorted(wanted.which, (low, high))
+            cut = _cut(mapping, box[first:last] - low, np.ascontiguousarray(parts[:, :, first:last]), shape)
+            on = wanted.tiles[begin:end]
+            self._count_pieces(cut, item_bytes, wanted.which[begin:end] - low, on, wanted.apart)
+
+    def _count_pieces(self, cut: _Pieces, item_bytes: int, which: np.ndarray, tiles: np.ndarray, apart: bool) -> None:
+        """Add pieces of boxes, box `which[k]` wanted on `tiles[k]`, in ascending order of both; apart: no two boxes
+        share an element."""
+        if not len(cut.sender):
+            return
+        boxes = int(which[-1]) + 1
+        wishes, parts = (which, tiles, np.arange(len(which))), (cut.box, cut.sender)
+        elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis)
+        if self.pairs is not None:
+            found = self.pairs.by_tile, self.pairs.group_of, self.pairs.by_group
+            sizes = elements * (item_bytes * self.pairs.times)
+            numerics.count_pairs(*wishes, *parts, sizes, boxes, self.tiles // self.chips, *found)
+            return
+        others = numerics.count_received(
+            *(*wishes, *parts, elements * item_bytes, fragments, boxes),
+            self.tiles // self.chips,
+            tuple(self.total[name] for name in ("bytes_received", "fragments_received", "bytes_shared")),
+        )
+        sent = _Sent.of(cut, elements, np.flatnonzero(others > 0), apart)
+        numerics.add_each(self.total["fragments_sent"], cut.sender, fragments, sent.different)
+        sent.once(sent.different, cut.sender[sent.different], item_bytes, self.total["bytes_sent"])
+        if self.chips > 1:
+            piece, chip = numerics.linked_pieces(*wishes, *parts, boxes, self.tiles // self.chips)
+            pair = cut.sender[piece] // (self.tiles // self.chips) * self.chips + chip
+            sent.once(piece, pair, item_bytes, self.link_bytes[0].reshape(-1))
+
+    def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
+        """The record, with only the tiles that take part."""
+        taking_part = np.flatnonzero(np.bitwise_or.reduce(self.table))
+        return Exchange(
+            deliveries=deliveries,
+            total_tiles=self.tiles,
+            tiles=taking_part,
+            columns=self.table[:, taking_part],
+            link_bytes=self.link_bytes.sum(axis=0) if self.link_bytes.any() else None,
+            relayed=self.link_bytes if len(self.link_bytes) > 1 and self.link_bytes.any() else None,
+        )
+
+
+def _in_rounds(wanted: np.ndarray, relay: Relay) -> np.ndarray:
+    """int64[rounds, chips, chips]: what crosses links round by round, of the bytes wanted from each chip by each other
+    one. A chip passes on what was for itself: where others want more through it, it gets as much."""
+    step, parent = np.array(relay.step), np.array(relay.parent)
+    passing, rounds = wanted.copy(), np.zeros((int(step.max(initial=1)), *wanted.shape), np.int64)
+    for now in range(len(rounds), 0, -1):
+        source, target = np.nonzero((step == now) & (parent >= 0) & (passing > 0))
+        giver = parent[source, target]
+        np.add.at(rounds[now - 1], (giver, target), passing[source, target])
+        np.maximum.at(passing, (source, giver), np.where(giver == source, 0, passing[source, target]))
+    source, target = np.nonzero((parent < 0) & (passing > 0))
+    np.add.at(rounds[0], (source, target), passing[source, target])
+    return rounds
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Wanted:
+    """Boxes that are wanted on tiles, each once: bounds int64[axes, 2, boxes]; box which[k] on tiles[k], in ascending
+    order of both; apart: no two boxes share an element."""
+
+    bounds: np.ndarray
+    which: np.ndarray
+    tiles: np.ndarray
+    apart: bool
+
+    @classmethod
+    def of(cls, tiles: np.ndarray, boxes: np.ndarray) -> _Wanted:
+        bounds = bounds_of(boxes)
+        which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
+        alone = len(one_of_each) == len(tiles)  # then in the order of both
+        order = one_of_each if alone else order_of(np.stack([which, tiles]), [0, 1])
+        different = bounds.take(one_of_each, axis=2)
+        return cls(bounds=different, which=which[order], tiles=tiles[order], apart=numerics.are_apart(different))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Pieces:
+    """Pieces of distinct boxes, cut where the sender changes: the box of each, its sender, int64[axes, 2, pieces].
+
+    For a FLAT mapping they are runs of elements with one axis; axis: the one that is cut.
+    """
+
+    box: np.ndarray
+    sender: np.ndarray
+    bounds: np.ndarray
+    shape: np.ndarray
+    axis: int
+
+
+def _edges(mapping: TileMapping, box: np.ndarray, bounds: np.ndarray, shape: np.ndarray, apart: bool) -> list[int]:
+    """Where those parts of different boxes, in ascending order, begin that are counted together, and the end: parts of
+    a box, and of boxes that share elements. apart: no two do."""
+    parts = len(box)
+    if mapping.axis == FLAT:
+        few = len(mapping.tiles) <= PIECES_AT_ONCE  # then they are about as many as the boxes
+        pieces = np.ones(parts, np.int64) if few else runs_of_boxes(bounds.transpose(2, 0, 1), tuple(shape.tolist()))[1]
+    else:
+        starts, stops = np.ascontiguousarray(bounds[mapping.axis])
+        pieces = numerics.intervals_met(mapping.starts, mapping.stops, starts, stops)[1]
+    pieces = np.cumsum(pieces)
+    if not parts or pieces[-1] <= PIECES_AT_ONCE:
+        return [0, parts][: parts + 1]
+    wanted = np.flatnonzero(np.diff((pieces - 1) // PIECES_AT_ONCE)) + 1
+    begins = np.flatnonzero(np.diff(box)) + 1
+    if not apart:  # then only those that start at the same place along the first axis may share elements
+        begins = np.flatnonzero(np.diff(bounds[0, 0])) + 1 if numerics.are_apart(bounds[:1]) else wanted[:0]
+    wanted = np.unique(np.append(begins, parts)[np.searchsorted(begins, wanted)])
+    return [0, *wanted[wanted < parts].tolist(), parts]
+
+
+def _cut(mapping: TileMapping, of: np.ndarray, bounds: np.ndarray, shape: np.ndarray) -> _Pieces:
+    """The pieces of parts of boxes, of[k] the box of part k, of a variable of `shape`."""
+    axis, box = mapping.axis, of
+    if axis == FLAT:
+        run, starts, stops = numerics.element_runs(bounds, shape)
+        box = of[run]
+        axis, bounds, shape = 0, np.stack([starts, stops])[None], shape.prod(keepdims=True)
+    starts, stops = np.ascontiguousarray(bounds[axis])
+    run, interval = numerics.cut_at_intervals(mapping.starts, mapping.stops, starts, stops)
+    pieces = bounds.take(run, axis=2)
+    np.maximum(pieces[axis, 0], mapping.starts[interval], out=pieces[axis, 0])
+    np.minimum(pieces[axis, 1], mapping.stops[interval], out=pieces[axis, 1])
+    return _Pieces(box=box[run], sender=mapping.tiles[interval], bounds=pieces, shape=shape, axis=axis)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sent:
+    """Pieces that are sent. different: one of those that are equal; number: of each piece, the same where they are
+    equal (None: no two are); apart: whether those that differ share no element."""
+
+    cut: _Pieces
+    elements: np.ndarray
+    number: np.ndarray | None
+    different: np.ndarray
+    apart: bool
+
+    @classmethod
+    def of(cls, cut: _Pieces, elements: np.ndarray, wanted: np.ndarray, apart: bool) -> _Sent:
+        """apart: whether boxes share no element, so that no pieces do."""
+        if apart:
+            return cls(cut=cut, elements=elements, number=None, different=wanted, apart=True)
+        bounds = cut.bounds.take(wanted, axis=2)
+        which, one_of_each = equal_rows(bounds.reshape(2 * len(bounds), -1))
+        number = np.full(len(elements), -1, np.int64)
+        number[wanted] = which
+        apart = numerics.are_apart(bounds.take(one_of_each, axis=2))
+        return cls(cut=cut, elements=elements, number=number, different=wanted[one_of_each], apart=apart)
+
+    def once(self, piece: np.ndarray, group: np.ndarray, item_bytes: int, total: np.ndarray) -> None:
+        """Add the bytes of pieces to total[group], each element once per group however many pieces of it share it."""
+        if self.apart:
+            chosen = np.arange(len(piece))
+            if self.number is not None:
+                _, chosen = equal_rows(np.stack([group, self.number[piece]]))
+            numerics.add_each(total, group, item_bytes * self.elements[piece], chosen)
+            return
+        run, starts, stops = numerics.element_runs(self.cut.bounds.take(piece, axis=2), self.cut.shape)
+        group, fresh = group[run], np.zeros_like(total)
+        numerics.add_fresh(group, starts, stops, order_of(np.stack([group, starts]), [0, 1]), fresh)
+        total += item_bytes * fresh

@@ -1,0 +1,173 @@
+"""Boxes of vertices as integer columns, and the tiles of their elements; for the verifier and the exchange planner."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.numerics.columns import boxes as numerics
+from mimdsim.numerics.columns import exchange_fragments
+from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
+from mimdsim.program.records import Variable, VertexTable
+
+
+def takes_timestep(field: Field) -> bool:
+    """Whether the field indexes the variable's first axis by the current timestep."""
+    return bool(field.box) and now_shift(field.box[0]) is not None
+
+
+def spatial_shape(variable: Variable, field: Field) -> tuple[int, ...]:
+    """The variable's shape without a timestep axis taken by the field."""
+    return variable.shape[1:] if takes_timestep(field) else variable.shape
+
+
+def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
+    """The mapping with its axis counted without the timestep axis; raises MappingError if the timestep axis is the one
+    spread over tiles."""
+    mapping = variable.mapping
+    if mapping.axis == PER_TIMESTEP:
+        return _flat_mapping(mapping, variable.shape, drop_axis)
+    if drop_axis and mapping.is_cut_along(0):
+        raise MappingError(
+            f"variable '{variable.name}' is spread over tiles along its timesteps, but one timestep of it is taken: "
+            "spread it along another axis, or every timestep alike (PER_TIMESTEP)"
+        )
+    return mapping.without_axis() if drop_axis else mapping
+
+
+def _flat_mapping(mapping: TileMapping, shape: tuple[int, ...], drop_axis: bool) -> TileMapping:
+    """A PER_TIMESTEP mapping as a FLAT one, of one timestep or of the whole sequence."""
+    if drop_axis:
+        return TileMapping(axis=FLAT, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
+    times, each = shape[0], int(np.prod(shape[1:], dtype=np.int64))
+    offset = np.repeat(np.arange(times) * each, len(mapping.tiles))
+    starts, stops = np.tile(mapping.starts, times) + offset, np.tile(mapping.stops, times) + offset
+    return TileMapping.split(FLAT, np.tile(mapping.tiles, times), starts, stops)
+
+
+def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray:
+    """int64[vertices, axes, 2]: start and stop per axis (timestep axis left out) of what each vertex touches.
+
+    Raises ValueError when the box does not have as many axes as the variable, names an absent column, or leaves no axis
+    besides the timestep's: a vertex needs a part of a tensor, and could not write to a single number.
+    """
+    entries = field.box[1:] if takes_timestep(field) else field.box
+    shape = spatial_shape(variable, field)
+    where = f"codelet '{table.codelet.name}', field '{field.name}'"
+    if len(entries) != len(shape):
+        raise ValueError(f"{where}: box {field.box} does not have the {len(variable.shape)} axes of '{variable.name}'")
+    if not shape:
+        raise ValueError(
+            f"{where}: box {field.box} leaves no axis of '{variable.name}' {list(variable.shape)}; "
+            f"give the variable one more, of extent 1: {[*variable.shape, 1]}"
+        )
+    boxes = np.empty((len(shape), 2, table.vertices), np.int64).transpose(2, 0, 1)  # bounds are contiguous by axis
+    for axis, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
+        if entry == ":":
+            boxes[:, axis] = 0, extent
+            continue
+        names = entry.split(":")
+        absent = [name for name in names if name not in table.columns]
+        if absent:
+            raise ValueError(f"{where}: box entry '{entry}' needs the column(s) {absent}")
+        boxes[:, axis, 0] = table.columns[names[0]]
+        boxes[:, axis, 1] = table.columns[names[1]] if len(names) == 2 else boxes[:, axis, 0] + 1
+    return boxes
+
+
+def bounds_of(boxes: np.ndarray) -> np.ndarray:
+    """int64[axes, 2, rows], contiguous: boxes in columns, as `boxes_of` lays them out."""
+    return np.ascontiguousarray(boxes.transpose(1, 2, 0), np.int64)
+
+
+def to_runs(
+    mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]
+) -> tuple[np.ndarray, TileMapping, np.ndarray, np.ndarray]:
+    """(row of each run, mapping, tiles, boxes) for a FLAT mapping: every box cut into runs of consecutive elements.
+
+    Other mappings are returned unchanged, one run per row.
+    """
+    if mapping.axis != FLAT:
+        return np.arange(len(tiles)), mapping, tiles, boxes
+    along_elements = TileMapping(axis=0, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
+    row, start, stop = exchange_fragments.element_runs(bounds_of(boxes), np.array(shape, np.int64))
+    return row, along_elements, tiles[row], np.stack([start, stop], axis=1)[:, None, :]
+
+
+def runs_of_boxes(boxes: np.ndarray, shape: tuple[int, ...]) -> tuple[int, np.ndarray]:
+    """(the axis after which all boxes are whole, int64[boxes]: the number of runs of consecutive elements of each)."""
+    lengths = boxes[:, :, 1] - boxes[:, :, 0]
+    last = len(shape) - 1
+    while last > 0 and bool((lengths[:, last] == shape[last]).all()):
+        last -= 1
+    return last, np.prod(lengths[:, :last], axis=1, dtype=np.int64)
+
+
+def boxes_of_runs(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles, boxes) of a FLAT mapping's intervals, cut where the last axis of `shape` ends."""
+    width = shape[-1]
+    first, last = mapping.starts // width, (mapping.stops - 1) // width
+    count = last - first + 1
+    run = np.repeat(np.arange(len(count)), count)
+    row = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
+    boxes = np.empty((len(run), len(shape), 2), np.int64)
+    boxes[:, -1, 0] = np.maximum(mapping.starts[run] - row * width, 0)
+    boxes[:, -1, 1] = np.minimum(mapping.stops[run] - row * width, width)
+    for axis in range(len(shape) - 2, -1, -1):
+        boxes[:, axis, 0] = row % shape[axis]
+        boxes[:, axis, 1] = boxes[:, axis, 0] + 1
+        row = row // shape[axis]
+    return mapping.tiles[run], boxes
+
+
+def boxes_on_tiles(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles, int64[parts, axes, 2]): what each tile holds of a variable of `shape`, as few boxes as the mapping is
+    made of; copies are listed with every tile that holds one."""
+    if mapping.axis == FLAT:
+        return boxes_of_runs(mapping, shape)
+    if mapping.axis == BANDED:
+        parts = [(band, *boxes_on_tiles(band.mapping, shape)) for band in mapping.bands]
+        tiles = np.concatenate([tiles for _, tiles, _ in parts])
+        return tiles, np.concatenate([band.clip(boxes) for band, _, boxes in parts])
+    whole = np.array([[0, extent] for extent in shape], np.int64)
+    boxes = np.repeat(whole[None], len(mapping.tiles), axis=0)
+    if not mapping.is_replicated:
+        boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
+    return mapping.tiles, boxes
+
+
+def distinct(tiles: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct (tile, box) rows in ascending order, runs along an axis joined, last axis first; boxes as bounds."""
+    axes, _, rows = bounds.shape
+    columns = np.vstack([tiles[None], bounds.reshape(2 * axes, rows)])
+    for start in range(2 * axes - 1, 0, -2):
+        others = [column for column in range(len(columns)) if column not in (start, start + 1)]
+        columns = numerics.join_touching(columns, order_of(columns, [*others, start]), start)
+        if (columns[0, 1:] > columns[0, :-1]).all():  # one row of each tile, and nothing left to join
+            break
+    return columns[0], columns[1:].reshape(axes, 2, -1)
+
+
+def equal_rows(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(int64[rows]: the number of each distinct row, one row of each), numbered in lexicographic order."""
+    which, one_of_each = numerics.number_equal(columns, order_of(columns, list(range(len(columns)))))
+    return which, one_of_each
+
+
+def order_of(columns: np.ndarray, chosen: list[int]) -> np.ndarray:
+    """int64[rows]: the rows of int64[columns, rows] in the order of the chosen columns, the first before the others."""
+    if not columns.shape[1]:
+        return np.zeros(0, np.int64)
+    keys, ascending = numerics.keys_of(columns, np.array(chosen))
+    if not len(keys):  # then two are less work than all columns
+        halves = [numerics.keys_of(columns, np.array(part))[0] for part in np.array_split(chosen, 2)]
+        return np.lexsort(halves[::-1] if all(map(len, halves)) else columns[chosen[::-1]])
+    # vertices come in ascending runs, one per worker context or sample, which a stable sort merges
+    return np.arange(len(keys)) if ascending else np.argsort(keys, kind="stable")
+
+
+def describe_box(variable: str, box: np.ndarray) -> str:
+    """`w[0:32, 4:6]`"""
+    parts = [f"{start}:{stop}" if stop - start != 1 else f"{start}" for start, stop in box.tolist()]
+    return f"{variable}[{', '.join(parts)}]"

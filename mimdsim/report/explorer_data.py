@@ -1,0 +1,237 @@
+"""What the page's section "Walk through" reads: a profile and its detail, packed into one text.
+
+The packed form is a header in JSON and then the columns, each in the smallest integer format that holds it; the whole
+is compressed and written in base64, so that no name in a profile can end the element that holds it. The page unpacks it
+(`scripts/data.js`). numpy is imported when something is packed.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.report.colours import category_colours
+from mimdsim.report.formatting import plain
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mimdsim.profile.detail import Detail
+
+HERE = Path(__file__).parent
+LARGEST = 4_200_000  # characters of the packed text; with figures, tables and scripts the page stays under 6 MB
+MOST_CELLS = 64_000_000  # tiles times supersteps: the page holds the bytes in use of each, 4 bytes a cell
+ALIGNED = 8
+# by superstep and tile, or by timestep: what is left out first, with what the page says of it
+LEFT_OUT = (
+    ("window", "busy cycles by timestep"),
+    ("exchange", "exchange cycles of single tiles"),
+    ("sent", "bytes sent by superstep"),
+    ("contexts", "worker contexts of single tiles"),
+    ("received", "bytes received by superstep"),
+)
+COLUMNS = (
+    "busy", "exchange", "sent", "received", "contexts", "buffers", "bundles", "flops", "accessed", "window_timesteps",
+    "window_supersteps", "window", "live", "holding", "holding_begins", "holding_tiles", "holding_bytes", "vertices",
+    "code", "group_of", "traffic", "senders", "sender_bytes", "receivers", "receiver_bytes", "links",
+)  # fmt: skip
+ROWS = ("busy", "exchange", "sent", "received", "contexts", "buffers", "window", "busy_change", "memory_change")
+SCRIPTS = (
+    "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "memory",
+    "traffic", "tree", "controls", "start",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """What page.html takes of the section: texts that go into it as they are. data: base64."""
+
+    data: str
+    script: str
+    style: str
+
+
+def walk_of(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> Walk:
+    """The section for a profile and its detail; other: the run whose differences to this one are shown too."""
+    data = base64.b64encode(packed(profile, detail, other)).decode("ascii")
+    return Walk(data=data, script=_script(), style=_read("vendor/uPlot.min.css") + _read("walk.css"))
+
+
+def packed(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> bytes:
+    """gzip of: length of the header (uint32, little-endian), header (JSON, padded), columns at multiples of 8 bytes.
+
+    Columns by tile and superstep that would make the page too large are replaced by their sums over the supersteps, in
+    the order of LEFT_OUT, and named in the header's `left_out`.
+    """
+    columns = {name: getattr(detail, name) for name in COLUMNS}
+    columns["window"] = columns["window"].reshape(-1, detail.tiles)
+    if other is not None and other[1] is not None and comparable(detail, other[1]):
+        columns |= _differences(detail, other[1])
+    header = _header(profile, detail)
+    header["rows"] = [name for name in ROWS if name in columns]
+    found = _joined(header, columns)
+    for name, words in LEFT_OUT:
+        if len(found) * 4 / 3 <= LARGEST:
+            break
+        header["left_out"].append(words)
+        if name == "window":
+            columns |= {"window": columns["window"][:0], "window_supersteps": columns["window_supersteps"][:0]}
+        else:
+            columns[name] = columns[name].sum(axis=0, keepdims=True)
+        found = _joined(header, columns)
+    return found
+
+
+def too_large(detail: Detail) -> str:
+    """Why the page has no such section, in a sentence; empty if it can have one."""
+    if detail.busy.size <= MOST_CELLS:
+        return ""
+    return (
+        f"{len(detail.supersteps):,} supersteps of {detail.tiles:,} tiles are more than a page can hold in memory; "
+        "detail.npz beside the profile has all of them."
+    )
+
+
+def comparable(detail: Detail, other: Detail) -> bool:
+    """Whether tiles of one run can be set beside those of the other."""
+    return detail.tiles == other.tiles
+
+
+def matched(names: Sequence[str], others: Sequence[str]) -> list[int]:
+    """For each name its place among `others`, -1 where it has none; equal names are matched in order."""
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(others):
+        places.setdefault(name, []).append(place)
+    return [places[name].pop(0) if places.get(name) else -1 for name in names]
+
+
+def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
+    tiled = profile.tiled
+    assert tiled is not None
+    layers = list(dict.fromkeys(tiled.tile_columns.layer))
+    number = {layer: at for at, layer in enumerate(layers)}
+    training = profile.training
+    return {
+        "workload": plain(profile.workload_title),
+        "machine": plain(tiled.title),
+        "run_name": tiled.run_name,
+        "clock_hz": tiled.clock_hz,
+        "tiles": tiled.tiles,
+        "chips": tiled.chips,
+        "grid_columns": tiled.tile_columns.grid_columns,
+        "worker_contexts": tiled.worker_contexts,
+        "limit_bytes": tiled.memory.limit_bytes,
+        "cycles": tiled.cycles,
+        "layers": [plain(layer) for layer in layers],
+        "layer_of": [number[layer] for layer in tiled.tile_columns.layer],
+        "supersteps": [plain(str(name)) for name in detail.supersteps],
+        "codelets": [plain(str(name)) for name in detail.codelets],
+        "explained": ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained],
+        "variables": [plain(str(name)) for name in detail.variables],
+        "categories": [plain(str(name)) for name in detail.categories],
+        "category_colours": {plain(name): colour for name, colour in category_colours(tiled.memory).items()},
+        "spans": [_shown(span) for span in _spans(tiled)],
+        "activity": [
+            {"layer": plain(one.layer), "neurons": one.neurons, "capacity": one.capacity}
+            | {"spikes": one.spikes_by_timestep, "listed": one.listed_by_timestep}
+            for one in profile.activity
+        ],
+        "loss": _finite(training.loss) if training else [],
+        "left_out": [],
+    }
+
+
+def _spans(tiled: TiledProfile) -> list[dict[str, Any]]:
+    return [asdict(span) for span in tiled.spans]
+
+
+def _shown(span: dict[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) if isinstance(value, str) else value for name, value in span.items()}
+
+
+def _finite(values: Sequence[float]) -> list[float | None]:
+    """Numbers that JSON can hold; None where there is none."""
+    return [value if abs(value) < float("inf") else None for value in values]
+
+
+def _differences(detail: Detail, other: Detail) -> dict[str, np.ndarray]:
+    """Other minus this one. busy_change, memory_change int64[S, N] by superstep of the same name, with nothing in place
+    of a superstep that the other lacks (its memory: no change); busy_change_all, memory_change_all int64[N]: of the
+    whole run, and of the peak. matched_superstep int64[S]: the other's, -1 for none."""
+    import numpy as np
+
+    places = np.array(matched(detail.supersteps.tolist(), other.supersteps.tolist()), np.int64)
+    found = (places >= 0)[:, None]
+    if not len(other.supersteps) or not len(places):
+        return {}
+    memory, others = detail.memory, other.memory
+    return {
+        "matched_superstep": places,
+        "busy_change": np.where(found, other.busy[places], 0) - detail.busy,
+        "busy_change_all": other.busy.sum(axis=0) - detail.busy.sum(axis=0),
+        "memory_change": np.where(found, others[places] - memory, 0),
+        "memory_change_all": others.max(axis=0) - memory.max(axis=0),
+    }
+
+
+def _joined(header: dict[str, Any], columns: dict[str, np.ndarray]) -> bytes:
+    """The header with the place of every column, and the columns; those in ROWS as `_trimmed` tells."""
+    parts, places, at = [], {}, 0
+    trimmed = {name: column for name, column in columns.items() if name not in ROWS}
+    for name in header["rows"]:
+        trimmed |= _trimmed(name, columns[name])
+    for name, column in trimmed.items():
+        small = _small(column)
+        data = small.tobytes()
+        places[name] = {"kind": str(small.dtype), "shape": list(small.shape), "at": at}
+        parts += [data, b"\0" * (-len(data) % ALIGNED)]
+        at += len(data) + -len(data) % ALIGNED
+    told = json.dumps(header | {"columns": places}, separators=(",", ":")).encode("ascii")
+    told += b" " * (-(len(told) + 4) % ALIGNED)
+    return gzip.compress(b"".join([len(told).to_bytes(4, "little"), told, *parts]), 7, mtime=0)
+
+
+def _trimmed(name: str, column: np.ndarray) -> dict[str, np.ndarray]:
+    """A column [rows, tiles] without the zeros before and after the others of each row: in most supersteps few tiles
+    have work. NAME: the rest, row after row; NAME_first int[rows]: the tile it begins with; NAME_begins int[rows + 1]:
+    where it begins in NAME."""
+    import numpy as np
+
+    there = column != 0
+    some = there.any(axis=1)
+    first = np.where(some, there.argmax(axis=1), 0)
+    after = np.where(some, column.shape[1] - there[:, ::-1].argmax(axis=1), 0)
+    pieces = [row[begin:end] for row, begin, end in zip(column, first, after, strict=True)]
+    begins = np.cumsum([0, *(after - first)])
+    return {name: np.concatenate([column[:0, 0], *pieces]), f"{name}_first": first, f"{name}_begins": begins}
+
+
+def _small(column: np.ndarray) -> np.ndarray:
+    """The column in the smallest format of little-endian numbers that holds it; above 32 bits as float64, which is
+    exact for all integers that a profile has."""
+    import numpy as np
+
+    low, high = (int(column.min()), int(column.max())) if column.size else (0, 0)
+    for kind in (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return np.ascontiguousarray(column, dtype=np.dtype(kind).newbyteorder("<"))
+    return np.ascontiguousarray(column, dtype="<f8")
+
+
+def _script() -> str:
+    """The library with its licence, then the scripts of the page in one scope."""
+    library = re.sub(r"^/\*!.*?\*/", "", _read("vendor/uPlot.iife.min.js"), flags=re.DOTALL)
+    licence = f"/* uPlot\n{_read('vendor/LICENSE').strip()}\n*/"
+    ours = "\n".join(_read(f"scripts/{name}.js") for name in SCRIPTS)
+    return f'{licence}\n{library.strip()}\n(() => {{\n"use strict";\n{ours}\n}})();\n'
+
+
+def _read(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")

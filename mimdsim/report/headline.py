@@ -1,0 +1,208 @@
+"""The main findings: does it fit, how long does it take, which machine is faster, what wastes time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from mimdsim.base.units import counted, show_bytes
+from mimdsim.profile import FIRING, RunProfile, TiledProfile
+from mimdsim.report.formatting import duration, interval, milliseconds, reach, share, significant, thousands
+from mimdsim.report.machine_comparison import Contender, contenders, strongest_gpu
+
+OF_SPIKES = ("time", "advice", "machine", "GPU")  # subjects whose numbers depend on what layers fire
+MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table
+FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spikes do not move the accuracy visibly
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One finding: subject ('memory', 'time', ...), mood ('good', 'bad', 'note') and the sentence."""
+
+    subject: str
+    mood: str
+    text: str
+
+
+def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
+    """The findings of a profile, most important first."""
+    found: list[Verdict] = []
+    others = contenders(profile)
+    found += [Verdict(subject=one.name, mood=one.mood, text=one.text) for one in profile.findings]
+    if profile.tiled is not None:
+        found += [] if any(one.name == "memory" for one in profile.findings) else [_memory(profile.tiled)]
+        found.append(_time(profile.tiled, profile.batch))
+    advice = () if profile.tiled is not None and profile.tiled.incomparable else profile.advice
+    found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in advice[:MOST_ADVICE]]
+    found += [_beside(one) for one in others if one.tiled and not one.reference]
+    rival = strongest_gpu(others)
+    if rival is not None:
+        found.append(_comparison(rival, profile.tiled))
+    found += [
+        Verdict(
+            subject="GPU memory",
+            mood="bad",
+            text=f"{one.label} needs {one.bytes_of_memory}: does not fit.",
+        )
+        for one in others
+        if not one.tiled and not one.fits
+    ]
+    found += _training(profile)
+    if profile.tiled is not None and profile.tiled.spans:
+        found += [_bottleneck(profile.tiled), _balance(profile.tiled)]
+    found += _spikes(profile)
+    if any(one.name == FIRING and not one.passed for one in profile.findings):
+        found = [_doubted(one) if one.subject in OF_SPIKES else one for one in found]
+    return tuple(found)
+
+
+def _doubted(verdict: Verdict) -> Verdict:
+    """A verdict that rests on spikes that tell nothing."""
+    return replace(verdict, mood="bad", text=f"{verdict.text} This holds for these spikes only: see {FIRING}.")
+
+
+def waiting_cycles(tiled: TiledProfile) -> float:
+    """Compute cycles that perfect balance over the used tiles would save: slowest tile less mean tile, summed."""
+    if not tiled.tiles_used:
+        return 0.0
+    return max(tiled.compute_cycles - sum(span.busy_cycles for span in tiled.spans) / tiled.tiles_used, 0.0)
+
+
+def _memory(tiled: TiledProfile) -> Verdict:
+    memory = tiled.memory
+    peak = show_bytes(memory.peak_bytes, memory.limit_bytes)
+    limit = show_bytes(memory.limit_bytes, memory.peak_bytes)
+    if memory.fits:
+        used = share(memory.peak_bytes, memory.limit_bytes)
+        text = f"Fits: peak {peak} of {limit} ({used}) on tile {thousands(memory.peak_tile)}."
+        return Verdict(subject="memory", mood="good", text=text)
+    if memory.peak_bytes <= memory.limit_bytes:
+        text = "Does NOT fit: code and vertex state need more than the executable region of a tile."
+        return Verdict(subject="memory", mood="bad", text=text)
+    over = show_bytes(memory.peak_bytes - memory.limit_bytes)
+    text = f"Does NOT fit: tile {thousands(memory.peak_tile)} needs {peak} of {limit}, {over} too much."
+    if memory.largest_on_peak_tile:
+        name, category, nbytes = memory.largest_on_peak_tile[0]
+        text += f" Largest there: {name} ({category}), {show_bytes(nbytes)}."
+    return Verdict(subject="memory", mood="bad", text=text)
+
+
+def _time(tiled: TiledProfile, batch: int) -> Verdict:
+    seconds = tiled.seconds_per_training_step
+    rate = f", {significant(batch / seconds)} samples per second" if seconds and tiled.trains else ""
+    rate = rate if tiled.trains else f", {significant(1e6 * seconds)} microseconds,"
+    if tiled.unknown:
+        text = f"Unknown: {tiled.unknown}; with them {duration(tiled, seconds)} per {tiled.run_name} on {tiled.title}."
+        return Verdict(subject="time", mood="bad", text=text)
+    text = f"{duration(tiled, seconds)} per {tiled.run_name} (interval {reach(tiled)}){rate} on {tiled.title}."
+    return Verdict(subject="time", mood="note", text=text)
+
+
+def _beside(one: Contender) -> Verdict:
+    fits = "" if one.fits else f", which it does not fit ({one.lacks})"
+    if one.against and not one.unknown:
+        why = f", because {one.against}" if one.fits else ": a time with more memory, not compared"
+        text = f"{milliseconds(one.seconds)} ms on {one.title}{fits}{' is not compared' if one.fits else ''}{why}."
+        return Verdict(subject="machine", mood="bad", text=text)
+    if one.unknown:
+        text = f"Unknown against the reference: {one.unknown}; with them {milliseconds(one.seconds)} ms on {one.title}"
+        return Verdict(subject="machine", mood="bad", text=f"{text}{fits}.")
+    if not one.decided:
+        against = f"undecided against the reference ({one.margin_words})"
+    else:
+        against = f"{'the reference' if (one.ratio or 0) > 1 else 'it'} is {one.margin_words}"
+    span = f"{milliseconds(one.seconds)} ms (interval {interval(one.low, one.high)} ms)"
+    text = f"{span} on {one.title}{fits}: {against}."
+    return Verdict(subject="machine", mood="note" if one.fits else "bad", text=text)
+
+
+def _comparison(rival: Contender, tiled: TiledProfile | None) -> Verdict:
+    span = f"{milliseconds(rival.seconds)} ms, interval {interval(rival.low, rival.high)} ms"
+    if tiled is None or not rival.ratio:
+        return Verdict(subject="GPU", mood="note", text=f"Strongest GPU strategy: {rival.label} ({span}).")
+    if rival.against:
+        text = f"Unknown against the strongest GPU strategy, {rival.label} ({span}): {rival.against}."
+        return Verdict(subject="GPU", mood="bad", text=text)
+    # neither answer is good or bad, so the page stays neutral
+    if not rival.decided:
+        text = f"Undecided against the strongest GPU strategy, {rival.label} ({span}): {rival.margin_words}."
+    elif rival.ratio > 1:
+        text = f"The tiled machine is {rival.margin_words} than the strongest GPU strategy, {rival.label} ({span})."
+    else:
+        text = f"The strongest GPU strategy, {rival.label} ({span}), is {rival.margin_words} than the tiled machine."
+    return Verdict(subject="GPU", mood="note", text=text)
+
+
+def _training(profile: RunProfile) -> list[Verdict]:
+    training = profile.training
+    if training is None:
+        return []
+    wrong = next((index for index, loss in enumerate(training.loss) if not math.isfinite(loss)), None)
+    if wrong is not None:
+        text = f"Loss is not finite from training step {thousands(wrong + 1)} on; lower the learning rate."
+        return [Verdict(subject="training", mood="bad", text=text)]
+    trained = f"after {counted(training.training_steps, 'training step')} of batch {thousands(training.batch)}"
+    if training.test_accuracy is not None:
+        text = f"Test accuracy {training.test_accuracy:.1%} on {counted(training.test_samples, 'sample')} {trained}"
+    elif training.train_accuracy is not None:
+        text = f"Training accuracy {training.train_accuracy:.1%} {trained}; no test split was evaluated"
+    elif training.loss:
+        text = f"Last loss {significant(training.loss[-1])} {trained}; no accuracy was evaluated"
+    else:
+        return []
+    return [Verdict(subject="accuracy", mood="note", text=text.replace("%", " %") + ".")]
+
+
+def _bottleneck(tiled: TiledProfile) -> Verdict:
+    parts = (
+        ("compute", tiled.seconds(tiled.compute_cycles)),
+        ("internal exchange", tiled.seconds(tiled.exchange_cycles)),
+        ("sync", tiled.seconds(tiled.sync_cycles)),
+        ("exposed host exchange", tiled.host_exposed_seconds),
+    )
+    total = tiled.seconds_per_training_step
+    name, seconds = max(parts, key=lambda part: part[1])
+    span = max(tiled.spans, key=lambda one: one.cycles)
+    text = (
+        f"{name.capitalize()} takes {share(seconds, total)} of the time; the longest superstep, {span.name} "
+        f"({span.phase}), takes {share(tiled.seconds(span.cycles), total)}."
+    )
+    return Verdict(subject="bottleneck", mood="note", text=text)
+
+
+def _balance(tiled: TiledProfile) -> Verdict:
+    busy = tiled.tile_columns.busy_cycles
+    busiest = max(range(len(busy)), key=lambda tile: busy[tile], default=0)
+    saved = tiled.seconds(waiting_cycles(tiled))
+    text = (
+        f"Tile balance {tiled.tile_balance:.2f} (mean over busiest, tile {thousands(busiest)}); perfect balance in "
+        f"every superstep would save at most {duration(tiled, saved)} "
+        f"({share(saved, tiled.seconds_per_training_step)})."
+    )
+    if not tiled.trains and tiled.tiles_used < tiled.tiles:
+        left = tiled.tiles - tiled.tiles_used
+        share_idle = share(left, tiled.tiles)
+        text += (
+            f" {thousands(left)} of {counted(tiled.tiles, 'tile')} ({share_idle}) are idle, which balance leaves out."
+        )
+    return Verdict(subject="balance", mood="note", text=text)
+
+
+def _spikes(profile: RunProfile) -> list[Verdict]:
+    found = []
+    for layer in profile.activity:
+        everything_fits = layer.capacity >= layer.neurons  # a full list then holds every neuron, and nothing is lost
+        if layer.dropped or (layer.full_lists > FULL_LISTS_WARNING and not everything_fits):
+            text = f"Layer {layer.layer}: {share(layer.full_lists, 1)} of its spike lists are full, "
+            if layer.dropped:
+                text += (
+                    f"{counted(layer.dropped, 'spike')} dropped; a capacity above {thousands(layer.capacity)} keeps "
+                    "more, but takes longer."
+                )
+            else:
+                text += (
+                    "no spike is dropped, but neurons near the threshold get no gradient then; a capacity above "
+                    f"{thousands(layer.capacity)} lists more of them, but takes longer."
+                )
+            found.append(Verdict(subject="spikes", mood="bad" if layer.dropped else "note", text=text))
+    return found

@@ -1,0 +1,96 @@
+"""What is best, and what a mapping must keep to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, shortened, suggest
+from mimdsim.base.units import parse_quantity
+from mimdsim.search.problem import Case, Figures
+
+Objective = Literal["time", "memory", "energy", "product"]
+OBJECTIVES = get_args(Objective)
+_LIMIT = re.compile(r"\s*max\s+([a-z]+)\s+(\S.*?)\s*")
+UNITS = {"memory": "bytes", "tiles": "tiles", "time": "seconds", "cycles": "cycles", "energy": "joules"}
+BEYOND = float("inf")
+Number = float | np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aims:
+    """What is to be least: time, the bytes of the fullest tile, energy, or the product of time and these bytes; and
+    limits by what they are of, in base units (`UNITS`)."""
+
+    objective: Objective = "time"
+    within: tuple[tuple[str, float], ...] = ()
+    sram_bytes: int
+    clock_hz: float
+
+    @property
+    def needs_energy(self) -> bool:
+        """Whether what is best, or a limit, is of energy."""
+        return self.objective == "energy" or "energy" in dict(self.within)
+
+    def limited(self, case: Case) -> Case:
+        """A case on one chip, all of whose mappings keep to the limit of tiles."""
+        most = dict(self.within).get("tiles", BEYOND)
+        return case if most >= case.machine.chip.tiles else case.on_tiles(int(most))
+
+    def rank(self, found: Figures | None) -> tuple[float, float, int]:
+        """Least for the best mapping: by how much it exceeds limits (as shares of them), then the objective; energy
+        that is not known counts as time."""
+        if found is None:
+            return BEYOND, BEYOND, 0
+        excess, aim = self._ranked(found.cycles, found.peak_bytes, found.tiles, found.joules)
+        return float(excess), aim, found.cycles
+
+    def order(self, cycles: np.ndarray, peak_bytes: np.ndarray, tiles: np.ndarray) -> np.ndarray:
+        """int64[mappings]: mappings of unknown energy, best first; of those as good, the one that leaves most tiles to
+        other layers."""
+        excess, aim = self._ranked(cycles, peak_bytes, tiles, None)
+        return np.lexsort((cycles, tiles, aim, excess))
+
+    def _ranked(self, cycles: Number, peak_bytes: Number, tiles: Number, joules: float | None) -> tuple[Any, Any]:
+        seconds = cycles / self.clock_hz
+        known = {
+            "memory": peak_bytes,
+            "tiles": tiles,
+            "time": seconds,
+            "cycles": cycles,
+            "energy": 0.0 if joules is None else joules,
+        }
+        limits = (("memory", self.sram_bytes), *self.within)
+        excess = sum(np.maximum(0.0, known[of] / most - 1) if most else BEYOND for of, most in limits)
+        aim = {
+            "time": seconds,
+            "memory": peak_bytes,
+            "energy": seconds if joules is None else joules,
+            "product": seconds * peak_bytes,
+        }
+        return excess, aim[self.objective]
+
+
+def parse_limits(text: str) -> tuple[tuple[str, float], ...]:
+    """'max memory 400 KiB, max tiles 1000' -> what is limited, and to how much; raises DescriptionError."""
+    found: dict[str, float] = {}
+    for part in filter(str.strip, text.split(",")):
+        match = _LIMIT.fullmatch(part)
+        if match is None:
+            problem = f"{shortened(part.strip())!r} is no limit; write e.g.  max memory 400 KiB, max tiles 1000"
+            raise DescriptionError("--within", [problem])
+        of, most = match.groups()
+        if of not in UNITS:
+            raise DescriptionError("--within", [f"no limit of '{of}'{suggest(of, UNITS)}; known: {', '.join(UNITS)}"])
+        if of in found:
+            raise DescriptionError("--within", [f"max {of} is given twice; give it one value"])
+        try:
+            found[of] = parse_quantity(most, UNITS[of], bare=False)
+        except ValueError as problem:
+            raise DescriptionError("--within", [f"max {of}: {problem}"]) from None
+        if not found[of] > 0:
+            raise DescriptionError("--within", [f"max {of}: {most} must be more than 0"])
+    return tuple(found.items())

@@ -1,0 +1,323 @@
+"""The search: seeds, then steps from the best mappings found so far, then from the best one every value of what layers
+share and every step of a layer, all estimated; the best few timed in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, DoesNotFit
+from mimdsim.base.units import show_bytes
+from mimdsim.search.evaluate import Evaluator, evaluator
+from mimdsim.search.layers import Candidate, LayerTable
+from mimdsim.search.multi_chip import Widened, in_order, numbers_of_groups, share_of, widened
+from mimdsim.search.neighbours import SHARED, every_step, every_value, moved
+from mimdsim.search.objective import BEYOND, Aims, Objective
+from mimdsim.search.problem import Case, Timed
+from mimdsim.search.savings import Saving, savings
+from mimdsim.search.splits import Space, seeds
+from mimdsim.workload.description.mapping import MappingOptions
+
+ROUND = 16  # mappings estimated before the next parents are chosen; the same for any number of processes
+SEED_SHARE = 0.35  # of the candidates
+PARENTS = 20
+FINALISTS, ON_FRONT = 6, 6  # timed in full, at most
+PER_FINALIST = 10  # candidates for each of them
+# what is walked towards in turn, whatever is best in the end: a search for one objective starts its last steps from all
+# that those for others know
+WALKED: tuple[Objective, ...] = ("time", "product", "memory")
+BATCH_SHARE = 0.25  # of the candidates, for each share of the batch over several chips
+LAST_SHARE = 0.25  # of the candidates: for single steps from the best one, the last thing tried
+# what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
+SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
+Progress = Callable[[str, int, int], None]
+
+
+def quiet(_what: str, _done: int, _total: int) -> None:
+    """Progress that is not shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
+    which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one;
+    candidates: mappings lowered; combined: how many different ones more were made of their layers; by_chips: the best
+    timed mapping of each number of chips in use; doubted: why the times do not hold for a network that works."""
+
+    best: Timed
+    published: Timed | None
+    front: tuple[Timed, ...]
+    savings: tuple[Saving, ...]
+    candidates: int
+    combined: int
+    by_chips: tuple[Timed, ...]
+    doubted: tuple[str, ...] = ()
+
+
+def search(
+    case: Case,
+    aims: Aims,
+    *,
+    candidates: int,
+    processes: int = 2,
+    explained: bool = True,
+    progress: Progress = quiet,
+) -> Found:
+    """The best mapping of so many candidates, the same for any number of processes.
+
+    Raises DoesNotFit if none keeps to the limits, with the one that comes closest, and DescriptionError for a network
+    whose mapping has no splits.
+    """
+    refuse_dense(case)
+    if case.machine.links.chips > 1:
+        return _over_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
+    with evaluator(aims.limited(case), processes, joules=aims.needs_energy) as evaluate:
+        tried, more = estimated(evaluate, aims, candidates, progress)
+        mappings = [case.published, *(one.options for one in _chosen(tried, aims))]
+        progress("timing the best", 0, len(mappings))
+        published, *others = evaluate.timings(mappings)
+        progress("timing the best", len(mappings), len(mappings))
+        found = _found(published, [one for one in others if one is not None], aims, len(tried), more)
+        saved = savings(evaluate, published, found.best) if explained and published is not None else ()
+    return replace(found, savings=saved)
+
+
+def _found(published: Timed | None, others: list[Timed], aims: Aims, candidates: int, combined: int) -> Found:
+    """Raises DoesNotFit if none keeps to the limits."""
+    finished = [one for one in (published, *others) if one is not None]
+    kept = sorted(_kept(finished, aims), key=lambda one: (*aims.rank(one.figures), one.figures.peak_bytes))
+    if not kept:
+        raise DoesNotFit(_why(finished, aims, candidates))
+    by_chips = {one.chips: one for one in reversed(kept)}
+    return Found(
+        best=kept[0],
+        published=published,
+        front=front_of(kept),
+        savings=(),
+        candidates=candidates,
+        combined=combined,
+        by_chips=tuple(by_chips[chips] for chips in sorted(by_chips)),
+    )
+
+
+def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, progress: Progress) -> Found:
+    """The best mapping of several chips, or of fewer of them: of those found for one chip and shares of the batch,
+    widened, and of those that give layers chips of their own. One chip gets as many candidates as if it were alone,
+    and a share of the batch as many however many chips there are, so that more chips find nothing worse."""
+    several = numbers_of_groups(case)
+    wide: list[Widened] = []
+    alone: list[MappingOptions] = []
+    lowered = more = 0
+    for groups in several:
+        with evaluator(aims.limited(share_of(case, groups)), processes, joules=aims.needs_energy) as evaluate:
+            try:
+                share = candidates if groups == 1 else max(ROUND, int(BATCH_SHARE * candidates))
+                known, combined = estimated(evaluate, aims, share, progress)
+            except DoesNotFit:
+                continue
+            if groups == 1:
+                finished = [one for one in evaluate.timings([each.options for each in _chosen(known, aims)]) if one]
+                kept = sorted(_kept(finished, aims), key=lambda one: aims.rank(one.figures))
+                alone = [one.options.model_copy(update={"tiles": 0}) for one in kept[:1]]
+        lowered, more = lowered + len(known), more + combined
+        wide += widened(case, groups, known)
+    timings: list[Timed] = []
+    with evaluator(case, 1) as evaluate:
+
+        def cycles_of(options: MappingOptions) -> float:
+            (made,) = evaluate.timings([options])
+            progress("timing the best", len(timings), len(wide))
+            if made is None:
+                return BEYOND
+            timings.append(made)
+            return made.figures.cycles if _kept([made], aims) else BEYOND
+
+        published, *layers = evaluate.timings(
+            [case.published, case.published.model_copy(update={"program": "best"}), case.options, *alone]
+        )
+        in_order(wide, cycles_of)
+    progress("timing the best", len(wide), len(wide))
+    return _found(published, [*filter(None, layers), *timings], aims, lowered, more)
+
+
+def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed | None:
+    """The best of mappings found for other machines, with what a search does not change as in the case. None: none
+    keeps to the limits.
+
+    One found for more tiles than there are is not tried: on a chip of more tiles the rest is idle, so that what can be
+    tried there is what could be tried on fewer, and as fast. All are estimated; as no estimate is above what full
+    timing finds, they are timed in order of their estimates until the next one is no better than the best timed.
+    """
+    best: Timed | None = None
+    with evaluator(case, 1) as evaluate:
+        several = {"tiles": 0} if case.machine.links.chips > 1 else {}  # which is for one chip
+        adapted = [_adapted(case.options, other).model_copy(update=several) for other in mappings]
+        found = evaluated(evaluate, adapted)
+        for one in sorted(found, key=lambda one: aims.rank(one.figures)):
+            if best is not None and aims.rank(one.figures) >= aims.rank(best.figures):
+                break
+            kept = _kept([each for each in evaluate.timings([one.options]) if each is not None], aims)
+            best = min([*kept, *([best] if best else [])], key=lambda each: aims.rank(each.figures), default=None)
+    return best
+
+
+def _kept(finished: list[Timed], aims: Aims) -> list[Timed]:
+    """Those that keep to the limits."""
+    return [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
+
+
+def _adapted(options: MappingOptions, other: MappingOptions) -> MappingOptions:
+    """A mapping with what a search changed in another one."""
+    return options.model_copy(update={name: getattr(other, name) for name in SEARCHED})
+
+
+def evaluated(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate]:
+    """Those of different mappings that can be placed, with their estimates."""
+    different = list({_key(mapping): mapping for mapping in mappings}.values())
+    found = zip(different, evaluate.estimates(different), strict=True)
+    return [Candidate(options=mapping, figures=one.figures, layers=one.layers) for mapping, one in found if one]
+
+
+def refuse_dense(case: Case) -> None:
+    """Raise DescriptionError for dense spikes."""
+    if case.network.spikes == "dense":
+        problem = 'splits are of layers with sparse spikes; set network.spikes = "sparse"'
+        raise DescriptionError("place", [problem])
+
+
+def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> tuple[list[Candidate], int]:
+    """All candidates that can be placed, best first, and how many more were made of their layers."""
+    case = evaluate.case
+    space = Space.of(case)
+    draw = np.random.default_rng(case.network.batch)
+    seen: set[str] = set()
+    known: list[Candidate] = []
+    looked_at: set[tuple[int, ...]] = set()
+
+    def tried(mappings: Iterable[MappingOptions]) -> None:
+        new = [mapping for mapping in mappings if not _is_known(seen, mapping)]
+        for begin in range(0, len(new), ROUND):
+            known.extend(evaluated(evaluate, new[begin : begin + ROUND]))
+            progress("mappings", min(len(seen), candidates), candidates)
+        known.sort(key=lambda one: aims.rank(one.figures))
+
+    first = [case.published, case.published.model_copy(update={"program": "best"}), case.options]
+    tried([*first, *_spread(list(seeds(case, space)), max(1, int(SEED_SHARE * candidates)))])
+    enough, before = (1 - LAST_SHARE) * candidates, -1
+    while before < len(seen) < enough:
+        before = len(seen)
+        for objective in WALKED:
+            walked = replace(aims, objective=objective)
+            known.sort(key=lambda one: walked.rank(one.figures))
+            parents = [one for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
+            if not parents or len(seen) >= enough:
+                break
+            room = min(ROUND, candidates - len(seen))
+            made = _combined(parents, walked, space.room, seen, looked_at)[: room // 2]
+            keys = seen | {_key(mapping) for mapping in made}
+            children = _children([one.options for one in parents[:PARENTS]], space, draw, keys)
+            tried([*made, *islice(children, room - len(made))])
+    known.sort(key=lambda one: aims.rank(one.figures))
+    best = None
+    while known and known[0].options.split and known[0] is not best:
+        best = known[0]
+        for setting in SHARED:
+            tried(every_value(setting, known[0].options, space)[: max(0, candidates - len(seen))])
+        for layer, _, _ in space.layers:
+            tried(every_step(layer, known[0].options, space)[: max(0, candidates - len(seen))])
+    progress("mappings", candidates, candidates)
+    return known, len(looked_at)
+
+
+def _combined(
+    parents: list[Candidate], aims: Aims, room: int, seen: set[str], looked_at: set[tuple[int, ...]]
+) -> list[MappingOptions]:
+    """Mappings not seen yet that are made of layers of all parents, best first; adds to `looked_at` those of which they
+    are the best."""
+    made: dict[str, Candidate] = {}
+    first = {id(one) for one in parents[:PARENTS]}
+    for rules in dict.fromkeys(one.options.rules for one in parents[:PARENTS]):
+        alike = [one for one in parents if one.options.rules == rules]
+        table = LayerTable(alike)
+        for row in (row for row, one in enumerate(alike) if id(one) in first):
+            made.update((_key(one.options), one) for one in table.improved(row, aims, room))
+        looked_at |= table.looked_at
+    unseen = [one for key, one in made.items() if key not in seen]
+    return [one.options for one in sorted(unseen, key=lambda one: aims.rank(one.figures))]
+
+
+def _children(
+    parents: list[MappingOptions], space: Space, draw: np.random.Generator, seen: set[str]
+) -> Iterable[MappingOptions]:
+    """Neighbours not yet seen, more of better parents; some are several steps away."""
+    proposed: set[str] = set()
+    for _ in range(20 * ROUND):
+        child = parents[min(int(draw.exponential(PARENTS / 4)), len(parents) - 1)]
+        for _ in range(int(draw.geometric(0.6))):
+            child = moved(child, space, draw)
+        key = _key(child)
+        if key not in seen and key not in proposed:
+            proposed.add(key)
+            yield child
+
+
+def _spread(mappings: list[MappingOptions], count: int) -> list[MappingOptions]:
+    """So many of all, the first ones densest."""
+    if len(mappings) <= count:
+        return mappings
+    half = mappings[: count // 2]
+    rest = mappings[count // 2 :]
+    return half + [rest[int(at)] for at in np.linspace(0, len(rest) - 1, count - len(half))]
+
+
+def _key(mapping: MappingOptions) -> str:
+    return mapping.model_dump_json()
+
+
+def _is_known(seen: set[str], mapping: MappingOptions) -> bool:
+    """Whether it was seen before; it is seen now."""
+    key = _key(mapping)
+    known = key in seen
+    seen.add(key)
+    return known
+
+
+def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:
+    """The best few, and some along the front of time and memory."""
+    front = sorted(known, key=lambda one: (one.figures.cycles, one.figures.peak_bytes))
+    least, on_front = float("inf"), []
+    for one in front:
+        if one.figures.peak_bytes < least and one.figures.peak_bytes <= aims.sram_bytes:
+            least = one.figures.peak_bytes
+            on_front.append(one)
+    share = max(1, -(-len(known) // PER_FINALIST))
+    count = min(ON_FRONT, share, len(on_front))
+    apart = [on_front[int(at)] for at in np.linspace(0, len(on_front) - 1, count)]
+    chosen = {_key(one.options): one for one in [*known[: min(FINALISTS, share)], *apart]}
+    return list(chosen.values())
+
+
+def front_of(timed: list[Timed]) -> tuple[Timed, ...]:
+    """Those of which none is both faster and smaller than another, fastest first."""
+    found: list[Timed] = []
+    for one in sorted(timed, key=lambda one: (one.figures.cycles, one.figures.peak_bytes)):
+        if not found or one.figures.peak_bytes < found[-1].figures.peak_bytes:
+            found.append(one)
+    return tuple(found)
+
+
+def _why(finished: list[Timed], aims: Aims, candidates: int) -> str:
+    """That no mapping keeps to the limits."""
+    limits = "".join(f", max {of} {most:g}" for of, most in aims.within)
+    said = f"none of {candidates} mappings fits {show_bytes(aims.sram_bytes)} of tile memory{limits}"
+    if not finished:
+        more = "raise the limit of tiles" if "tiles" in dict(aims.within) else "take a machine with more (chip.tiles)"
+        return f"{said}: the layers need more tiles than there are; {more}"
+    near = min(finished, key=lambda one: aims.rank(one.figures))
+    return (
+        f"{said}; the closest needs {near.figures.peak_bytes:,} bytes on {near.figures.tiles:,} tiles: raise a limit, "
+        "try more --candidates, or lower training.batch or data.timesteps"
+    )

@@ -1,0 +1,241 @@
+"""Study files: what is varied, how it is sampled, what is asked, as strict TOML.
+
+    question = "How much SRAM does a tile need?"
+    machine = "bow"
+    workloads = ["digits", "nmnist-2-random"]
+    fill = 0.5
+    metrics = ["time", "area"]
+    constraints = ["max area 826 mm2"]
+
+    [axes]
+    "chip.tiles" = [368, 736, 1472]
+    "chip.clock_hz" = { from = "1 GHz", to = "2 GHz", points = 3 }
+
+    [coupled]
+    "tile.sram_bytes" = "900 MB / chip.tiles"
+
+    [sampling]
+    kind = "grid"
+
+docs/studies.md explains every key.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
+from mimdsim.base.files import write_atomically
+from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.base.search_path import find_description, names_of, several
+from mimdsim.base.toml import toml_text
+from mimdsim.studies.expressions import names_in
+from mimdsim.studies.metrics import METRICS, Constraint, parse_constraint
+
+Kind = Literal["grid", "random", "latin-hypercube", "sobol", "sensitivity", "search"]
+KINDS = get_args(Kind)
+LISTS = {"workloads", "gpus", "metrics", "constraints"}
+MAX_POINTS = 100_000
+MAX_AXES = 64
+MOST_WEIGHT = 1_000_000
+
+
+class Axis(Section):
+    """The values of a field: a list (in a file: just the list), a range by step or number of points, or a share of the
+    base value up and down."""
+
+    values: tuple[Any, ...] = ()
+    start: Any = Field(None, alias="from")  # a number, or a text with the unit of the field
+    to: Any = None
+    step: Any = None
+    points: int | None = Field(None, ge=2, le=MAX_POINTS)
+    log: bool = False
+    within: float | None = Field(None, gt=0, lt=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _list(cls, given: Any) -> Any:
+        return {"values": given} if isinstance(given, (list, tuple)) else given
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Axis:
+        ends = (self.start is not None) + (self.to is not None)
+        forms = ("values" in self.model_fields_set) + (ends > 0) + (self.within is not None)
+        if forms != 1 or ends == 1:
+            raise ValueError("give a list of values, or { from = ..., to = ... }, or { within = 0.2 }")
+        if "values" in self.model_fields_set and not self.values:
+            raise ValueError("has no values")
+        if self.within is not None and self.step is not None:
+            raise ValueError("give a number of points with within, no step")
+        if self.values and (self.step is not None or self.points is not None or self.log):
+            raise ValueError("step, points and log belong to a range (from, to)")
+        if self.step is not None and (self.points is not None or self.log):
+            raise ValueError("give either a step, or a number of points (log = true: at equal ratios)")
+        return self
+
+
+_AXIS_KEYS = {field.alias or name for name, field in Axis.model_fields.items()}
+
+
+class Sampling(Section):
+    """Which points of the axes are looked at.
+
+    kind: "grid" (every combination), "random", "latin-hypercube", "sobol" (points that fill the space evenly),
+    "sensitivity" (Morris screening, then Sobol indices of the strongest numbers), "search" (for the best of `metrics`
+    within `constraints`). points: how many; for "sensitivity", in each of its two stages.
+    """
+
+    kind: Kind = "grid"
+    points: int = Field(0, ge=0, le=MAX_POINTS)
+    seed: int = Field(0, ge=0, lt=2**32)
+    strongest: int = Field(4, ge=0, le=MAX_AXES)
+
+    @model_validator(mode="after")
+    def _points_given(self) -> Sampling:
+        if self.kind == "grid" and self.points:
+            raise ValueError("a grid has as many points as its axes give; leave out points, or choose another kind")
+        if self.kind != "grid" and not self.points:
+            raise ValueError(f'kind = "{self.kind}" needs a number of points')
+        return self
+
+
+class Study(Section):
+    """A question, and the points that answer it.
+
+    workloads: names or files with their weights (a list: all weigh the same). machine: the one that is changed.
+    changes: fields changed in every point. mapping: "published", "best" (a search for every point, among `candidates`)
+    or a mapping file. fill: lists of spikes hold this share; None: they are recorded after `training_steps` (0: the
+    whole training). gpus: beside every point. reference: the machine that ratios are to; "": the first point.
+    """
+
+    question: str = Field("", max_length=1000)
+    workloads: dict[str, float] = Field(min_length=1, max_length=100)
+    machine: str = "bow"
+    changes: dict[str, Any] = Field(default_factory=dict)
+    mapping: str = "published"
+    candidates: int = Field(120, ge=1, le=100_000)
+    fill: float | None = Field(None, ge=0, le=1)
+    training_steps: int = Field(20, ge=0)
+    gpus: tuple[str, ...] = ()
+    reference: str = ""
+    metrics: tuple[str, ...] = ("time",)
+    constraints: tuple[str, ...] = ()
+    axes: dict[str, Axis] = Field(default_factory=dict, max_length=MAX_AXES)
+    coupled: dict[str, str] = Field(default_factory=dict, max_length=MAX_AXES)
+    sampling: Sampling = Sampling()
+
+    @field_validator("workloads", mode="before")
+    @classmethod
+    def _equal_weights(cls, given: Any) -> Any:
+        if isinstance(given, (list, tuple)):
+            if not all(isinstance(name, str) for name in given):
+                raise ValueError("must be names or files of workloads, as texts")
+            return dict.fromkeys(given, 1.0)
+        return given
+
+    @field_validator("changes", "axes", "coupled", mode="before")
+    @classmethod
+    def _quoted(cls, given: Any) -> Any:
+        """TOML reads  chip.tiles = 3  without quotes as a table `chip`."""
+        for section, inner in given.items() if isinstance(given, dict) else ():
+            if "." not in section and isinstance(inner, dict) and not {*inner} & _AXIS_KEYS:
+                field = f"{section}.{next(iter(inner), 'key')}"
+                raise ValueError(f'write the field in quotes: "{shortened(field)}" = ...')
+        return given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Study:
+        if any(not 0 < weight <= MOST_WEIGHT for weight in self.workloads.values()):
+            raise ValueError(
+                f"workloads: a weight must be more than 0, at most {MOST_WEIGHT:,}; leave out what does not count"
+            )
+        for names, what in ((self.metrics, "metrics"), ([Path(name).stem for name in self.gpus], "gpus")):
+            again = sorted({name for name in names if names.count(name) > 1})
+            if again:
+                raise ValueError(f"{what}: {', '.join(again)} given twice")
+        for given, where in ((self.coupled, "axes"), (self.changes, "axes"), (self.changes, "coupled")):
+            twice = sorted(set(given) & set(getattr(self, where)))
+            if twice:
+                raise ValueError(f"{', '.join(twice)} given twice: once in {where}")
+        unknown = [name for name in self.metrics if name not in METRICS]
+        if unknown or not self.metrics:
+            raise ValueError(f"metrics: {', '.join(unknown) or 'none'}; known: {', '.join(METRICS)}")
+        for text in self.constraints:
+            parse_constraint(text)
+        for key, text in self.coupled.items():
+            try:
+                names_in(text)
+            except ValueError as problem:
+                raise ValueError(f"coupled.{key}: {problem}") from None
+        if self.sampling.kind in ("sensitivity", "search") and not self.axes:
+            raise ValueError(f'sampling.kind = "{self.sampling.kind}" needs axes to vary')
+        return self
+
+    @property
+    def title(self) -> str:
+        return self.question
+
+    @property
+    def limits(self) -> tuple[Constraint, ...]:
+        return tuple(map(parse_constraint, self.constraints))
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Fields that differ from point to point: columns of every table."""
+        return (*self.axes, *self.coupled)
+
+
+def list_studies() -> tuple[str, ...]:
+    """The names of all studies, sorted: of the package, of MIMDSIM_HOME and of the working folder."""
+    return names_of("studies")
+
+
+def read_study(name: str | Path) -> Study:
+    """A study by its name or file; raises DescriptionError that names file and line."""
+    path = find_description("studies", "study", str(name))
+    table, text = read_toml(path)
+    return build(Study, table, where=str(path), text=text)
+
+
+def make_study(where: str, **given: Any) -> Study:
+    """A study of what a command or a call gives, where one name may stand for a list of them, and paths may be
+    `pathlib.Path`; raises DescriptionError."""
+    table = {name: _as_text(value) for name, value in given.items() if value is not None}
+    for name in LISTS & set(table):
+        table[name] = table[name] if isinstance(table[name], dict) else several(table[name])
+    return build(Study, table, where=where)
+
+
+def _as_text(value: Any) -> Any:
+    """`value` with its paths as texts."""
+    if isinstance(value, dict):
+        return {_as_text(key): _as_text(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_as_text(each) for each in value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def write_study(study: Study, path: Path, command: str = "") -> None:
+    """Write a study as a file, as a whole or not at all; the same study is read back."""
+    table = study.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for key, axis in study.axes.items():
+        if axis.values:
+            table["axes"][key] = list(axis.values)
+    text = toml_text(table, comment=command)
+    read_back = build(Study, _parsed(text, path), where=str(path), text=text)
+    if read_back != study:
+        raise MimdsimError(f"{path}: this study cannot be written as a file; values must be numbers, texts and lists")
+    write_atomically(path, text)
+
+
+def _parsed(text: str, path: Path) -> dict[str, Any]:
+    from mimdsim.base.schema import parse_toml
+
+    try:
+        return parse_toml(text, where=str(path))
+    except DescriptionError as problem:
+        raise MimdsimError(f"{path}: this study cannot be written as a file: {problem}") from None

@@ -1,0 +1,255 @@
+"""Who works: this process, local processes, or a Dask cluster. All take batches as they become free and give back what
+was found of each; a batch of a process that was killed is done again."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import platform
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
+from mimdsim.base.identity import code_digest
+from mimdsim.base.processes import ENDED, process_pool
+from mimdsim.studies.plain import Plain, of_plain, to_plain
+from mimdsim.studies.points import Point
+from mimdsim.studies.store import MAX_ACTIVITY_BYTES, load_activity
+
+AHEAD = 2  # batches per process that are handed out: none waits for the next
+Work = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Points done by one process one after the other, with their spikes as an engine shares them, by activity key."""
+
+    points: tuple[Point, ...]
+    spikes: Mapping[str, Any]
+
+    def alone(self) -> list[Batch]:
+        return [replace(self, points=(point,)) for point in self.points]
+
+
+class Done(NamedTuple):
+    """A batch and what its work returned, or why it returned nothing."""
+
+    batch: Batch
+    found: Any
+    problem: Exception | None
+
+
+class Engine(Protocol):
+    """Does work on batches."""
+
+    workers: int
+
+    def share(self, path: Path) -> Any:
+        """Spikes of a study's folder as its workers take them."""
+
+    def close(self) -> None:
+        """No more work."""
+
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+        """`work(points, spikes, *more)` of every batch, as they are done; batches are taken when there is room."""
+
+
+class Local:
+    """Processes of this computer, which end with this one and keep what they have compiled from one call to the next;
+    with one, the work is done here."""
+
+    def __init__(self, processes: int):
+        self.workers = processes
+        self._held = contextlib.ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def share(self, path: Path) -> Path:
+        return path
+
+    def close(self) -> None:
+        self._pool = None
+        self._held.close()
+
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+        """If a process is killed, the batches in work are lost and tried again; if that happens again, point by point
+        by one process, so that the point at fault is known."""
+        if self.workers <= 1:
+            yield from (_here(work, batch, more) for batch in batches)
+            return
+        try:
+            yield from self._by_processes(work, iter(batches), more)
+        except BaseException:  # nobody wants what is in work
+            self._pool = None
+            self._held.__exit__(*sys.exc_info())
+            raise
+
+    def _by_processes(self, work: Work, source: Iterator[Batch], more: tuple[Any, ...]) -> Generator[Done, None, None]:
+        again, broken = deque[Batch](), 0
+        while True:
+            alone = broken > 1
+            if alone:
+                again = deque(single for batch in again for single in batch.alone())
+            lost: deque[Batch] = deque()
+            room = 1 if alone else AHEAD * self.workers  # one: the batch at fault is the one in work
+            for done in _each_of(
+                self._opened(1 if alone else self.workers), room, work, _taken(again, source, alone), more
+            ):
+                if isinstance(done.problem, BrokenProcessPool):
+                    lost.append(done.batch)
+                else:
+                    yield done
+            if alone or lost:
+                self.close()
+            if alone and lost:
+                yield Done(lost.popleft(), None, MimdsimError(ENDED))
+            elif not alone and not lost:
+                return
+            broken = 0 if alone else broken + 1
+            again = lost + again
+
+    def _opened(self, processes: int) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = self._held.enter_context(process_pool(processes))
+        return self._pool
+
+
+def _taken(again: deque[Batch], source: Iterator[Batch], alone: bool) -> Iterator[Batch]:
+    """What is to be done again, then, unless it is done alone, the rest."""
+    while again:
+        yield again.popleft()
+    if not alone:
+        yield from source
+
+
+def _each_of(
+    pool: ProcessPoolExecutor, room: int, work: Work, batches: Iterator[Batch], more: tuple[Any, ...]
+) -> Iterator[Done]:
+    """Batches as they are done; when a process was killed, those in work with BrokenProcessPool, and no more."""
+    running: dict[Future[Any], Batch] = {}
+    while True:
+        for batch in itertools.islice(batches, max(0, room - len(running))):
+            try:
+                future = pool.submit(work, batch.points, batch.spikes, *more)
+            except BrokenProcessPool as ended:  # since we looked
+                future = Future()
+                future.set_exception(ended)
+            running[future] = batch
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            problem = future.exception()
+            if isinstance(problem, BrokenProcessPool):
+                break
+            found = None if problem is not None else future.result()
+            yield Done(running.pop(future), found, problem if isinstance(problem, Exception) else None)
+        else:
+            continue
+        for future, batch in running.items():  # some may have been done just before
+            problem = future.exception()
+            found = None if problem is not None else future.result()
+            yield Done(batch, found, problem if isinstance(problem, Exception) else None)
+        return
+
+
+def _here(work: Work, batch: Batch, more: tuple[Any, ...]) -> Done:
+    try:
+        return Done(batch, work(batch.points, batch.spikes, *more), None)
+    except Exception as problem:
+        return Done(batch, None, problem)
+
+
+def _same(given: Any) -> Any:
+    return given
+
+
+def by_same_sources(digest: str, work: Work, *given: Any) -> Plain:
+    """`work(*given)` as plain data where the sources of mimdsim have this digest: rows are kept as results of those."""
+    try:
+        if code_digest() != digest:
+            raise MimdsimError(f"a worker on {platform.node()} has another mimdsim; install the same on every node")
+        return to_plain(work(*given))
+    except Exception as problem:
+        return to_plain(problem)
+
+
+class Dask:
+    """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
+
+    They need mimdsim of the same version and no folder in common with this process. What they return is plain data that
+    is checked (`plain.py`), but Dask itself unpickles what comes over the network: whoever reaches scheduler or workers
+    can run code here and there. Raises MimdsimError if there is no
+    scheduler at the address (as long as Dask's `distributed.comm.timeouts.connect`), it has no workers, or it ends.
+    """
+
+    def __init__(self, address: str):
+        try:
+            from distributed import Client
+        except ImportError:
+            raise MissingExtra("distributed", "dask", f"--dask {address}") from None
+        if not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", address):  # Dask would wait for the end of a client without one
+            raise MimdsimError(f"--dask '{shortened(address)}' is no address; write  tcp://HOST:PORT")
+        try:
+            self.client = Client(address, set_as_default=False)
+        except (OSError, ValueError, TypeError) as problem:
+            raise MimdsimError(
+                f"--dask {address}: no scheduler answers ({problem}); start one with  dask scheduler"
+            ) from None
+        self.address = address
+        self.workers = sum(self.client.nthreads().values())
+        if not self.workers:
+            self.client.close()
+            raise MimdsimError(
+                f"--dask {address}: the scheduler has no workers; start some with  dask worker {address}"
+            )
+
+    def share(self, path: Path) -> Any:
+        """As the result of a task: done again when all workers that hold it are lost, which scattered data is not."""
+        from dask import config
+
+        with config.set({"distributed.admin.large-graph-warning-threshold": MAX_ACTIVITY_BYTES}):
+            return self.client.submit(_same, load_activity(path), pure=False)
+
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+        from distributed import as_completed
+
+        source, running = iter(batches), dict[Any, Batch]()
+        finished = as_completed(loop=self.client.loop, raise_errors=False)
+        try:
+            while True:
+                for batch in itertools.islice(source, max(0, AHEAD * self.workers - len(running))):
+                    future = self.client.submit(
+                        by_same_sources, code_digest(), work, batch.points, dict(batch.spikes), *more, pure=False
+                    )
+                    running[future] = batch
+                    finished.add(future)
+                if not running:
+                    return
+                future = next(finished)
+                yield self._done(running.pop(future), future)
+        finally:
+            with contextlib.suppress(Exception):  # without a scheduler there is nothing to cancel
+                self.client.cancel(list(running))
+
+    def _done(self, batch: Batch, future: Any) -> Done:
+        from distributed import CancelledError
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return Done(batch, of_plain(future.result(), [point.key for point in batch.points]), None)
+        except CancelledError as lost:
+            raise MimdsimError(f"--dask {self.address}: the scheduler has ended, or lost a batch ({lost})") from None
+        except KilledWorker as ended:
+            reason = f"{ENDED}; on Dask, raise distributed.scheduler.allowed-failures ({ended})"
+            return Done(batch, None, MimdsimError(reason))
+        except Exception as problem:
+            return Done(batch, None, problem)
+
+    def close(self) -> None:
+        self.client.close()

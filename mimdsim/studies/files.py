@@ -1,0 +1,173 @@
+"""The files of a study's results: `results.csv`, `results.parquet` where pyarrow is installed, the page `report.html`
+with the study as `study.toml`, and figures of a grid.
+
+Each is replaced as a whole while the study goes on. Every row says what it is of: workload, every varied field, seed,
+version of mimdsim and digest of its resolved descriptions. Parquet also has the seconds that share a source.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mimdsim.base.atomic_folder import STUDY, refuse_other, replaced
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
+from mimdsim.base.files import read_whole, write_atomically
+from mimdsim.base.units import counted
+from mimdsim.report.columns import csv_text
+from mimdsim.studies.description import Axis, Study, read_study, write_study
+from mimdsim.studies.metrics import Row
+from mimdsim.studies.results import DESCRIBED, RESULTS, gpu_columns
+
+if TYPE_CHECKING:
+    from mimdsim.studies.runner import Studied
+
+TABLES = ("results.csv", "results.parquet")
+STUDY_FILE = "study.toml"
+SAID_ONLY = ("question", "metrics", "constraints", "reference")  # keys of a study that add and drop no row
+FIGURES = ("sweep.png", "crossover.png")
+
+
+def other_study(study: Study, folder: Path) -> str:
+    """Why the tables and the page in a folder are not to be replaced by those of a study: they are of another one, some
+    of whose rows it lacks. Empty where they may be.
+
+    Raises MimdsimError for a folder of a run.
+    """
+    refuse_other(folder, STUDY)
+    path = folder / STUDY_FILE
+    if not path.exists():
+        return ""
+    try:
+        before = read_study(path)
+    except DescriptionError:
+        return ""  # damaged: what it was is unknown
+    why = [
+        f"{key} = {getattr(before, key)!r}, here {getattr(study, key)!r}"
+        for key in Study.model_fields
+        if key not in (*SAID_ONLY, "workloads", "axes", "sampling") and getattr(before, key) != getattr(study, key)
+    ]
+    why += [f"workload {name}" for name in before.workloads if name not in study.workloads]
+    if list(before.axes) != list(study.axes):
+        why.append(f"over {', '.join(before.axes) or 'nothing'}, here over {', '.join(study.axes) or 'nothing'}")
+    else:
+        why += [f"other values of {key}" for key in study.axes if not _holds(study.axes[key], before.axes[key])]
+    if before.sampling.model_copy(update={"points": 0}) != study.sampling.model_copy(update={"points": 0}):
+        why.append("other sampling")
+    if before.sampling.points > study.sampling.points:
+        why.append(f"{counted(before.sampling.points, 'point')}, here {study.sampling.points:,}")
+    if not why:
+        return ""
+    return (
+        f"{folder}: holds another study or sweep ({shortened('; '.join(why), 300)}); choose another folder with --out, "
+        f"or delete {path} to have its tables and page replaced"
+    )
+
+
+def unknown_study(folder: Path) -> list[str]:
+    """Said where the tables in a folder are of a study that cannot be told."""
+    path = folder / STUDY_FILE
+    try:
+        if path.exists():
+            read_study(path)
+        elif (folder / TABLES[0]).exists():
+            return [
+                f"which study {folder / TABLES[0]} was of is unknown, as no {path.name} is beside it; it is replaced"
+            ]
+    except DescriptionError as problem:
+        return [f"which study {folder} was of is unknown, as {path.name} cannot be read: {problem.problems[0]}"]
+    return []
+
+
+def _holds(axis: Axis, before: Axis) -> bool:
+    """Whether an axis has all values that it had before."""
+    if axis.values and before.values:
+        return all(value in axis.values for value in before.values)
+    return axis == before
+
+
+def write_tables(rows: Sequence[Row], study: Study, folder: Path) -> list[Path]:
+    """The rows as CSV, and as Parquet if pyarrow is installed, each point once, however often a plan asks for it, and
+    the study that they are of; returns the paths of the tables."""
+    rows = list({repr([row[name] for name in ("workload", *study.varied)]): row for row in rows}.values())
+    beside = [column for name in study.gpus for column in gpu_columns(Path(name).stem)]
+    columns = [
+        "workload",
+        *study.varied,
+        *RESULTS,
+        *beside,
+        "note",
+        *(name for name in DESCRIBED if name not in study.varied),
+    ]
+    contents: dict[str, str | bytes] = {
+        "results.csv": csv_text(columns, ([row.get(column, "") for column in columns] for row in rows))
+    }
+    table = _parquet(rows, [*columns, "seconds_by_source"])
+    if table is not None:
+        contents["results.parquet"] = table
+    with contextlib.suppress(MimdsimError):  # given from Python, it may hold values that no file can
+        write_study(study, folder / STUDY_FILE)
+    for name, content in contents.items():
+        write_atomically(folder / name, content)
+    return [folder / name for name in contents]
+
+
+def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes | None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        return None
+    arrays = {name: _column(pyarrow, name, [row.get(name) for row in rows]) for name in columns}
+    memory = io.BytesIO()
+    parquet.write_table(pyarrow.table(arrays), memory)
+    return memory.getvalue()
+
+
+def _column(pyarrow: Any, name: str, values: list[Any]) -> Any:
+    """Values of one kind as they are; of several kinds (names and numbers of an axis) as text."""
+    if name == "seconds_by_source":
+        part = pyarrow.struct(
+            [("source", pyarrow.string()), ("seconds", pyarrow.float64()), ("half_width", pyarrow.float64())]
+        )
+        parts = [[(name, float(seconds), float(reach)) for name, seconds, reach in value or ()] for value in values]
+        kept = [[dict(zip(part.names, each, strict=True)) for each in value] for value in parts]
+        return pyarrow.array(kept, pyarrow.list_(part))
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int, float}:
+        values = [None if value is None else float(value) for value in values]
+    elif len(kinds) > 1:
+        values = [None if value is None else str(value) for value in values]
+    try:
+        return pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):  # a kind that Arrow does not have
+        return pyarrow.array([None if value is None else ascii(value) for value in values])
+
+
+def write_report(studied: Studied, folder: Path) -> list[Path]:
+    """The page of a study, and the study as a file; returns the paths."""
+    from mimdsim.report.study_page import study_page
+    from mimdsim.studies.page_data import page_of
+
+    paths = [folder / "report.html", folder / STUDY_FILE]
+    write_study(studied.study, paths[1])
+    write_atomically(paths[0], study_page(page_of(studied, read_whole(paths[1]).decode())))
+    return paths
+
+
+def write_figures(rows: list[Row], axes: list[str], folder: Path, gpus: tuple[str, ...] = ()) -> list[Path]:
+    """sweep.png: the first axis goes along x, the others make the lines. With GPUs also crossover.png: the training
+    step of each GPU as a multiple of the tiled machine's."""
+    from mimdsim.report.figures_crossover import draw_crossover
+    from mimdsim.report.figures_sweep import draw_sweep
+    from mimdsim.report.style import picture
+
+    figures = {"sweep.png": draw_sweep(rows, axes), "crossover.png": draw_crossover(rows, axes, gpus)}
+    drawn = {name: picture(figure) for name, figure in figures.items() if figure is not None}
+    with replaced(folder, FIGURES) as draft:
+        for name, content in drawn.items():
+            write_atomically(draft / name, content)
+    return [folder / name for name in drawn]

@@ -1,0 +1,194 @@
+"""Numbers of a study's points with their doubts, drawn together.
+
+An interval alone says too little when two points are compared: a cost that is too low in one is too low in the other.
+So a draw sets the position of every source between its bounds once, for all points: a point's time is the sum of what
+its sources take there. Sources are independent of each other, as in `profile/ratios.py`, and every position between the
+bounds is as likely as any other: nothing is known of them but their bounds. Area, watts and energy, of which rows have
+an interval only, share one position for each column; energy takes those of static and dynamic watts where these are its
+parts. What has no interval does not vary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.studies.description import Study
+from mimdsim.studies.metrics import Constraint, Metric, Row
+
+DRAWS = 2_000  # a probability is off by 0.011 at most, one standard error
+CELLS = 4_000_000  # numbers held at a time
+TIME, ENERGY, WATTS = "ms_per_training_step", "millijoules", ("static_watts", "dynamic_watts")
+BY_TIME = {"samples_per_second": TIME, "samples_per_joule": ENERGY}  # inversely
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Design:
+    """Values of the varied fields, with a row for every workload of the study, in its order."""
+
+    rows: tuple[Row, ...]
+
+    def changes(self, study: Study) -> dict[str, Any]:
+        return {name: self.rows[0][name] for name in study.varied}
+
+    @property
+    def timed(self) -> bool:
+        return all(row[TIME] is not None for row in self.rows)
+
+    @property
+    def fits(self) -> bool:
+        return all(row["fits"] for row in self.rows)
+
+
+def designs_of(study: Study, rows: Sequence[Row]) -> tuple[Design, ...]:
+    """The designs of which every workload is done, each once, in order."""
+    found: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(str(row[name]) for name in study.varied), {}).setdefault(row["workload"], row)
+    names = list(study.workloads)
+    return tuple(Design(rows=tuple(by[name] for name in names)) for by in found.values() if len(by) == len(names))
+
+
+class Draws:
+    """Seeded draws of the designs' numbers. The position of a source depends on the seed and its name alone, so the
+    same point has the same draws in every study.
+
+    reference: the row of every workload that ratios are to. `count`: of draws. `sources`: names of `positions`,
+    float64[sources, draws] in -1 to 1.
+    """
+
+    def __init__(
+        self, study: Study, designs: Sequence[Design], reference: Sequence[Row], count: int = DRAWS, seed: int = 0
+    ):
+        self.weights = np.array(list(study.workloads.values()), float)
+        self.count, self.seed, self.width = count, seed, len(study.workloads)
+        self.rows = [row for design in designs for row in design.rows]
+        self.columns: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        sources: dict[str, int] = {}
+        for row in (*self.rows, *reference):
+            for name, _, reach in row["seconds_by_source"] or ():
+                if reach:
+                    sources.setdefault(name, len(sources))
+        self.sources = tuple(sources)
+        self.positions = np.array([self._position(name) for name in sources]).reshape(len(sources), count)
+        self.seconds, self.reach = _by_source(self.rows, sources)
+        self.reference = _by_source(reference, sources) if len(reference) == self.width else None
+
+    def _position(self, name: str) -> np.ndarray:
+        """float64[draws]: uniform in -1 to 1, one in each of as many equal parts, in an order of its own."""
+        rng = np.random.default_rng((self.seed, *name.encode()))
+        return 2 * (rng.permutation(self.count) + rng.random(self.count)) / self.count - 1
+
+    def parts(self, designs: int) -> Iterator[slice]:
+        """All draws in parts that fit memory with so many designs."""
+        size = max(1, CELLS // max(1, designs * self.width))
+        return (slice(begin, min(begin + size, self.count)) for begin in range(0, self.count, size))
+
+    def metric(self, metric: Metric, designs: np.ndarray, draws: slice) -> np.ndarray:
+        """float64[designs, draws] in the unit of the metric's columns, over all workloads; nan where unknown."""
+        return over_workloads(metric, self._of_rows(metric, designs, draws), self.weights)
+
+    def kept(self, limit: Constraint, designs: np.ndarray, draws: slice) -> np.ndarray:
+        """bool[designs, draws]: whether every workload keeps to a constraint."""
+        values = self._of_rows(limit.metric, designs, draws).astype(np.float32)  # a ratio to itself is exactly one
+        end = np.float32(limit.value)
+        within = values <= end if limit.end == "max" else values >= end
+        return np.asarray(within.all(axis=1))
+
+    def position_of(self, name: str) -> np.ndarray:
+        """float64[draws] of a source or a column with an interval."""
+        known = self.sources.index(name) if name in self.sources else None
+        return self._position(f"column {name}") if known is None else self.positions[known]
+
+    def doubted(self, metric: Metric) -> tuple[str, ...]:
+        """The sources and columns whose positions a metric depends on."""
+        names: dict[str, None] = {}
+        for column in metric.columns:
+            column = BY_TIME.get(column, column)
+            if column in (TIME, "ratio"):
+                names |= dict.fromkeys(self.sources)
+            elif column == ENERGY:
+                names |= dict.fromkeys((*WATTS, ENERGY))
+            elif self._differs(column):
+                names[column] = None
+        return tuple(names)
+
+    def _of_rows(self, metric: Metric, designs: np.ndarray, draws: slice) -> np.ndarray:
+        """float64[designs, workloads, draws]."""
+        at = (designs[:, None] * self.width + np.arange(self.width)).ravel()
+        total = sum(self._column(name, at, draws) for name in metric.columns)
+        return np.broadcast_to(total, (len(at), draws.stop - draws.start)).reshape(len(designs), self.width, -1)
+
+    def _column(self, name: str, at: np.ndarray, draws: slice) -> np.ndarray:
+        """float64[rows, draws] or [rows, 1]."""
+        if name == TIME:
+            return 1e3 * (self.seconds[at, None] + self.reach[at] @ self.positions[:, draws])
+        middle, low, high = (ends[at, None] for ends in self._ends(name))
+        if name == "ratio":
+            times = self._column(TIME, at, draws) / 1e3
+            if self.reference is None:  # not known: taken as certain
+                return middle * times / self.seconds[at, None]
+            seconds, reach = self.reference
+            return times / np.tile(seconds[:, None] + reach @ self.positions[:, draws], (len(at) // self.width, 1))
+        if name in BY_TIME:
+            other = BY_TIME[name]
+            whole = 1e3 * self.seconds[at, None] if other == TIME else self._ends(other)[0][at, None]
+            return middle * whole / np.maximum(self._column(other, at, draws), np.finfo(float).tiny)
+        if name == ENERGY:
+            static, dynamic = (self._ends(part)[0][at, None] for part in WATTS)
+            whole, drawn = static + dynamic, sum(self._column(part, at, draws) for part in WATTS)
+            alone = self._between(name, middle, low, high, draws)
+            return np.where(np.isnan(whole) | (whole == 0), alone, middle * drawn / np.where(whole == 0, 1, whole))
+        return self._between(name, middle, low, high, draws)
+
+    def _between(self, name: str, middle: np.ndarray, low: np.ndarray, high: np.ndarray, draws: slice) -> np.ndarray:
+        """At the column's position: -1 is the lower bound, 0 the value, 1 the upper bound."""
+        if not self._differs(name):
+            return middle
+        place = self.position_of(name)[None, draws]
+        return middle + np.where(place < 0, place * (middle - low), place * (high - middle))
+
+    def _differs(self, name: str) -> bool:
+        middle, low, high = self._ends(name)
+        return bool(((low < middle) | (high > middle)).any())
+
+    def _ends(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """float64[rows]: a column and its bounds, the value itself where it has none."""
+        if name not in self.columns:
+            middle, low, high = (
+                np.array([np.nan if row.get(name + end) is None else float(row[name + end]) for row in self.rows])
+                for end in ("", "_low", "_high")
+            )
+            self.columns[name] = middle, np.where(np.isnan(low), middle, low), np.where(np.isnan(high), middle, high)
+        return self.columns[name]
+
+
+def over_workloads(metric: Metric, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """float64[designs, workloads, ...] as one number of each design: `metrics.over_workloads` for columns."""
+    found: np.ndarray
+    if values.shape[1] == 1:
+        return values[:, 0]
+    if metric.over != "mean":
+        found = values.max(axis=1) if metric.over == "largest" else values.min(axis=1)
+        return found
+    positive = np.where(values > 0, values, np.where(np.isnan(values), np.nan, 1.0))
+    logs = np.tensordot(np.log(positive), weights / weights.sum(), axes=(1, 0))
+    found = np.where((values <= 0).any(axis=1) & ~np.isnan(logs), 0.0, np.exp(logs))
+    return found
+
+
+def _by_source(rows: Sequence[Row], sources: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of rows, float64[rows], nan where there are none, and float64[rows, sources] by how many they may be
+    off."""
+    seconds, reach = np.full(len(rows), np.nan), np.zeros((len(rows), len(sources)))
+    for place, row in enumerate(rows):
+        parts = row["seconds_by_source"] or ()
+        if parts:
+            seconds[place] = sum(part[1] for part in parts)
+        for name, _, off in parts:
+            if off:
+                reach[place, sources[name]] += off
+    return seconds, reach

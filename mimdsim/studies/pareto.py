@@ -1,0 +1,242 @@
+"""Which designs of a study are best, and how sure that is: shares of the draws of `draws.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from mimdsim.report.formatting import field_values
+from mimdsim.studies.description import Study
+from mimdsim.studies.metrics import METRICS, Metric, Row
+from mimdsim.studies.monte_carlo import DRAWS, Design, Draws, designs_of, over_workloads
+from mimdsim.studies.runner import Studied
+
+BLOCK = 32  # designs compared at a time
+LEADERS = 64
+MOST_COMPARED, FEWEST = 3_000_000_000, 50  # pairs of designs in all draws of a front; draws of it
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Judged:
+    """The designs of a study by its metrics.
+
+    metrics: those of the study that some design has; unknown: the others. middle: float64[metrics, designs], without
+    doubts. timed, fits, within: bool[designs]; within: keeps to all constraints at the middle of its intervals. Shares
+    of the draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
+    every metric and better in one; best_p, nothing that is kept is better in the first metric.
+    """
+
+    study: Study
+    designs: tuple[Design, ...]
+    draws: Draws
+    metrics: tuple[Metric, ...]
+    unknown: tuple[Metric, ...]
+    middle: np.ndarray
+    timed: np.ndarray
+    fits: np.ndarray
+    within: np.ndarray
+    keeps_p: np.ndarray
+    front_p: np.ndarray
+    best_p: np.ndarray
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
+        return self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
+
+    @cached_property
+    def shown_values(self) -> tuple[list[str], ...]:
+        """Of each changed field the values of all designs in words; different ones look different."""
+        changes = [design.changes(self.study) for design in self.designs]
+        return tuple(field_values(name, [change[name] for change in changes]) for name in changes[0]) if changes else ()
+
+    @cached_property
+    def best(self) -> int | None:
+        """The kept design that is best in the first metric, of equals in the next; None: none is kept."""
+        return self._first(self.kept)
+
+    def _first(self, among: np.ndarray) -> int | None:
+        places = np.flatnonzero(among)
+        if not len(places) or not self.metrics:
+            return None
+        keys = [self.signed(metric)[places] for metric in reversed(range(len(self.metrics)))]
+        return int(places[np.lexsort(keys)[0]])
+
+    def best_but_for(self, limit: int | None) -> int | None:
+        """The best if one constraint, or with None the memory, limited nothing."""
+        fine = ~np.isnan(self.middle).any(axis=0)
+        among = self.timed & fine if limit is None else self.fits & fine
+        for place, constraint in enumerate(self.study.limits):
+            if place != limit:
+                among &= np.array([all(map(constraint.kept, design.rows)) for design in self.designs], bool)
+        return self._first(among)
+
+    def signed(self, metric: int) -> np.ndarray:
+        """float64[designs]: the middle of a metric so that less is better."""
+        middle: np.ndarray = self.middle[metric]
+        return -middle if self.metrics[metric].better == "more" else middle
+
+    def compared(self, a: int, b: Sequence[int] | np.ndarray, metric: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """float64[b] each: in which share of the draws design `a` is better than each of `b`, and exactly as good."""
+        others = np.asarray(b, dtype=int)
+        wins, ties = np.zeros((2, len(others)))
+        for draws in self.draws.parts(len(others) + 1):
+            less = _lower(self.draws, self.metrics[metric], np.array([a, *others]), draws)
+            wins += (less[1:] > less[0]).sum(axis=1)
+            ties += (less[1:] == less[0]).sum(axis=1)
+        return wins / self.draws.count, ties / self.draws.count
+
+    def beats(self, a: int, b: int, metric: int = 0) -> float:
+        """The probability that design `a` is better than `b`; as good counts half."""
+        wins, ties = self.compared(a, [b], metric)
+        return float(wins[0] + ties[0] / 2)
+
+    def decided_by(self, a: int, b: int) -> tuple[str, float, float] | None:
+        """The source that moves the difference of two designs in the first metric most, and the probability that `a` is
+        better where the source is in the lowest quarter of its interval, and in the highest. None: nothing does."""
+        drawn = self.draws.metric(self.metrics[0], np.array([a, b]), slice(0, self.draws.count))
+        ahead = (drawn[1] - drawn[0]) * (-1 if self.metrics[0].better == "more" else 1)
+        names = self.draws.doubted(self.metrics[0])
+        if not names or not ahead.std() > 1e-9 * np.abs(drawn).max():
+            return None
+        positions = np.array([self.draws.position_of(name) for name in names])
+        most = int(np.abs((positions - positions.mean(axis=1)[:, None]) @ (ahead - ahead.mean())).argmax())
+        place, better = positions[most], (ahead > 0) + 0.5 * (ahead == 0)
+        return names[most], float(better[place < -0.5].mean()), float(better[place > 0.5].mean())
+
+    def ratio(self, a: int, b: int, metric: int = 0) -> tuple[float, float, float]:
+        """A metric of `a` over that of `b`: at the middle, and its least and most in the draws."""
+        drawn = self.draws.metric(self.metrics[metric], np.array([a, b]), slice(0, self.draws.count))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each, middle = drawn[0] / drawn[1], self.middle[metric, a] / self.middle[metric, b]
+        return float(middle), float(each.min()), float(each.max())
+
+
+@lru_cache(maxsize=1)
+def judged(studied: Studied) -> Judged:
+    """`judge`, once for lines and page."""
+    return judge(studied, studied.reference)
+
+
+def judge(studied: Studied, reference: Sequence[Row] = (), count: int = DRAWS, seed: int = 0) -> Judged:
+    """What the draws say of a study's designs. reference: rows of the named machine that ratios are to, which is taken
+    as certain without them; without such a machine they are to the first point of each workload."""
+    study = studied.study
+    designs = designs_of(study, studied.rows)
+    if not reference and not study.reference:
+        timed_rows = [row for row in studied.rows if row["seconds_by_source"]]
+        first = [next((row for row in timed_rows if row["workload"] == name), None) for name in study.workloads]
+        reference = [row for row in first if row is not None]
+    draws = Draws(study, designs, reference, count, seed)
+    asked = [METRICS[name] for name in study.metrics]
+    values = {metric.name: _middle(metric, designs, study) for metric in asked}
+    known = tuple(metric for metric in asked if not np.isnan(values[metric.name]).all())
+    middle = np.array([values[metric.name] for metric in known]).reshape(len(known), len(designs))
+    fits = np.array([design.fits for design in designs], bool)
+    within = np.array([all(map(limit.kept, design.rows)) for limit in study.limits for design in designs], bool)
+    within = np.all(within.reshape(len(study.limits), len(designs)), axis=0)
+    usable = np.flatnonzero(fits & ~np.isnan(middle).any(axis=0)) if known else np.zeros(0, int)
+    shares = np.zeros((3, len(designs)))
+    if len(usable):
+        shares[:, usable] = _shares(draws, usable, known, study)
+    return Judged(
+        study=study,
+        designs=designs,
+        draws=draws,
+        metrics=known,
+        unknown=tuple(metric for metric in asked if metric not in known),
+        middle=middle,
+        timed=np.array([design.timed for design in designs], bool),
+        fits=fits,
+        within=within,
+        keeps_p=shares[0],
+        front_p=shares[1],
+        best_p=shares[2],
+    )
+
+
+def _middle(metric: Metric, designs: Sequence[Design], study: Study) -> np.ndarray:
+    found = [[metric.of(row) for row in design.rows] for design in designs]
+    values = np.array(found, dtype=float).reshape(len(designs), len(study.workloads))
+    return over_workloads(metric, values, np.array(list(study.workloads.values()), float))
+
+
+def _lower(draws: Draws, metric: Metric, designs: np.ndarray, part: slice) -> np.ndarray:
+    """float32[designs, draws]: less is better. Single precision, so that sums of the same parts in another order are
+    equal."""
+    found = draws.metric(metric, designs, part).astype(np.float32)
+    return -found if metric.better == "more" else found
+
+
+def _shares(draws: Draws, designs: np.ndarray, metrics: Sequence[Metric], study: Study) -> np.ndarray:
+    """float64[3, designs]: shares of the draws in which a design is kept, on the front, and best."""
+    counts, step, of_front = np.zeros((3, len(designs))), 0, 0
+    for part in draws.parts(len(designs)):
+        kept = np.ones((len(designs), part.stop - part.start), bool)
+        for limit in study.limits:
+            kept &= draws.kept(limit, designs, part)
+        values = np.stack([_lower(draws, metric, designs, part) for metric in metrics])
+        values[:, ~kept] = np.inf
+        best = kept & (values[0] == values[0].min(axis=0))
+        if not step:  # a front of thousands is found in some of the draws only
+            compared = len(designs) * int(_front(values[:, :, 0]).sum())
+            step = max(1, min(draws.count // FEWEST, draws.count * compared // MOST_COMPARED))
+        on = nondominated(values[:, :, ::step]) & kept[:, ::step]
+        counts += np.stack([kept.sum(axis=1), on.sum(axis=1), best.sum(axis=1)])
+        of_front += on.shape[1]
+    return counts / np.array([[draws.count], [of_front], [draws.count]])
+
+
+def nondominated(values: np.ndarray) -> np.ndarray:
+    """bool[designs, draws] of [metrics, designs, draws], less is better: nothing is as good in all and better in one.
+
+    What is infinite in all metrics is dominated.
+    """
+    if len(values) == 1:
+        return np.asarray((values[0] == values[0].min(axis=0)) & np.isfinite(values[0]))
+    found = np.zeros(values.shape[1:], bool)
+    some = np.flatnonzero(~_always_dominated(values))
+    for draw in range(values.shape[2]):
+        found[some, draw] = _front(values[:, some, draw])
+    return found
+
+
+def _always_dominated(values: np.ndarray) -> np.ndarray:
+    """bool[designs]: dominated in every draw by the same one of the designs on the front of the first; not all of
+    them, but with doubts that are shared most."""
+    out: np.ndarray = ~np.any(np.all(np.isfinite(values), axis=0), axis=1)
+    for leader in np.flatnonzero(_front(values[:, :, 0]))[:LEADERS]:
+        left = np.flatnonzero(~out)
+        one, others = values[:, leader, None], values[:, left]
+        out[left] |= np.all(np.all(one <= others, axis=0) & np.any(one < others, axis=0), axis=1)
+    return out
+
+
+def _front(values: np.ndarray) -> np.ndarray:
+    """bool[designs] of [metrics, designs], block by block in the order of a sum of the metrics: only what has a smaller
+    sum dominates."""
+    left = np.flatnonzero(np.isfinite(values).all(axis=0))
+    points = values[:, left]
+    spread = points.max(axis=1, initial=-np.inf) - points.min(axis=1, initial=np.inf)
+    total = (points / np.where(spread > 0, spread, 1)[:, None].astype(float)).sum(axis=0)
+    order = np.argsort(total, kind="stable")
+    left, points, total = left[order], points[:, order], total[order]
+    found = np.zeros(values.shape[1], bool)
+    while len(left):
+        block, sums = points[:, :BLOCK], total[:BLOCK]
+        on = ~_dominated(block, sums, block, sums)
+        found[left[:BLOCK][on]] = True
+        stays = ~_dominated(block[:, on], sums[on], points[:, BLOCK:], total[BLOCK:])
+        left, points, total = left[BLOCK:][stays], points[:, BLOCK:][:, stays], total[BLOCK:][stays]
+    return found
+
+
+def _dominated(by: np.ndarray, sums: np.ndarray, points: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """bool[designs]: whether one of `by` is as good in every metric and better in one, which its sum tells."""
+    found = sums[:, None] < total
+    for one, other in zip(by, points, strict=True):
+        found &= one[:, None] <= other
+    return np.asarray(found.any(axis=0))

@@ -1,0 +1,219 @@
+"""The points of a study: designs of varied fields as resolved descriptions, checked before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel
+
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
+from mimdsim.base.identity import Input, by_file, changed_files, code_digest, digest_of
+from mimdsim.base.units import counted
+from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
+from mimdsim.pipeline import config_digest, descriptions_of
+from mimdsim.pipeline.overrides import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
+from mimdsim.studies.description import Study
+from mimdsim.studies.sampling import Design, Varied, field_of, spread
+from mimdsim.workload import Workload, inputs_of, load_workload
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Point:
+    """A workload on a machine with the changes of one design.
+
+    changes: what a table shows of it. fill: lists filled to this share of their capacity; None: spikes of a run.
+    best_mapping: candidates of a search for its best mapping; 0: the workload's. inputs: the files that it was made
+    from with the sha256 of their contents; code: digest of the sources that make its results. asked: digest of what
+    was asked for, whatever the files and the code.
+    """
+
+    changes: tuple[tuple[str, Any], ...]
+    workload: Workload
+    machine: MimdMachine
+    activity_key: str
+    gpus: tuple[GpuMachine, ...] = ()
+    fill: float | None = None
+    best_mapping: int = 0
+    inputs: Mapping[str, str]
+    code: str
+    asked: str
+
+    @cached_property
+    def key(self) -> str:
+        decides = f"{config_digest(self.workload, self.machine, *self.gpus)}{self.activity_key}{self.code}"
+        decides += f"best of {self.best_mapping}" if self.best_mapping else ""
+        return hashlib.sha256(decides.encode()).hexdigest()
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a folder keeps of a point with its row, to say why it is computed again."""
+        return {"asked": self.asked, "inputs": dict(self.inputs), "code": self.code}
+
+    def check(self) -> None:
+        """Raise MimdsimError if what the workload reads here, or the sources here, are not what the point was made of.
+        Spikes that are at hand need no recordings, which another computer may lack."""
+        now = by_file(each for each in inputs_of(self.workload) if each.files)
+        changed = changed_files({name: self.inputs.get(name, "") for name in now}, now)
+        if code_digest() != self.code:
+            changed.append("the sources of mimdsim have changed")
+        if changed:
+            raise MimdsimError(f"{'; '.join(changed)} since the point was made; the same command computes it again")
+
+
+class Points:
+    """Makes the points of a study; a workload or machine with the same changes is loaded once."""
+
+    def __init__(self, study: Study):
+        self.study = study
+        self.gpus = tuple(load_gpu(name) for name in study.gpus)
+        self.machine = load_tiled(study.machine)  # reports a GPU before its fields are looked up
+        self.workloads: dict[tuple[str, str], tuple[Workload, str, tuple[Input, ...]]] = {}
+        self.machines: dict[str, MimdMachine] = {}
+        self.described: dict[str, tuple[Input, ...]] = {}
+        first = next(iter(study.workloads))
+        self.base = {**self._workload(first, {})[0].model_dump(), **self.machine.model_dump()}
+        self.varied = Varied(study=study, base=lambda key: field_of(key, self.base), whole=_is_whole)
+
+    def designs(self) -> list[Design]:
+        """Those of a study that needs no results to choose them."""
+        sampling = self.study.sampling
+        if sampling.kind == "grid":
+            return self.varied.grid()
+        return self.varied.at(spread(sampling.kind, sampling.points, len(self.study.axes), sampling.seed))
+
+    def of(self, designs: Sequence[Design]) -> list[Point]:
+        """Every design with every workload, in order; raises DescriptionError for the first that cannot be."""
+        return [self._point(name, design, self.study.machine) for design in designs for name in self.study.workloads]
+
+    def of_reference(self) -> list[Point]:
+        """Every workload on the reference machine, nothing varied; none without one."""
+        if not self.study.reference:
+            return []
+        return [self._point(name, {}, self.study.reference) for name in self.study.workloads]
+
+    def _point(self, name: str, design: Design, machine: str) -> Point:
+        for_workload, for_machine = split_changes({**self.study.changes, **design})
+        workload, activity, inputs = self._workload(name, for_workload)
+        best = self.study.candidates if self.study.mapping == "best" else 0
+        return Point(
+            changes=tuple(design.items()),
+            workload=workload,
+            machine=self._machine(machine, for_machine if machine == self.study.machine else {}),
+            activity_key=activity,
+            gpus=self.gpus,
+            fill=self.study.fill,
+            best_mapping=best,
+            inputs=by_file((*self._described(machine), *inputs)),
+            code=code_digest(),
+            asked=digest_of([name, machine, _said({**self.study.changes, **design}), self._settings(best)]),
+        )
+
+    def _settings(self, best: int) -> list[Any]:
+        given = self.study
+        return [list(given.gpus), given.mapping, best, given.fill, given.training_steps]
+
+    def _described(self, machine: str) -> tuple[Input, ...]:
+        if machine not in self.described:
+            self.described[machine] = descriptions_of(None, (machine, *self.study.gpus))
+        return self.described[machine]
+
+    def _workload(self, name: str, changes: dict[str, Any]) -> tuple[Workload, str, tuple[Input, ...]]:
+        named = name, _said(changes)
+        if named not in self.workloads:
+            of_file = None if self.study.mapping in ("published", "best") else self.study.mapping
+            steps = self.study.training_steps
+            shorter = {"training.max_training_steps": steps} if steps else {}
+            loaded = load_workload(name, changes | shorter, of_file)
+            fill = self.study.fill
+            inputs = (*descriptions_of(name, (), of_file), *inputs_of(loaded))
+            self.workloads[named] = loaded, activity_key(loaded) if fill is None else f"filled {fill!r}", inputs
+        return self.workloads[named]
+
+    def _machine(self, name: str, changes: dict[str, Any]) -> MimdMachine:
+        named = f"{name} {_said(changes)}"
+        if named not in self.machines:
+            same = name == self.study.machine
+            self.machines[named] = changed_machine(self.machine, changes) if same else load_tiled(name)
+        return self.machines[named]
+
+
+def _said(changes: dict[str, Any]) -> str:
+    return json.dumps(changes, sort_keys=True, default=str)
+
+
+def _is_whole(key: str) -> bool:
+    """Whether a field of a machine or workload takes whole numbers only."""
+    at: Any = MimdMachine if key.split(".")[0] in MACHINE_SECTIONS else Workload
+    for part in key.split("."):
+        field = getattr(at, "model_fields", {}).get(part)
+        if field is None:
+            return False
+        kinds = (field.annotation, *typing.get_args(field.annotation))
+        at = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), field.annotation)
+    return int in (at, *typing.get_args(at)) and float not in typing.get_args(at)
+
+
+def activity_key(workload: Workload) -> str:
+    """Digest of everything that determines the spikes: sources, the contents of all that the workload reads, and all of
+    the workload except mapping and titles (mapping only affects rounding)."""
+    table = workload.model_dump(mode="json", exclude={"mapping", "title", "name"})
+    read = [(each.key, each.sha256) for each in inputs_of(workload)]
+    return digest_of([table, read, code_digest()])[:24]
+
+
+def computed_again(points: Iterable[Point], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Why points that a folder has rows of are computed again, in words; `rows`: by key."""
+    by_asked: dict[str, Mapping[str, Any]] = {row["asked"]: row for row in rows.values() if "asked" in row}
+    reasons: dict[str, int] = {}
+    again = {point.key: point for point in points if point.key not in rows}
+    for point in again.values():
+        before = by_asked.get(point.asked)
+        if before is None:
+            continue
+        why = changed_files(before["inputs"], point.inputs)
+        if before["code"] != point.code:
+            why.append("the sources of mimdsim are others")
+        reason = "; ".join(why or ["the machine or workload is described otherwise"])
+        reasons[reason] = reasons.get(reason, 0) + 1
+    said = [f"{counted(count, 'point')} computed again: {reason}" for reason, count in reasons.items()]
+    unknown = sum("asked" not in row for row in rows.values())
+    if again and unknown:
+        said.append(
+            f"this folder holds {counted(unknown, 'row')} from before inputs were recorded; what they belong "
+            "to is unknown, and they are not used"
+        )
+    return said
+
+
+def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
+    """'tile.sram_bytes=256 KiB,624 KiB' -> the key and its values; commas in brackets or braces do not separate."""
+    key, equals, values = text.partition("=")
+    if not equals or not values.strip():
+        raise DescriptionError(f"--set {shortened(text)}", ["write  --set section.key=value,value,..."])
+    parts, depth = [""], 0
+    for character in values:
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    found = tuple(parse_value(part.strip()) for part in parts if part.strip())
+    if not found:
+        raise DescriptionError(f"--set {shortened(text)}", ["no value given; write  --set section.key=value,value,..."])
+    return key.strip(), found
+
+
+def parse_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """The axes of a command; raises DescriptionError for a field given twice."""
+    parsed = [parse_axis(text) for text in texts]
+    names = [name for name, _ in parsed]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DescriptionError("sweep", [f"{', '.join(repeated)} given twice; write all its values in one --set"])
+    return dict(parsed)

@@ -1,0 +1,273 @@
+"""Which axes matter, in two stages: Morris screening of all, then Sobol indices of the strongest.
+
+Stage one changes one axis after the other along trajectories through the ranges (M. D. Morris, Technometrics 33, 1991).
+The change of a metric, divided by how far the axis moved between its ends, is an elementary effect. Their mean has the
+sign of the effect over the whole range; the mean of their sizes (F. Campolongo et al., Environmental Modelling &
+Software 22, 2007) ranks the axes; their standard deviation is large if an axis acts on others or does not act linearly.
+
+Stage two shares the variance of a metric out among the strongest axes, the others at their base values (A. Saltelli et
+al., Computer Physics Communications 181, 2010): first order, what an axis does alone; total, with all its interactions.
+
+Effects are taken over the distance between the values that the points really have: whole numbers and lists move in
+steps. A point without result (it failed, does not fit its memory, or does not know the metric) takes with it the two
+effects that it is an end of, and in stage two its block of points; both are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
+from mimdsim.studies.axis_scaling import (
+    base_values,
+    fixed,
+    has_direction,
+    of_designs,
+    place_in_list,
+    place_in_range,
+    shown_value,
+)
+from mimdsim.studies.description import Study
+from mimdsim.studies.metrics import METRICS, Row
+from mimdsim.studies.sampling import Design, Varied
+
+LEVELS = 4  # of an axis in stage one: 0, 1/3, 2/3 and 1, two apart in each move (Morris)
+LEAST_BLOCKS = 8  # of stage two; with fewer, confidence intervals say nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """What an axis does to a metric, in the unit of the metric's column, from one end of its range to the other.
+
+    ends: values there, as text. mean: with sign, None if the axis has no direction (a list of names). size: mean of the
+    sizes. spread: standard deviation. count: elementary effects that it is of. Indices with the half-width of their
+    95 % interval; None for an axis that stage two left at its base value.
+    """
+
+    axis: str
+    ends: tuple[str, str]
+    mean: float | None
+    size: float
+    spread: float
+    count: int
+    first_order: tuple[float, float] | None = None
+    total: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """Effects on one metric, largest first. median: of the points of stage one. unknown: axes with fewer than two
+    elementary effects. missing: points without the metric, by stage."""
+
+    metric: str
+    median: float
+    effects: tuple[Effect, ...]
+    unknown: tuple[str, ...]
+    missing: tuple[int, ...]
+
+    def percent(self, value: float) -> float:
+        """A change of the metric as a share of its median."""
+        return 100 * value / self.median if self.median else 0.0
+
+    def bars(self) -> list[Row]:
+        """The effects in percent of the median, as `report/figures_tornado.py` draws them."""
+        return [
+            {
+                "axis": effect.axis,
+                "ends": effect.ends,
+                "mean": None if effect.mean is None else self.percent(effect.mean),
+                "size": self.percent(effect.size),
+                "spread": self.percent(effect.spread),
+                "first_order": effect.first_order,
+                "total": effect.total,
+            }
+            for effect in self.effects
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivities:
+    """What both stages found, by metric of the study. constant: axes whose range rounds to one value, left out.
+    blocks: of stage two, each of the strongest axes plus two points."""
+
+    metrics: tuple[Sensitivity, ...]
+    trajectories: int
+    blocks: int
+    constant: tuple[str, ...]
+
+
+def sensitivity_plan(study: Study, varied: Varied) -> Generator[list[Design], list[list[Row]], Sensitivities]:
+    """Points of both stages, at most `study.sampling.points` in each.
+
+    Raises DescriptionError if these are too few, MissingExtra without SALib, and MimdsimError if the first metric is
+    known at too few points.
+    """
+    screening = _Screening(study, varied)
+    blocks = screening.blocks_of(study.sampling.strongest)  # too few points are reported before any is computed
+    first = yield varied.at(screening.places)
+    found = [screening.effects(name, first) for name in study.metrics]
+    if not found[0].effects:
+        raise MimdsimError(
+            f"sensitivity: '{study.metrics[0]}' is known at {len(first) - found[0].missing[0]} of {len(first)} points, "
+            "too few for the effect of any axis; the other points failed, do not fit their memory or do not know it "
+            "(column 'note'): give other ranges, another first metric or a larger machine"
+        )
+    chosen = [effect.axis for effect in found[0].effects if effect.size > 0][: study.sampling.strongest]
+    if chosen:
+        blocks = screening.blocks_of(len(chosen))
+        others = [key for key in study.axes if key not in chosen]
+        places = np.zeros((blocks * (len(chosen) + 2), len(study.axes)))
+        places[:, [list(study.axes).index(key) for key in chosen]] = _sobol_places(len(chosen), blocks, study)
+        second = yield fixed(varied, base_values(varied, others)).at(places)
+        found = [_with_indices(each, second, chosen, study) for each in found]
+    return Sensitivities(
+        metrics=tuple(found),
+        trajectories=screening.trajectories,
+        blocks=blocks if chosen else 0,
+        constant=screening.constant,
+    )
+
+
+class _Screening:
+    """Trajectories of stage one. places: float64[points, axes], as `Varied.at` takes them; standing: the same, where
+    the values stand that these places give; moved: int64[trajectories, axes], the axis of each move."""
+
+    def __init__(self, study: Study, varied: Varied):
+        self.study, self.varied = study, varied
+        levels = np.linspace(0, 1, LEVELS)
+        settled = {key: [_settled(varied, key, float(level)) for level in levels] for key in study.axes}
+        self.live = [key for key in study.axes if len({stands for _, stands in settled[key]}) > 1]
+        self.constant = tuple(key for key in study.axes if key not in self.live)
+        if not self.live:
+            raise DescriptionError("study", [f"axes.{key}: its range has one value" for key in self.constant])
+        points, count = study.sampling.points, len(self.live)
+        self.trajectories = points // (count + 1)
+        if self.trajectories < 2:
+            problem = f"a sensitivity of {count} axes needs at least {2 * (count + 1)}; {10 * (count + 1)} are usual"
+            raise DescriptionError("study", [f"sampling.points = {points}: {problem}"])
+        at_level = np.rint(_morris_places(count, self.trajectories, study.sampling.seed) * (LEVELS - 1)).astype(int)
+        self.places = np.zeros((len(at_level), len(study.axes)))
+        self.standing = np.zeros((len(at_level), count))
+        for column, key in enumerate(self.live):
+            place, stands = np.array(settled[key]).T
+            self.places[:, list(study.axes).index(key)] = place[at_level[:, column]]
+            self.standing[:, column] = stands[at_level[:, column]]
+        steps = np.diff(at_level.reshape(self.trajectories, count + 1, count), axis=1)
+        self.moved = np.abs(steps).argmax(axis=2)
+
+    def blocks_of(self, strongest: int) -> int:
+        """A power of two, as many as fit in the study's points; 0 without a stage two."""
+        size = min(strongest, len(self.live)) + 2
+        if size == 2:
+            return 0
+        if self.study.sampling.points < LEAST_BLOCKS * size:
+            problem = f"Sobol indices of {size - 2} axes need at least {LEAST_BLOCKS * size}; strongest = 0 leaves them"
+            raise DescriptionError("study", [f"sampling.points = {self.study.sampling.points}: {problem}"])
+        return 1 << (self.study.sampling.points // size).bit_length() - 1
+
+    def effects(self, name: str, rows: Sequence[Sequence[Row]]) -> Sensitivity:
+        values = of_designs(METRICS[name], rows, self.study)
+        shape = self.trajectories, len(self.live) + 1
+        changes = np.diff(values.reshape(shape), axis=1)
+        distances = np.diff(self.standing.reshape(*shape, -1), axis=1)
+        distances = np.take_along_axis(distances, self.moved[:, :, None], axis=2)[:, :, 0]
+        known = np.isfinite(changes) & (distances != 0)
+        effects, unknown = [], list[str]()
+        for column, key in enumerate(self.live):
+            chosen = known & (self.moved == column)
+            each = changes[chosen] / distances[chosen]
+            if len(each) < 2:
+                unknown.append(key)
+                continue
+            effects.append(
+                Effect(
+                    axis=key,
+                    ends=_ends(self.varied, key),
+                    mean=float(each.mean()) if has_direction(self.varied, key) else None,
+                    size=float(np.abs(each).mean()),
+                    spread=float(each.std(ddof=1)),
+                    count=len(each),
+                )
+            )
+        missing = int(np.isnan(values).sum())
+        return Sensitivity(
+            metric=name,
+            median=float(np.nanmedian(values)) if missing < len(values) else 0.0,
+            effects=tuple(sorted(effects, key=lambda effect: -effect.size)),
+            unknown=tuple(unknown),
+            missing=(missing,),
+        )
+
+
+def _settled(varied: Varied, key: str, level: float) -> tuple[float, float]:
+    """The place to ask for, and where its value stands; items of a list are at equal distances."""
+    count = len(varied.study.axes[key].values)
+    if count:
+        index = round(level * (count - 1))
+        return place_in_list(count, index), index / max(1, count - 1)
+    return level, place_in_range(varied, key, varied.value(key, level)) if varied.whole(key) else level
+
+
+def _ends(varied: Varied, key: str) -> tuple[str, str]:
+    low, high = (shown_value(key, varied.value(key, place)) for place in (0.0, 1.0))
+    return low, high
+
+
+def _with_indices(
+    found: Sensitivity, rows: Sequence[Sequence[Row]], chosen: Sequence[str], study: Study
+) -> Sensitivity:
+    """`found` with the indices of the chosen axes; without, where too few blocks are complete or nothing varies."""
+    values = of_designs(METRICS[found.metric], rows, study)
+    missing = (*found.missing, int(np.isnan(values).sum()))
+    blocks = values.reshape(-1, len(chosen) + 2)
+    blocks = blocks[np.isfinite(blocks).all(axis=1)]
+    indices = _indices(blocks, chosen, study.sampling.seed)
+    effects = tuple(
+        replace(effect, first_order=indices[effect.axis][0], total=indices[effect.axis][1])
+        if effect.axis in indices
+        else effect
+        for effect in found.effects
+    )
+    return replace(found, effects=effects, missing=missing)
+
+
+def _indices(
+    blocks: np.ndarray, chosen: Sequence[str], seed: int
+) -> dict[str, tuple[tuple[float, float], tuple[float, float]]]:
+    """First order and total index by axis, each with its half-width, of float64[blocks, axes + 2]."""
+    from SALib.analyze import sobol
+
+    if len(blocks) < LEAST_BLOCKS or not np.ptp(blocks) > 0:
+        return {}
+    # seed + 1: SALib takes the seed 0 as none
+    found = sobol.analyze(_cube(len(chosen)), blocks.ravel(), calc_second_order=False, seed=seed + 1)
+    columns = [[float(value) for value in found[name]] for name in ("S1", "S1_conf", "ST", "ST_conf")]
+    return {
+        key: ((first, first_width), (total, total_width))
+        for key, first, first_width, total, total_width in zip(chosen, *columns, strict=True)
+    }
+
+
+def _morris_places(axes: int, trajectories: int, seed: int) -> np.ndarray:
+    """float64[trajectories * (axes + 1), axes] in the unit cube."""
+    try:
+        from SALib.sample import morris
+    except ImportError:
+        raise MissingExtra("SALib", "studies", 'sampling.kind = "sensitivity"') from None
+    made: np.ndarray = morris.sample(_cube(axes), trajectories, num_levels=LEVELS, seed=seed)
+    return made
+
+
+def _sobol_places(axes: int, blocks: int, study: Study) -> np.ndarray:
+    from SALib.sample import sobol
+
+    made: np.ndarray = sobol.sample(_cube(axes), blocks, calc_second_order=False, seed=study.sampling.seed)
+    return made
+
+
+def _cube(axes: int) -> dict[str, Any]:
+    return {"num_vars": axes, "names": [f"{number}" for number in range(axes)], "bounds": [[0, 1]] * axes}

@@ -1,0 +1,276 @@
+"""What a process does for a study: record spikes, search mappings, time a batch of points. Nothing is written here, so
+a process of a cluster needs no folder of the study."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DoesNotFit, MimdsimError
+from mimdsim.base.version import __version__
+from mimdsim.compiler import Compiled, fits_executable
+from mimdsim.execution import activity_problem, constant_layers
+from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.machine import MimdMachine
+from mimdsim.pipeline import (
+    Programs,
+    beyond_sources,
+    compile_workload,
+    half_warning,
+    layers_said,
+    open_data,
+    other_costs,
+    retime,
+    samples_said,
+    time_on_gpus,
+    train_workload,
+    unscaled_energy,
+    unused_chips,
+)
+from mimdsim.profile import EnergyProfile, TiledProfile, seconds_by_source
+from mimdsim.program import RecordedActivity
+from mimdsim.search import Aims, Case, best_of, search
+from mimdsim.studies.metrics import Row
+from mimdsim.studies.points import Point
+from mimdsim.studies.results import FIRING_COLUMN, OF_TIME, POINT_RESULTS, SILICON, gpu_columns
+from mimdsim.studies.store import load_activity
+from mimdsim.workload import MappingOptions, filled_activity, network_of
+
+# and the test accuracy of the training that they are of, and what is wrong with its samples
+Spikes = tuple[RecordedActivity, float | None, tuple[str, ...]]
+PROGRAMS = Programs()  # of this process: points of one program come one after the other
+Given = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
+
+
+def of_same_inputs(work: Callable[..., Any], points: Sequence[Point], *given: Any) -> Any:
+    """What `work` makes of points; raises MimdsimError if what they read, here and by the end, is not what they were
+    made of: rows are kept as results of that."""
+    found = work(points, *given)
+    for point in points:
+        point.check()
+    return found
+
+
+def record(points: Sequence[Point], _: Mapping[str, Given]) -> Spikes | None:
+    """Train the first point and take the spikes of the last training step; memory limits do not matter for values.
+    None: too few tiles even on the largest machine; every point of this activity reports it."""
+    point = points[0]
+    # spikes do not depend on where they are selected, and the last tiles are too few for some points
+    anywhere = point.workload.mapping.model_copy(update={"selection_tiles": "published"})
+    workload = point.workload.model_copy(update={"mapping": anywhere})
+    try:
+        compiled = compile_workload(workload, point.machine, must_fit=False)
+    except DoesNotFit:
+        return None
+    data = open_data(workload)
+    log = train_workload(workload, compiled, data)
+    by_epoch = log.test_accuracy_by_epoch
+    accuracy = by_epoch[-1 if log.best_epoch is None else log.best_epoch] if by_epoch else None
+    return log.activity, accuracy, samples_said(workload, data)
+
+
+def best_mapping(points: Sequence[Point], spikes: Mapping[str, Given]) -> MappingOptions | None:
+    """The best mapping of the first point that a search finds; the other points try it too."""
+    point = points[0]
+    case = _case_of(point, _spikes_of(point, spikes)[0])
+    if case is None:
+        return None
+    with contextlib.suppress(DoesNotFit):
+        found = search(case, _aims_of(point), candidates=point.best_mapping, processes=1, explained=False)
+        options = found.best.options
+        if case.machine.links.chips == 1:
+            options = options.model_copy(update={"tiles": options.tiles or case.machine.chip.tiles})
+        return options
+    return None
+
+
+def time_points(
+    points: Sequence[Point], spikes: Mapping[str, Given], mappings: Sequence[MappingOptions] = ()
+) -> list[Row | Exception]:
+    """A row for every point, or why there is none; `mappings`: what was found for a study's points."""
+    found: list[Row | Exception] = []
+    for point in points:
+        try:
+            found.append(_timed(point, *_spikes_of(point, spikes), mappings))
+        except Exception as problem:
+            found.append(problem)
+    return found
+
+
+def _spikes_of(
+    point: Point, spikes: Mapping[str, Given]
+) -> tuple[RecordedActivity | None, float | None, tuple[str, ...]]:
+    """Spikes of a point; None: its lists are filled, or its layers have too few tiles to record any."""
+    given = spikes.get(point.activity_key)
+    if given is None:
+        return None, None, ()
+    return _read(given, given.stat().st_mtime_ns) if isinstance(given, Path) else given
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, _: int) -> Spikes:
+    return load_activity(path)
+
+
+@lru_cache(maxsize=4)
+def _filled(network: SpikingNetwork, fill: float) -> RecordedActivity:
+    """The same object for the same network, of which what is counted is kept."""
+    return filled_activity(network, fill)
+
+
+def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
+    """What a mapping of a point is searched for; None: its spikes are not known."""
+    network = network_of(point.workload)
+    if activity is not None and activity_problem(network, activity):
+        return None  # said where its points are timed
+    if activity is None and point.fill is not None:
+        activity = _filled(network, point.fill)
+    return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
+
+
+def _aims_of(point: Point) -> Aims:
+    return Aims(sram_bytes=point.machine.tile.sram_bytes, clock_hz=point.machine.chip.clock_hz)
+
+
+def _best_mapped(point: Point, activity: RecordedActivity | None, mappings: Sequence[MappingOptions]) -> Point:
+    """The point with the best of the mappings; with the one it has if none fits."""
+    case = _case_of(point, activity)
+    best = None if case is None else best_of(case, _aims_of(point), list(mappings))
+    if best is None:
+        return point
+    return replace(point, workload=point.workload.model_copy(update={"mapping": best.options}))
+
+
+def _timed(
+    given: Point,
+    recorded: RecordedActivity | None,
+    accuracy: float | None,
+    said: Sequence[str],
+    mappings: Sequence[MappingOptions],
+) -> Row:
+    point = _best_mapped(given, recorded, mappings) if given.best_mapping else given
+    row: Row = dict.fromkeys(POINT_RESULTS)
+    activity = recorded
+    try:
+        compiled = PROGRAMS.compiled(point.workload, point.machine)
+    except DoesNotFit as refusal:  # too few tiles: nothing to time
+        row |= {"fits": False, "note": str(refusal)}
+    else:
+        if given.fill is not None:
+            activity = _filled(compiled.network, given.fill)
+        if recorded is not None and (wrong := activity_problem(compiled.network, recorded)):
+            raise MimdsimError(f"recorded activity/{given.activity_key}.npz: {wrong}; delete it: it is recorded again")
+        assert activity is not None
+        profile = retime(compiled, point.machine, activity)
+        row |= _results(point, compiled, profile) | {"accuracy": accuracy}
+        row["note"] = "; ".join(filter(None, [*said, row["note"]]))
+        if given.fill is None:
+            row |= _firing(row, compiled.network, activity)
+        if profile.unknown:  # counted by costs of other machine code, so no answer may rest on them
+            row |= dict.fromkeys(OF_TIME) | {
+                "note": f"{row['note']}; by the costs that there are {row['ms_per_training_step']:.4g} ms"
+            }
+    described = {"seed": point.workload.seed, "tool_version": __version__, "digest": given.key}
+    row |= described | _on_gpus(point, activity)
+    return row | _gpu_ratio(row, [gpu.name for gpu in point.gpus])
+
+
+def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
+    limit = point.machine.tile.sram_bytes
+    batch = point.workload.training.batch
+    energy = profile.energy
+    return {
+        "ms_per_training_step": round(1e3 * profile.seconds_per_training_step, 6),
+        "ms_low": round(1e3 * profile.seconds_low, 6),
+        "ms_high": round(1e3 * profile.seconds_high, 6),
+        "compute_cycles": profile.compute_cycles,
+        "exchange_cycles": profile.exchange_cycles,
+        "sync_cycles": profile.sync_cycles,
+        "tile_balance": round(profile.tile_balance, 4),
+        "tiles_used": profile.tiles_used,
+        "neurons_per_tile": compiled.placement.neurons_per_tile,
+        "peak_bytes": compiled.memory.peak_bytes,
+        "limit_bytes": limit,
+        "fits": compiled.memory.peak_bytes <= limit and fits_executable(compiled.memory, point.machine),
+        **_millijoules(energy),
+        **_silicon(profile),
+        "samples_per_second": round(batch / profile.seconds_per_training_step, 3),
+        "samples_per_joule": round(batch / energy.joules, 3) if energy and energy.joules else None,
+        "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
+        "note": "; ".join(_cautions(point, compiled, point.machine)),
+    }
+
+
+def _firing(row: Row, network: SpikingNetwork, activity: RecordedActivity) -> Row:
+    """What is wrong with layers whose spikes tell nothing, as a note too."""
+    said = ". ".join(layers_said(network, constant_layers(network, activity)))
+    return {FIRING_COLUMN: said, "note": "; ".join(filter(None, [said, row["note"]]))} if said else {}
+
+
+def _cautions(point: Point, compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:
+    return (
+        *beyond_sources(machine),
+        *other_costs(compiled.program, machine),
+        *unscaled_energy(machine, dict(point.changes)),
+        *unused_chips(compiled, machine),
+        *half_warning(point.workload),
+    )
+
+
+def _millijoules(energy: EnergyProfile | None) -> dict[str, float | None]:
+    ends = (energy.joules, energy.joules_low, energy.joules_high) if energy else (None, None, None)
+    names = ("millijoules", "millijoules_low", "millijoules_high")
+    return {name: None if end is None else round(1e3 * end, 6) for name, end in zip(names, ends, strict=True)}
+
+
+def _silicon(profile: TiledProfile) -> dict[str, float | None]:
+    """Area and watts of all chips of the point, with their intervals; None where unknown."""
+    found = (profile.area_mm2, profile.static_watts, profile.dynamic_watts)
+    ends = [end for pair in found for end in ((pair[0], pair[0] - pair[1], sum(pair)) if pair else (None, None, None))]
+    return {name: None if end is None else round(end, 6) for name, end in zip(SILICON, ends, strict=True)}
+
+
+def _on_gpus(point: Point, activity: RecordedActivity | None) -> dict[str, Any]:
+    """The same graph on every GPU of the point: as published, and by the strongest strategy that fits."""
+    columns: dict[str, Any] = {}
+    if not point.gpus:
+        return columns
+    graph = training_graph(network_of(point.workload))
+    for gpu in point.gpus:
+        timed, _ = time_on_gpus(graph, (gpu,), activity)
+        found: dict[str, Any] = dict.fromkeys(gpu_columns(gpu.name))
+        for profile in timed:
+            if profile.strategy == "as_published":
+                found[f"{gpu.name} published_ms"] = round(1e3 * profile.seconds_per_training_step, 6)
+        timed = tuple(profile for profile in timed if not profile.never_built)
+        if timed:
+            best = min(timed, key=lambda profile: profile.seconds_per_training_step)
+            values = (
+                1e3 * best.seconds_per_training_step,
+                1e3 * best.seconds_low,
+                1e3 * best.seconds_high,
+                f"{best.strategy}, {best.precision}",
+                1e3 * best.energy.joules if best.energy else None,
+            )
+            named = gpu_columns(gpu.name)[1:]
+            found |= dict(zip(named, (round(v, 6) if isinstance(v, float) else v for v in values), strict=True))
+        columns |= found
+    return columns
+
+
+def _gpu_ratio(row: Row, gpus: Sequence[str]) -> Row:
+    """How many times as fast as the fastest GPU the tiled machine is; bounds from opposite ends of both intervals."""
+    times = [
+        [row[f"{name} {column}"] for column in ("strongest_ms", "strongest_low_ms", "strongest_high_ms")]
+        for name in gpus
+        if row[f"{name} strongest_ms"]
+    ]
+    if not times or not row["ms_per_training_step"] or not row["fits"]:
+        return {}
+    middle, low, high = min(times)
+    ratios = middle / row["ms_per_training_step"], low / row["ms_high"], high / max(row["ms_low"], 1e-9)
+    return dict(zip(("gpu_ratio", "gpu_ratio_low", "gpu_ratio_high"), (round(each, 6) for each in ratios), strict=True))

@@ -1,0 +1,244 @@
+"""The fast path: cycle sums of one training step, over all chips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from mimdsim.base.compressed_columns import numbers
+from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.costs.area_power import silicon_profile
+from mimdsim.costs.energy import tiled_energy
+from mimdsim.costs.exchange_endpoint import cycles_of_tiles, host_exposed_seconds
+from mimdsim.costs.isa_costs import costs_of_another, priced
+from mimdsim.machine import MimdMachine
+from mimdsim.machine.mimd import Host
+from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.program.verify import require_sound
+from mimdsim.timing.assumptions import machine_assumptions, program_assumptions
+from mimdsim.timing.critical_path import critical_path
+from mimdsim.timing.spans import loop_spans, superstep_spans, what_is_doubted
+from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.uncertainty import known_together, own_shares
+from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
+
+
+def time_program(
+    program: Program,
+    machine: MimdMachine,
+    activity: RecordedActivity,
+    memory: MemoryProfile,
+    *,
+    must_fit: bool = True,
+) -> TiledProfile:
+    """Cycles of every superstep of one run of `program` on `machine`, with the counts of `activity`.
+
+    Raises MappingError for a program that breaks a rule of the machine or needs more tiles or chips than it has, and
+    DoesNotFit if it needs more tile memory; with must_fit False, the profile says so instead.
+    """
+    refuse_other_machine(program, machine)
+    require_sound(program)
+    if must_fit and memory.peak_bytes > memory.limit_bytes:
+        raise DoesNotFit(
+            f"does not fit {machine.name}: tile {memory.peak_tile} needs {memory.peak_of_limit}: "
+            "spread its variables over more tiles"
+        )
+    of_another = costs_of_another(program, machine)
+    program = priced(program, machine)
+    loads = program_loads(program, activity, Barrel.of(machine))
+    path = critical_path(program, machine, loads)
+    moved = _moved(program)
+    loops = loop_spans(program, machine)
+    spans = (*superstep_spans(program, machine.exchange, loads, path, moved.volumes), *loops)
+    own = own_shares(program, machine, loads)
+    doubts = what_is_doubted(loads, path, sum(span.sync_cycles for span in loops), machine, own)
+    doubts = known_together(doubts, own, machine)
+    clock = machine.chip.clock_hz
+    stream = host_stream_seconds(program, machine.host)
+    cycles = sum(span.cycles for span in spans)
+    exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
+    off = sum(doubt.half_width_cycles for doubt in doubts)
+    columns = _tile_columns(program, machine.chip.grid_columns, memory, loads, moved)
+    silicon = silicon_profile(machine)
+    return TiledProfile(
+        machine=machine.name,
+        title=machine.title if program.chips == 1 else f"{program.chips} chips, each {machine.title}",
+        clock_hz=clock,
+        tiles=program.tiles,
+        chips=program.chips,
+        tiles_used=sum(busy > 0 for busy in columns.busy_cycles),
+        worker_contexts=machine.tile.worker_contexts,
+        spans=spans,
+        tile_columns=columns,
+        memory=memory,
+        host_seconds=stream,
+        host_exposed_seconds=exposed,
+        seconds_low=(cycles - off) / clock + exposed,
+        seconds_high=(cycles + off) / clock + exposed,
+        doubts=doubts,
+        costs_of_another=of_another,
+        exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
+        run_name="training step" if program.layers else "run",
+        energy=_energy(program, machine, silicon, loads, spans, cycles / clock + exposed),
+        silicon=silicon,
+        assumptions=machine_assumptions(machine) + program_assumptions(program),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupCycles:
+    """Cycles by superstep and group of tiles, over all executions: compute and exchange int64[supersteps, groups] of
+    the slowest tile of each group; waiting: of syncs and loop control; whole: all of them, as by `time_program`."""
+
+    compute: np.ndarray
+    exchange: np.ndarray
+    waiting: int
+    whole: int
+
+
+def group_cycles(
+    program: Program, machine: MimdMachine, activity: RecordedActivity, group: np.ndarray, groups: int
+) -> GroupCycles:
+    """What each group of tiles takes of a program's cycles, without checking it; group int64[tiles]: of every tile.
+
+    From one sync to the next tiles go on without waiting for others: what they compute there is added up, and stands at
+    the first superstep. A tile may be slow in another turn than others of its group.
+    """
+    program = priced(program, machine)
+    loads = program_loads(program, activity, Barrel.of(machine))
+    path = critical_path(program, machine, loads)
+    compute, exchange = np.zeros((2, len(loads), groups), np.int64)
+    since_sync, first, row = np.zeros(program.tiles, np.int64), 0, 0
+    for stretch in program.stretches():
+        for place, superstep in enumerate(stretch.body):
+            load, moved = loads[row], superstep.exchange
+            if place == 0 or path[row].exchange + path[row].sync:
+                np.maximum.at(compute[first], group, since_sync)
+                since_sync[:], first = 0, row
+            since_sync[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
+            if moved is not None:
+                cycles = cycles_of_tiles(program, moved, machine)
+                np.maximum.at(exchange[row], group[moved.tiles], cycles * stretch.times)
+            row += 1
+    np.maximum.at(compute[first], group, since_sync)
+    waiting = sum(part.sync for part in path) + sum(span.cycles for span in loop_spans(program, machine))
+    whole = waiting + sum(part.compute + part.exchange for part in path)
+    return GroupCycles(compute=compute, exchange=exchange, waiting=waiting, whole=whole)
+
+
+def bundles_of(program: Program, machine: MimdMachine, activity: RecordedActivity) -> int:
+    """Bundles that all tiles issue in one run of a program, without checking it."""
+    return sum(load.bundles for load in program_loads(priced(program, machine), activity, Barrel.of(machine)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Moved:
+    """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""
+
+    volumes: tuple[int, ...]
+    sent: tuple[int, ...]
+    received: tuple[int, ...]
+    over_links: int
+
+
+@lru_cache(maxsize=8)
+def _moved(program: Program) -> _Moved:
+    sent, received = np.zeros(program.tiles, np.int64), np.zeros(program.tiles, np.int64)
+    volumes, over_links = [], 0
+    for superstep, times, _ in program.supersteps():
+        exchange = superstep.exchange
+        volumes.append(0 if exchange is None else int(exchange.column("bytes_received").sum()) * times)
+        if exchange is not None:
+            sent[exchange.tiles] += exchange.column("bytes_sent") * times
+            received[exchange.tiles] += exchange.column("bytes_received") * times
+            over_links += 0 if exchange.link_bytes is None else int(exchange.link_bytes.sum()) * times
+    return _Moved(volumes=tuple(volumes), sent=numbers(sent), received=numbers(received), over_links=over_links)
+
+
+def _tile_columns(
+    program: Program, grid_columns: int, memory: MemoryProfile, loads: tuple[SuperstepLoad, ...], moved: _Moved
+) -> TileColumns:
+    busy = np.zeros(program.tiles, np.int64)
+    for load in loads:
+        busy[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
+    return TileColumns(
+        grid_columns=grid_columns,
+        busy_cycles=numbers(busy),
+        bytes_sent=moved.sent,
+        bytes_received=moved.received,
+        peak_bytes=memory.peak_bytes_by_tile,
+        always_live_bytes=memory.always_live_bytes_by_tile,
+        layer=program.layer_of_tile or ("",) * program.tiles,
+    )
+
+
+def _energy(
+    program: Program,
+    machine: MimdMachine,
+    silicon: SiliconProfile | None,
+    loads: tuple[SuperstepLoad, ...],
+    spans: tuple[Span, ...],
+    seconds: float,
+) -> EnergyProfile | None:
+    """Energy of one run; None if the machine has no energies."""
+    return tiled_energy(
+        machine,
+        silicon,
+        seconds * program.chips,
+        (
+            ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
+            ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
+            ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),
+            ("links between chips", "link_joules_per_byte", _moved(program).over_links),
+            ("host link", "host_joules_per_byte", input_bytes(program)),
+        ),
+    )
+
+
+def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
+    if program.tiles_per_chip > machine.chip.tiles or program.chips > machine.links.chips:
+        raise MappingError(
+            f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
+            f"{machine.links.chips} of {machine.chip.tiles}: compile it for this machine"
+        )
+
+
+def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> int:
+    """Exchange cycles under the exchange model that is not selected."""
+    return sum(part.exchange for part in critical_path(program, _other_model(machine), loads))
+
+
+_OTHER_MODEL: list[tuple[MimdMachine, MimdMachine]] = []  # the last few used, by identity
+
+
+def _other_model(machine: MimdMachine) -> MimdMachine:
+    for one, changed in _OTHER_MODEL:
+        if one is machine:
+            return changed
+    other = {"endpoint": "planner"}.get(machine.exchange.model, "endpoint")
+    changed = machine.model_copy(update={"exchange": machine.exchange.model_copy(update={"model": other})})
+    _OTHER_MODEL[:] = [*_OTHER_MODEL[-3:], (machine, changed)]
+    return changed
+
+
+def input_bytes(program: Program) -> int:
+    """Bytes that the host streams for each run of the program."""
+    return sum(program.streamed.values())
+
+
+def host_stream_seconds(program: Program, host: Host) -> float:
+    """Seconds of streaming one batch in, by the link to the host that carries most; 0 if nothing is streamed."""
+    if not (total := input_bytes(program)):
+        return 0.0
+    of_chips = np.zeros(program.chips, np.int64)
+    for name, sent in program.streamed.items():
+        variable = program.variables[program.inputs[name]]
+        held = variable.mapping.bytes_by_tile(variable.shape, variable.item_bytes, program.tiles)
+        by_chip = held.reshape(program.chips, -1).sum(axis=1)
+        of_chips += sent * (by_chip > 0) if variable.mapping.is_replicated else -(-sent * by_chip // by_chip.sum())
+    each = host.chips or program.chips
+    fullest = max(int(of_chips[first : first + each].sum()) for first in range(0, program.chips, each))
+    return min(total, fullest) / host.bytes_per_second + host.request_seconds

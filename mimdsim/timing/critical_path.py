@@ -1,0 +1,167 @@
+"""The critical path over chips: between two barriers, during which each runs its own supersteps, the slowest counts.
+
+A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier. With
+sync.scope = "all" every superstep that exchanges does.
+Between barriers chips run on their own, each with the syncs of its own exchanges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from mimdsim.base.cache import kept
+from mimdsim.costs.exchange_batch import cycles_of_phases, phases_of
+from mimdsim.costs.links import edge_bytes, link_phase_seconds
+from mimdsim.machine import MimdMachine
+from mimdsim.machine.mimd import Links
+from mimdsim.program import Program
+from mimdsim.timing.discrete_event import global_exchange_seconds
+from mimdsim.timing.worker_cycles import SuperstepLoad, synchronised_chips
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathPart:
+    """What one superstep adds to the critical path, over all its executions; link is part of exchange."""
+
+    compute: int
+    exchange: int
+    sync: int
+    link: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Waiting:
+    """Cycles of the exchanges of all supersteps on a machine, per execution, independent of the loads.
+
+    exchange, sync int64[supersteps, chips]: of every chip. closes bool[supersteps]: all chips wait for each other,
+    which closes a segment; they then take sync_of_all and link int64[supersteps] cycles, and no sync of their own.
+    """
+
+    exchange: np.ndarray
+    sync: np.ndarray
+    closes: np.ndarray
+    sync_of_all: np.ndarray
+    link: np.ndarray
+
+
+LINKS_KEPT = 8
+_LINK_SECONDS: WeakKeyDictionary[Program, dict[str, np.ndarray]] = WeakKeyDictionary()
+_MOVING: WeakKeyDictionary[Program, _Moving] = WeakKeyDictionary()
+
+
+def critical_path(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> tuple[PathPart, ...]:
+    """One part per superstep, in program order; their sum is the time of the program on all chips."""
+    waiting = all_waiting(program, machine)
+    first, found = 0, []
+    for stretch in program.stretches():
+        last = first + len(stretch.body)
+        closing = np.flatnonzero(waiting.closes[first + 1 : last]) + first + 1
+        for begin, end in pairwise([first, *closing.tolist(), last]):
+            segment = slice(begin, end)
+            found.append(_slowest(loads[segment], waiting.exchange[segment], waiting.sync[segment], stretch.times))
+        first = last
+    times = np.array([times for _, times, _ in program.supersteps()], np.int64)
+    compute, exchange, sync = np.concatenate([np.zeros((3, 0), np.int64), *found], axis=1)
+    link = waiting.link * times
+    columns = compute, exchange + link, sync + waiting.sync_of_all * times, link
+    return tuple(
+        PathPart(compute=one, exchange=two, sync=three, link=four)
+        for one, two, three, four in zip(*(column.tolist() for column in columns), strict=True)
+    )
+
+
+def _slowest(loads: Sequence[SuperstepLoad], exchange: np.ndarray, sync: np.ndarray, times: int) -> np.ndarray:
+    """int64[3, supersteps]: compute, exchange and sync on the slowest chip of every turn of a segment."""
+    if exchange.shape[1] == 1:  # no other chip could be slower
+        return np.array([[load.cycles for load in loads], exchange[:, 0] * times, sync[:, 0] * times], np.int64)
+    compute = [load.cycles_by_execution for load in loads]
+    slowest = (sum(compute) + (exchange + sync).sum(axis=0)).argmax(axis=1)
+    turns = np.arange(times)
+    own = [int(each[turns, slowest].sum()) for each in compute]
+    return np.array([own, exchange[:, slowest].sum(axis=1), sync[:, slowest].sum(axis=1)], np.int64)
+
+
+def all_waiting(program: Program, machine: MimdMachine) -> Waiting:
+    """The cycles of the exchanges of all supersteps on `machine`, in program order."""
+    moving, sync = _MOVING.get(program) or _MOVING.setdefault(program, _moving(program)), machine.sync
+    exchange = np.zeros(moving.synchronised.shape, np.int64)
+    exchange[moving.exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
+    link = np.rint(_link_seconds(program, machine.links) * machine.chip.clock_hz).astype(np.int64)
+    closes, barriers = moving.rounds > 0, moving.rounds
+    if program.chips > 1 and sync.scope == "all":
+        closes = closes | exchange.any(axis=1)
+        barriers = np.maximum(barriers, 1)
+    every = barriers * machine.barrier_cycles(all_chips=True) + _late(machine, exchange.max(axis=1, initial=0) + link)
+    inside = moving.synchronised & (exchange > 0) & ~closes[:, None]
+    own = machine.barrier_cycles(all_chips=False) + _late(machine, exchange)
+    return Waiting(
+        exchange=exchange,
+        sync=np.where(inside, own, 0),
+        closes=closes,
+        sync_of_all=np.where(closes, every, 0),
+        link=link,
+    )
+
+
+def _late(machine: MimdMachine, exchange: np.ndarray) -> np.ndarray:
+    """int64: cycles of waiting for the last tile of an exchange."""
+    cycles: np.ndarray = np.rint(machine.sync.exchange_share * exchange).astype(np.int64)
+    return cycles
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Moving:
+    """What the supersteps of a program move, on any machine: the numbers of those that exchange, which chips each
+    synchronises bool[supersteps, chips], and how many rounds go over links int64[supersteps]."""
+
+    exchanges: np.ndarray
+    synchronised: np.ndarray
+    rounds: np.ndarray
+
+
+def _moving(program: Program) -> _Moving:
+    supersteps = [superstep for superstep, _, _ in program.supersteps()]
+    over_links = [step.exchange is not None and step.exchange.link_bytes is not None for step in supersteps]
+    rounds = [
+        len(step.exchange.rounds) if step.exchange is not None and crosses else 0
+        for step, crosses in zip(supersteps, over_links, strict=True)
+    ]
+    synchronised = [synchronised_chips(program, step) for step in supersteps]
+    return _Moving(
+        exchanges=np.array([at for at, step in enumerate(supersteps) if step.exchange is not None], np.int64),
+        synchronised=np.array(synchronised, bool).reshape(-1, program.chips),
+        rounds=np.array(rounds, np.int64),
+    )
+
+
+def _link_seconds(program: Program, links: Links) -> np.ndarray:
+    """float64[supersteps]: seconds of every superstep's exchange over links, 0 without one."""
+    key = links.model_dump_json(exclude={"sources"})
+    return kept(_LINK_SECONDS.setdefault(program, {}), key, lambda: _exchanged(program, links), LINKS_KEPT)
+
+
+def _exchanged(program: Program, links: Links) -> np.ndarray:
+    seconds: list[float] = []
+    known: dict[bytes, float] = {}  # most supersteps move the same as others
+    for superstep, _, _ in program.supersteps():
+        exchange = superstep.exchange
+        seconds.append(0.0)
+        for crossing in () if exchange is None or exchange.link_bytes is None else exchange.rounds:
+            key = crossing.tobytes()
+            if key not in known:
+                traffic = np.zeros((links.chips, links.chips), np.int64)  # other chips are idle
+                traffic[: program.chips, : program.chips] = crossing
+                known[key] = _crossing_seconds(traffic, links)
+            seconds[-1] += known[key]
+    return np.array(seconds)
+
+
+def _crossing_seconds(traffic: np.ndarray, links: Links) -> float:
+    """Seconds of a global exchange; message by message only if some have to wait for others on an edge."""
+    alone = max(edge_bytes((traffic > 0).astype(np.int64), links).values(), default=0) <= 1
+    return link_phase_seconds(traffic, links) if alone else global_exchange_seconds(traffic, links)

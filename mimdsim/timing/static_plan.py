@@ -1,0 +1,205 @@
+"""The part of a program's loads that does not depend on spikes: computed once per machine, used for every activity.
+
+Supersteps between two syncs of a chip are a segment; tiles that agree in all of them form one class. A segment without
+dependence on spikes is costed completely here. The part independent of the machine too is in `vertex_dispatch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from mimdsim.base.compressed_columns import compact, uniform, wide
+from mimdsim.program import Program, Superstep, TileFormula
+from mimdsim.timing.extents import Charge
+from mimdsim.timing.tile_classes import Dealt, classes_of
+from mimdsim.timing.tile_cycles import (
+    ARRANGING_KIND,
+    Barrel,
+    arranging_cycles,
+    arranging_parts,
+    library_cycles,
+    tile_cycles,
+    work_beside,
+    worker_cycles,
+)
+from mimdsim.timing.vertex_dispatch import SuperstepDeal, dealt_program
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SuperstepPlan:
+    """One superstep on a machine: the work and cycles of its tiles per execution, and its parts.
+
+    beside: as by `work_beside`, `compact`; workers float64[tiles]: cycles of the workers. Where workers depend on
+    spikes, `deal.counting` has them, and there are no cycles. weights: cycles and bundles independent of
+    spikes, per execution, by (what, kind of source), counted by `counted_weights`; order: parts in the order in which
+    the tables have them.
+    """
+
+    deal: SuperstepDeal
+    workers: np.ndarray
+    beside: np.ndarray
+    weights: dict[tuple[str, str], float]
+    counted_weights: tuple[tuple[tuple[str, str], Charge], ...]
+    order: tuple[tuple[str, str], ...]
+
+    def cycles(self, own: slice) -> np.ndarray | None:
+        """float64: all cycles of some of the tiles; not kept, as they would take memory for every superstep."""
+        return tile_cycles(self.workers[own], self.beside[own]) if self.deal.counting is None else None
+
+    def beside_of(self, tile: int) -> np.ndarray:
+        """float64[1]: of one tile of the program."""
+        own = tile - self.deal.first
+        return self.beside[own : own + 1] if 0 <= own < self.deal.tiles else np.zeros(1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Member:
+    """A superstep of a segment, by class: the row of its counting, or the cycles of workers that do not depend on
+    spikes, and the work beside them."""
+
+    index: int
+    row: np.ndarray
+    workers: np.ndarray
+    beside: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moving:
+    """Supersteps of one chip without a sync in between, some counting spikes. class_of int64[tiles of the chip]."""
+
+    chip: int
+    members: tuple[Member, ...]
+    class_of: np.ndarray
+    classes: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Settled:
+    """Such supersteps, but independent of spikes. reached float64[indices]: the longest sum of a tile after each."""
+
+    chip: int
+    indices: tuple[int, ...]
+    reached: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stretch:
+    """Consecutive supersteps, all in one repeat or in none: their plans, and the segments of every chip."""
+
+    supersteps: tuple[Superstep, ...]
+    times: int
+    plans: tuple[SuperstepPlan, ...]
+    segments: tuple[Moving | Settled, ...]
+
+    def settled(self) -> list[int]:
+        """The supersteps that are in no segment that depends on spikes, and that count no spikes otherwise."""
+        moving = {one.index for segment in self.segments if isinstance(segment, Moving) for one in segment.members}
+        counted = {index for index, plan in enumerate(self.plans) if plan.counted_weights or plan.deal.counted_flops}
+        return [index for index in range(len(self.plans)) if index not in moving | counted]
+
+
+@lru_cache(maxsize=8)
+def program_plan(program: Program, barrel: Barrel) -> tuple[Stretch, ...]:
+    """The stretches in program order."""
+    return tuple(_stretch(program, stretch.body, stretch.times, barrel) for stretch in program.stretches())
+
+
+def _stretch(program: Program, supersteps: Sequence[Superstep], times: int, barrel: Barrel) -> Stretch:
+    deals = dealt_program(program)
+    plans = tuple(_plan(program, superstep, deals[superstep], barrel) for superstep in supersteps)
+    segments = []
+    for chip in range(program.chips):
+        begins = [index for index, plan in enumerate(plans) if plan.deal.synchronised[chip]]
+        for first, last in pairwise(sorted({0, *begins, len(plans)})):
+            segments.append(_segment(plans, first, last, chip, program.tiles_per_chip))
+    return Stretch(supersteps=tuple(supersteps), times=times, plans=plans, segments=tuple(segments))
+
+
+def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, per_chip: int) -> Moving | Settled:
+    """The segment of those supersteps first..last-1 that use tiles of the chip."""
+    used = [(index, *plans[index].deal.on_chip(chip, per_chip)) for index in range(first, last)]
+    used = [(index, own, here) for index, own, here in used if own.start < own.stop]
+    known = [cycles for index, own, _ in used if (cycles := plans[index].cycles(own)) is not None]
+    if len(known) == len(used):
+        total, reached = np.zeros(per_chip), []
+        for cycles, (_, _, here) in zip(known, used, strict=True):
+            total[here] += cycles
+            reached.append(total.max())
+        return Settled(chip=chip, indices=tuple(index for index, _, _ in used), reached=np.array(reached))
+    rows = np.empty((len(used), per_chip), np.int64)
+    workers, beside = np.zeros(rows.shape), np.zeros(rows.shape)
+    for row, cycles, more, (index, own, here) in zip(rows, workers, beside, used, strict=True):
+        counting = plans[index].deal.counting
+        row[:] = 0 if counting is None else counting.rows
+        if counting is not None:
+            row[here] = counting.row_of[own]
+        cycles[here], more[here] = plans[index].workers[own], plans[index].beside[own]
+    every = beside[beside.any(axis=1)]
+    each = (*rows, *workers.view(np.int64), *every.view(np.int64))
+    class_of, chosen = classes_of([row for row in each if (row != row[0]).any()], per_chip)
+    return Moving(
+        chip=chip,
+        members=tuple(
+            Member(index=index, row=compact(row[chosen]), workers=uniform(cycles[chosen]), beside=uniform(more[chosen]))
+            for (index, _, _), row, cycles, more in zip(used, rows, workers, beside, strict=True)
+        ),
+        class_of=compact(class_of),
+        classes=len(chosen),
+    )
+
+
+def _plan(program: Program, superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> SuperstepPlan:
+    weights: dict[tuple[str, str], float] = {}
+    counted_weights: list[tuple[tuple[str, str], Charge]] = []
+    order: list[tuple[str, str]] = []
+    library: list[np.ndarray | None] = []
+    for table, one, own in zip(superstep.tables, deal.dealt, deal.extents, strict=True):
+        codelet, cost = table.codelet, None
+        part = (f"codelet {codelet.name}", codelet.cost.kind)
+        order.append(part)
+        if isinstance(codelet.cost, TileFormula):
+            extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
+            cost = library_cycles(codelet, extents, barrel, table.vertices)
+            weights[part] = weights.get(part, 0.0) + float(cost.sum() if cost.ndim else cost * table.vertices)
+        elif one is not None:
+            weights[part] = weights.get(part, 0.0) + one.total(barrel.compiled_dual_issue)
+            counted_weights += [(part, charge) for charge in one.charges]
+        library.append(cost)
+    if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
+        pieces, volume = ("arranging rows", barrel.arranging_kind), ("arranging rows", ARRANGING_KIND)
+        if pieces == volume:
+            weights[pieces] = float(arranging_cycles(superstep.exchange, barrel).sum())
+        else:  # what is known of the pieces does not make the copy of their bytes known
+            of_pieces, of_bytes = arranging_parts(superstep.exchange, barrel)
+            contexts = barrel.issue_cycles / barrel.working
+            weights |= {pieces: float(of_pieces.sum()) * contexts, volume: float(of_bytes.sum()) * contexts}
+        order += [pieces, volume]
+    beside = work_beside(program, superstep, library, barrel)
+    workers = np.broadcast_to(0.0, deal.tiles)
+    if deal.counting is None:
+        workers = uniform(_constant_cycles([one for one in deal.dealt if one is not None], deal.tiles, barrel))
+    return SuperstepPlan(
+        deal=deal,
+        workers=workers,
+        beside=compact(beside),
+        weights=weights,
+        counted_weights=tuple(counted_weights),
+        order=tuple(dict.fromkeys(order)),
+    )
+
+
+def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarray:
+    """float64[tiles]: cycles of workers whose bundles do not depend on spikes."""
+    if not dealt:
+        return np.broadcast_to(0.0, tiles)
+    bundles = np.zeros((tiles, barrel.contexts))
+    for one in dealt:
+        cell = one.tile * barrel.contexts + wide(one.place) % barrel.contexts
+        constant = one.constant(barrel.compiled_dual_issue)
+        bundles += np.bincount(cell, weights=constant, minlength=bundles.size).reshape(bundles.shape)
+    return worker_cycles(bundles, barrel)

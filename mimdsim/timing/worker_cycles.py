@@ -1,0 +1,245 @@
+"""Compute cycles of every superstep, from the cost of its vertices and the recorded spikes.
+
+Vertices of a table are dealt to the contexts in turn. What they and the rest of its work take a tile is in
+`mimdsim.timing.tile_cycles`; tiles that are not synchronised continue without waiting: between two syncs a chip takes
+the longest *sum*. An exchange synchronises the chips whose tiles take part; one over links, all chips. The result
+depends on the machine only through the fields of `Barrel`, and is kept for re-timing; the part that does not depend on
+spikes (`mimdsim.timing.static_plan`) is kept for other activities too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from weakref import ref
+
+import numpy as np
+
+from mimdsim.base.compressed_columns import compact
+from mimdsim.base.errors import MappingError
+from mimdsim.base.sources import uncertainty
+from mimdsim.numerics.columns import worker_load as numerics
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.timing.recording import Recording
+from mimdsim.timing.static_plan import Moving, Settled, Stretch, program_plan
+from mimdsim.timing.tile_classes import counter_of
+from mimdsim.timing.tile_cycles import Barrel, tile_cycles
+from mimdsim.timing.vertex_dispatch import synchronised_chips
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SuperstepLoad:
+    """Compute of one superstep over all its executions, in tile cycles.
+
+    cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int[tiles from
+    first_tile on], `compact`; flops and issued bundles over all tiles and executions, a library vertex counted as one
+    bundle per cycle; parts: (what costs, kind of source, share of the busy cycles).
+    """
+
+    cycles_by_execution: np.ndarray
+    first_tile: int
+    busy_part: np.ndarray
+    total_tiles: int
+    flops: int
+    parts: tuple[tuple[str, str, float], ...]
+    bundles: int = 0
+
+    @property
+    def uncertainty(self) -> float:
+        """Relative uncertainty of the compute cycles."""
+        return sum(share * uncertainty(kind) for _, kind, share in self.parts)
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(each.nbytes for each in (self.cycles_by_execution, self.busy_part) if any(each.strides))
+
+    @cached_property
+    def cycles(self) -> int:
+        """Cycles on the slowest chip of every execution."""
+        return int(self.cycles_by_execution.max(axis=1).sum())
+
+    @property
+    def busy(self) -> np.ndarray:
+        """int64[total_tiles]"""
+        spread = np.zeros(self.total_tiles, np.int64)
+        spread[self.first_tile : self.first_tile + len(self.busy_part)] = self.busy_part
+        return spread
+
+    @cached_property
+    def busy_cycles(self) -> int:
+        """Busy cycles of all tiles together."""
+        return int(self.busy_part.sum(dtype=np.int64))
+
+    @cached_property
+    def slowest_tile(self) -> int:
+        return self.first_tile + int(self.busy_part.argmax()) if len(self.busy_part) else 0
+
+
+_Loads = tuple[SuperstepLoad, ...]
+_KEPT: list[tuple[ref[Program], ref[RecordedActivity], Barrel, _Loads]] = []  # the last one used is the last
+MOST_KEPT, MOST_BYTES = 16, 1 << 26  # beside the last
+CYCLES_AT_ONCE = 1 << 22  # of classes in some turns
+
+
+def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> _Loads:
+    """One load per superstep in program order; the most recent are kept for re-timing as long as the activity is
+    referenced (its lists may be large); later changes to it in place go unnoticed. Raises MappingError if the activity
+    lacks a layer that the program needs."""
+    for place, (of_program, of_activity, of_barrel, loads) in enumerate(_KEPT):
+        if of_program() is program and of_activity() is activity and of_barrel == barrel:
+            _KEPT.append(_KEPT.pop(place))
+            return loads
+    loads = _program_loads(program, activity, barrel)
+    kept = [one for one in _KEPT if one[0]() is not None and one[1]() is not None]
+    while kept and (len(kept) >= MOST_KEPT or sum(load.kept_bytes for one in kept for load in one[-1]) > MOST_BYTES):
+        del kept[0]
+    _KEPT[:] = [*kept, (ref(program), ref(activity), barrel, loads)]
+    return loads
+
+
+def _program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
+    for layer, names in program.recorded.items():
+        batch = program.variables[names[0]].shape[-2]
+        if layer in activity.counts and activity.counts[layer].shape[1] != batch:
+            raise MappingError(
+                f"recorded activity has a batch of {activity.counts[layer].shape[1]}, the program {batch}: "
+                "record it with a run of the same batch"
+            )
+    recording = Recording(activity)
+    return tuple(
+        load
+        for stretch, settled in _settled(program, barrel)
+        for load in _stretch(program, stretch, settled, recording, barrel)
+    )
+
+
+@lru_cache(maxsize=8)
+def _settled(program: Program, barrel: Barrel) -> tuple[tuple[Stretch, dict[int, SuperstepLoad]], ...]:
+    """Every stretch with the loads of its supersteps that do not depend on spikes, by position."""
+    found = []
+    for stretch in program_plan(program, barrel):
+        gained = _Gained(stretch, program, {})
+        for segment in stretch.segments:
+            if isinstance(segment, Settled):
+                gained.settle(segment)
+        known = {
+            index: _load(program, stretch, index, gained, None, barrel.compiled_dual_issue)
+            for index in stretch.settled()
+        }
+        found.append((stretch, known))
+    return tuple(found)
+
+
+class _Gained:
+    """What the supersteps of a stretch, except those already known, add to the longest sum of every chip since its last
+    sync, int64[times, chips], and to the sums of its tiles, float64[tiles]."""
+
+    def __init__(self, stretch: Stretch, program: Program, known: Container[int]):
+        self._stretch, self._per_chip = stretch, program.tiles_per_chip
+        open_ones = [index for index in range(len(stretch.plans)) if index not in known]
+        self.cycles = {index: np.zeros((stretch.times, program.chips), np.int64) for index in open_ones}
+        self.busy = {index: np.zeros(stretch.plans[index].deal.tiles) for index in open_ones}
+        self._busy: dict[tuple[int, int], np.ndarray] = {}  # of the classes of a chip in a superstep, so far
+
+    def settle(self, segment: Settled) -> None:
+        """Add a segment that does not depend on spikes."""
+        gained = np.diff(np.rint(segment.reached), prepend=0.0)
+        for index, cycles in zip(segment.indices, gained, strict=True):
+            if index in self.cycles:
+                plan = self._stretch.plans[index]
+                own, _ = plan.deal.on_chip(segment.chip, self._per_chip)
+                self.cycles[index][:, segment.chip] = cycles
+                of_tiles = plan.cycles(own)
+                assert of_tiles is not None
+                self.busy[index][own] = of_tiles * self._stretch.times
+
+    def count(self, segment: Moving, turns: range, counted: Callable[[int], np.ndarray]) -> None:
+        """Add some turns, the first before the others, of any other segment; counted(index) gives cycles [turns, rows]
+        of the supersteps that count spikes."""
+        some = slice(turns.start, turns.stop)
+        since_sync, longest, before = (
+            np.zeros((len(turns), segment.classes)),
+            np.zeros(len(turns)),
+            np.zeros(len(turns)),
+        )
+        for member in segment.members:
+            deal = self._stretch.plans[member.index].deal
+            if deal.counting is None:
+                workers = np.ascontiguousarray(member.workers)[None]
+            else:
+                workers = counted(member.index)[:, member.row]
+            busy = self._busy.setdefault((segment.chip, member.index), np.zeros(segment.classes))
+            cycles = tile_cycles(workers, np.ascontiguousarray(member.beside))
+            numerics.advance(since_sync, longest, cycles, busy)
+            after = np.rint(longest)
+            self.cycles[member.index][some, segment.chip] = after - before
+            if turns.stop == self._stretch.times:
+                own, here = deal.on_chip(segment.chip, self._per_chip)
+                self.busy[member.index][own] = self._busy.pop((segment.chip, member.index))[segment.class_of[here]]
+            before = after
+
+
+def _stretch(
+    program: Program, stretch: Stretch, known: dict[int, SuperstepLoad], recording: Recording, barrel: Barrel
+) -> list[SuperstepLoad]:
+    """Loads of consecutive supersteps; each turn of a repeat begins with a sync."""
+    counters: dict[int, Callable[[range], np.ndarray]] = {}
+    made: dict[int, np.ndarray] = {}
+    on = barrel.contexts, barrel.issue_cycles, barrel.compiled_dual_issue
+
+    def counted(index: int) -> np.ndarray:
+        if index not in counters:
+            counting = stretch.plans[index].deal.counting
+            assert counting is not None
+            counters[index] = counter_of(counting, stretch.times, recording, *on)
+        if index not in made:
+            made[index] = counters[index](turns)
+        return made[index] if program.chips > 1 else made.pop(index)
+
+    gained = _Gained(stretch, program, known)
+    moving = [segment for segment in stretch.segments if isinstance(segment, Moving)]
+    at_once = max(1, CYCLES_AT_ONCE // max((segment.classes for segment in moving), default=1))
+    for first in range(0, stretch.times, at_once):
+        turns = range(first, min(first + at_once, stretch.times))
+        made.clear()
+        for segment in moving:
+            gained.count(segment, turns, counted)
+    for one in stretch.segments:
+        if isinstance(one, Settled) and any(index not in known for index in one.indices):
+            gained.settle(one)
+    return [
+        known[index]
+        if index in known
+        else _load(program, stretch, index, gained, recording, barrel.compiled_dual_issue)
+        for index in range(len(stretch.plans))
+    ]
+
+
+def _load(
+    program: Program, stretch: Stretch, index: int, gained: _Gained, recording: Recording | None, dual_issue: float
+) -> SuperstepLoad:
+    """recording: None if nothing depends on it."""
+    plan, times = stretch.plans[index], stretch.times
+    weights = {part: plan.weights.get(part, 0.0) * times for part in plan.order}
+    flops = plan.deal.flops * times
+    if recording is not None:
+        for part, charge in plan.counted_weights:
+            weights[part] += charge.each(dual_issue) * recording.total(charge.counted, times)
+        flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
+    whole = sum(weights.values())
+    busy = compact(np.rint(gained.busy.pop(index)).astype(np.int64))[:]
+    for kept in (gained.cycles[index], busy):  # for the next caller
+        kept.flags.writeable = False
+    return SuperstepLoad(
+        cycles_by_execution=gained.cycles[index],
+        first_tile=plan.deal.first,
+        busy_part=busy,
+        total_tiles=program.tiles,
+        flops=round(flops),
+        parts=tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight),
+        bundles=round(whole),
+    )
+
+
+__all__ = ["SuperstepLoad", "program_loads", "synchronised_chips"]

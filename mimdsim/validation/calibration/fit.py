@@ -1,0 +1,232 @@
+"""From measured rows to narrowed numbers: values, intervals, and the rows that contradict each other."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.files import read_whole
+from mimdsim.machine import MimdMachine, with_values
+from mimdsim.machine.calibrated import (
+    DIGITS,
+    KIND,
+    Doubted,
+    Interval,
+    Narrowing,
+    Number,
+    Table,
+    machine_digest,
+    narrowed_changes,
+)
+from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions
+from mimdsim.validation.calibration.measurement_noise import spreads
+from mimdsim.validation.calibration.result import Measured, Narrowed
+from mimdsim.validation.calibration.sensitivities import Dependence, again, dependence
+from mimdsim.validation.tables import Progress, Row, check_files, silent
+
+MOST_ROWS = 1000
+MOST_LEFT_OUT = 200  # rows up to which each is predicted from the others
+BEARS = 0.5  # spreads by which half an interval must move rows, all told (root of squares), that they bear on a number
+NAMED = 0.01  # spreads by which it moves each of those that are named
+STEPS, SETTLED = 5, 1e-3  # predictions are not quite linear: times of predicting again, and change at which to stop
+
+
+def narrow(
+    machine: MimdMachine, tables: Sequence[Path], *, named: str, spread: float, data: Path | None, progress: Progress
+) -> Narrowed:
+    """The numbers of a machine narrowed by the rows of tables that were measured on it.
+
+    named: what the file calls the machine. spread: standard deviation of a figure, as a share of it, where a row gives
+    none. data: recordings for rows of training steps. Raises DataFileError for tables that cannot be read, and
+    DescriptionError if no row bears on the machine or there are too many.
+    """
+    twice = sorted({path.name for path in tables if sum(other.name == path.name for other in tables) > 1})
+    if twice:
+        raise DataFileError(twice[0], "is given twice; give each table once, under names of their own")
+    rows = check_files(tuple(tables), data, progress, machine, MOST_ROWS)
+    used, other = _of_machine(rows, machine)
+    return narrowed_by(
+        machine,
+        used,
+        spreads(used, tables, spread),
+        named=named,
+        spread=f"{100 * spread:.3g} % of the figure where a row gives none",
+        tables=tuple(Table(file=path.name, sha256=hashlib.sha256(read_whole(path)).hexdigest()) for path in tables),
+        other=other,
+        progress=progress,
+    )
+
+
+def narrowed_by(
+    machine: MimdMachine,
+    rows: Sequence[Row],
+    off: np.ndarray,
+    *,
+    named: str,
+    spread: str,
+    tables: tuple[Table, ...],
+    other: dict[str, int] | None = None,
+    progress: Progress = silent,
+) -> Narrowed:
+    """The numbers of a machine narrowed by rows that were measured on it, of these tables; off float64[rows]: their
+    spreads, and in words; other: rows of the tables that are not used."""
+    on = dependence(machine, rows, progress)
+    moves = np.abs(on.effects) / off[:, None]
+    bears = np.sqrt((moves**2).sum(axis=0)) >= BEARS
+    chosen = np.flatnonzero(bears)
+    fit = _Fit(machine, rows, off, on.keeping(chosen))
+    sets = fit.contradictions()
+    kept = ~np.isin(np.arange(len(rows)), [row for one in sets for row in one])
+    values, after = fit.solved(kept)
+    names = [_name(row) for row in rows]
+    numbers, formulas, correlation = fit.narrowed(values, kept, moves[:, chosen] >= NAMED, names)
+    content = Narrowing(
+        kind=KIND,
+        machine=named,
+        machine_sha256=machine_digest(machine),
+        spread=spread,
+        table=tables,
+        number=numbers,
+        correlation=correlation,
+        left_out=tuple(tuple(names[row] for row in one) for one in sets),
+    )
+    made = with_values(machine, narrowed_changes(machine, content, "calibrate"), f"{machine.title}, narrowed")
+    of_set = {names[row]: one for one in content.left_out for row in range(len(rows)) if names[row] in one}
+    measured = []
+    for at, (row, name) in enumerate(zip(rows, names, strict=True)):
+        progress("rows predicted from the others", at + 1, len(rows))
+        assert row.bearing is not None
+        one = Measured(
+            name=name,
+            what=row.name,
+            unit=row.unit,
+            measured=row.bearing.measured,
+            spread=float(off[at]),
+            before=float(on.predicted[at]),
+            after=float(after[at]),
+            from_others=fit.without(at, kept, values, after) if len(rows) <= MOST_LEFT_OUT else None,
+            contradicts=of_set.get(name, ()),
+        )
+        measured.append(one)
+    return Narrowed(
+        sourced=machine,
+        machine=made.knowing(content.together),
+        content=content,
+        rows=tuple(measured),
+        stay=tuple(
+            one.name
+            for one, some, formula in zip(on.numbers, bears, on.of_formulas, strict=True)
+            if not some and not formula
+        ),
+        formulas=formulas,
+        other=other or {},
+    )
+
+
+def _name(row: Row) -> str:
+    assert row.bearing is not None
+    return f"{row.file} line {row.bearing.line}"
+
+
+def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], dict[str, int]]:
+    """The rows that were measured on the machine, and how many others there are, by reason."""
+    used, other = [], dict[str, int]()
+    for row in rows:
+        if row.bearing is None:
+            why = "not predicted" if row.predicted is None else "not measured on a described chip, a bound, or derived"
+        elif row.bearing.machine != machine.name:
+            why = f"of machine '{row.bearing.machine}'"
+        elif not row.bearing.measured > 0:
+            why = "not above 0"
+        else:
+            used.append(row)
+            continue
+        other[why] = other.get(why, 0) + 1
+    if not used:
+        listed = "; ".join(f"{count} {why}" for why, count in other.items())
+        raise DescriptionError("calibrate", [f"no row was measured on '{machine.name}': {listed}"])
+    if len(used) > MOST_ROWS:
+        problem = f"{len(used):,} rows on '{machine.name}'; at most {MOST_ROWS:,} are used: give means of those alike"
+        raise DescriptionError("calibrate", [problem])
+    return used, other
+
+
+class _Fit:
+    """Numbers z in standard deviations of the sourced intervals, 2 at their ends, and rows in their spreads."""
+
+    def __init__(self, machine: MimdMachine, rows: Sequence[Row], off: np.ndarray, on: Dependence):
+        self._machine, self._rows, self._off, self._on = machine, rows, off, on
+        numbers = on.numbers
+        self._sourced = np.array([one.value for one in numbers])
+        self._deviation = np.array([one.half_width / 2 for one in numbers])
+        self._low = (np.array([one.low for one in numbers]) - self._sourced) / self._deviation
+        self._high = (np.array([one.high for one in numbers]) - self._sourced) / self._deviation
+        self._effects = on.effects / 2 / off[:, None]
+        self._measured = np.array([row.bearing.measured for row in rows if row.bearing is not None])
+
+    def contradictions(self) -> list[tuple[int, ...]]:
+        distances = (self._measured - self._on.predicted) / self._off
+        return contradictions(self._effects, distances, self._low, self._high)
+
+    def solved(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(z float64[numbers], what the machine of these values predicts float64[rows]), from the rows kept."""
+        z = np.zeros(len(self._low))
+        predicted = self._on.predicted
+        for _ in range(STEPS):
+            before, z = z, self._closest(z, predicted, kept)
+            predicted = again(self._rows, self._at(z))
+            if np.abs(z - before).max(initial=0.0) < SETTLED:
+                break
+        return z, predicted
+
+    def without(self, row: int, kept: np.ndarray, z: np.ndarray, predicted: np.ndarray) -> float:
+        """The prediction of a row by the machine that all other rows make; z, predicted: of all of them together."""
+        if not kept[row]:
+            return float(predicted[row])
+        others = kept.copy()
+        others[row] = False
+        return float(again([self._rows[row]], self._at(self._closest(z, predicted, others)))[0])
+
+    def _closest(self, z: np.ndarray, predicted: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """z from predictions at another; those do not have what formulas are doubted for."""
+        machine_only = np.where(self._on.of_formulas, 0.0, z)
+        distances = (self._measured - predicted) / self._off + self._effects @ machine_only
+        return closest(self._effects[kept], distances[kept], self._low, self._high)
+
+    def _at(self, z: np.ndarray) -> MimdMachine:
+        return with_values(self._machine, self._on.of_machine(self._sourced + self._deviation * z))
+
+    def narrowed(
+        self, z: np.ndarray, kept: np.ndarray, bears: np.ndarray, names: Sequence[str]
+    ) -> tuple[tuple[Number, ...], dict[str, Interval], tuple[tuple[float, ...], ...]]:
+        """The numbers of the machine, those of formulas, and the correlations of the former; intervals are two standard
+        deviations of what is left."""
+        of_kept = self._effects[kept]
+        covariance = np.linalg.inv(np.eye(len(z)) + of_kept.T @ of_kept)
+        left = np.sqrt(np.diag(covariance))
+        correlation = np.round(covariance / np.outer(left, left), DIGITS)
+        numbers, formulas, places = [], {}, list[int]()
+        for at, (one, formula) in enumerate(zip(self._on.numbers, self._on.of_formulas, strict=True)):
+            interval = _around(one, float(z[at]), float(left[at]))
+            if formula:
+                formulas[one.name] = interval
+                continue
+            rows = tuple(name for name, some, used in zip(names, bears[:, at], kept, strict=True) if some and used)
+            if rows:
+                numbers.append(Number(name=one.name, sourced=one.interval, narrowed=interval, rows=rows))
+                places.append(at)
+        rows_of = (tuple(correlation[at, places[: end + 1]].tolist()) for end, at in enumerate(places))
+        return tuple(numbers), formulas, tuple(rows_of)
+
+
+def _around(one: Doubted, z: float, left: float) -> Interval:
+    """The interval of two standard deviations that are `left` of the sourced ones, within the sourced interval."""
+    value = min(max(one.value + z * one.half_width / 2, one.low), one.high)
+    value = float(min(max(round(value), math.ceil(one.low)), math.floor(one.high))) if one.whole else value
+    reach = left * one.half_width
+    return max(one.low, value - reach), value, min(one.high, value + reach)

@@ -1,0 +1,119 @@
+"""Areas and watts of chips as published: rows of `references/chips.csv`.
+
+A row names a machine whose numbers of process, voltage and energy are taken, and, for a chip that has no description of
+its own, what of it is changed: tiles, SRAM, transistors, links, clock. No number of a description was fitted to a row
+whose column `judged` says "held out"; rows that gave a number are marked "used" and summed up apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.csv_table import numbered
+from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.costs.area_power import silicon_profile
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.profile import SiliconProfile
+from mimdsim.validation.sensitivity import Bearing
+
+COLUMNS = {"chip", "machine", "changes", "metric", "value", "unit", "tolerance", "judged"}
+METRICS = {"area_mm2": "mm2", "sram_share": "of the area", "full_load_watts": "W"}
+Found = tuple[float, float]  # a number and how far it may be off
+
+
+def chip_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Fields of one row per published figure; raises DataFileError for bad numbers."""
+    rows = []
+    for line, row in numbered(given):
+        published, tolerance = (_number(path, line, row, column) for column in ("value", "tolerance"))
+        found, note = _predicted(row)
+        rows.append(
+            {
+                "name": f"{row['chip']} {row['metric']} {row['value']}",
+                "unit": row["unit"],
+                "predicted": found[0] if found else None,
+                "published": published,
+                "tolerance": tolerance,
+                "low": found[0] - found[1] if found else None,
+                "high": found[0] + found[1] if found else None,
+                "source": row.get("source", ""),
+                "note": note,
+                "kind": f"{row['metric']}, {row['judged']}",
+                "bearing": _bearing(row, line, published) if found else None,
+            }
+        )
+    return rows
+
+
+def _bearing(row: dict[str, str], line: int, measured: float) -> Bearing | None:
+    """Of the chip that is described, not of others that take numbers from it."""
+    if row["changes"]:
+        return None
+    return Bearing(line=line, machine=row["machine"], measured=measured, again=partial(_again, row["metric"]))
+
+
+def _again(metric: str, machine: MimdMachine) -> float:
+    silicon = silicon_profile(machine)
+    found, note = (None, "unknown") if silicon is None else _metric(silicon, metric)
+    if found is None:
+        raise MimdsimError(note)
+    return found[0]
+
+
+def _number(path: Path, line: int, row: dict[str, str], column: str) -> float:
+    try:
+        number = float(row[column])
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise DataFileError(path, f"line {line}, column '{column}': '{shortened(row[column])}' is not a number above 0")
+    return number
+
+
+def _predicted(row: dict[str, str]) -> tuple[Found | None, str]:
+    """((number, how far off) or None, why not)."""
+    if METRICS.get(row["metric"]) != row["unit"]:
+        known = ", ".join(f"{metric} in {unit}" for metric, unit in METRICS.items())
+        return None, f"no prediction for '{shortened(row['metric'])}' in '{shortened(row['unit'])}'; known: {known}"
+    changes = {}
+    for change in filter(None, row["changes"].split(";")):
+        key, equals, value = change.partition("=")
+        if not equals:
+            return None, f"changes: '{shortened(change)}' is not key=value; write section.key=value;..."
+        changes[key.strip()] = value.strip()
+    try:
+        machine = load_machine(row["machine"], changes)
+    except MimdsimError as refusal:
+        return None, str(refusal)
+    silicon = silicon_profile(_sourced(machine, changes)) if isinstance(machine, MimdMachine) else None
+    if silicon is None:
+        return None, f"unknown: {machine.name} has no [area] in its description"
+    return _metric(silicon, row["metric"])
+
+
+def _sourced(machine: MimdMachine, changes: Collection[str]) -> MimdMachine:
+    """The machine with changed numbers of its area counted as derived from the row's source, not as a what-if."""
+    if machine.area is None:
+        return machine
+    changed = {key.partition(".")[2]: "derived: the row's source" for key in changes if key.startswith("area.")}
+    area = machine.area.model_copy(update={"sources": machine.area.sources | changed})
+    return machine.model_copy(update={"area": area})
+
+
+def _metric(silicon: SiliconProfile, metric: str) -> tuple[Found | None, str]:
+    if metric == "full_load_watts":
+        if silicon.full_load is None:
+            return None, f"unknown: {silicon.unknown or 'the description has no [energy]'}"
+        return (silicon.full_load.value, silicon.full_load.half_width), ""
+    whole, off = silicon.area_mm2
+    if metric == "area_mm2":
+        return (whole, off), ""
+    sram = next(part for part in silicon.area if part.name == "SRAM")
+    rest, rest_off = whole - sram.value, off - sram.half_width
+    ends = [(sram.value + way * sram.half_width) / (whole + way * (sram.half_width - rest_off)) for way in (-1, 1)]
+    share = sram.value / (sram.value + rest)
+    return (share, max(share - ends[0], ends[1] - share)), ""

@@ -1,0 +1,182 @@
+"""Training steps of a dense spiking network through a framework: rows of `references/framework_training_steps.csv`.
+
+The publication's own code times one call of the model by the host's clock (`train_fcn.py`): the batch, made float16
+before, goes to the chip when it is asked for, nothing is fetched ahead, and the spikes of the output and the loss come
+back. The chip runs the network as `mapping.dense_neurons = "traced"` compiles it. Starting the engine takes what other
+programs say of it, which is not much. What PopTorch's Python does before and after is left out. Nothing is fitted to a
+row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.csv_table import numbered
+from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.sources import kind_of, uncertainty
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, retime
+from mimdsim.profile import Doubt
+from mimdsim.program import RecordedActivity
+from mimdsim.validation.sensitivity import Bearing, codelet_parts
+from mimdsim.workload import load_workload
+
+COLUMNS = {"framework", "machine", "dense", "batch", "T", "beta", "dtype", "optimiser", "images_per_s"}
+WORKLOAD = "snntorch-mnist"
+TOLERANCE = 0.25
+ITEM_BYTES = 4
+IMAGE_BYTES = 2  # of a number of the batch: the program calls data.half()
+REQUESTS = 4  # images, labels, spikes, loss; each its own: SessionOptions::groupHostSync is false in PopART 2.3
+# Starting the engine once. The heat equation on 403^3 cells and two Mk2 chips took 227.66 us an iteration in a run of
+# 1,000 (2.30 TFLOPS, three digits) and 227.2 in one of 100,000 (22.72 s; both SDK 3.2, references/devito_ipu.csv): the
+# difference times 1,000, of which the rounding leaves nothing to twice as much (derived)
+START_SECONDS = 0.46e-3
+START_DOUBT_SECONDS = 0.46e-3
+KNOWN = {"framework": "snntorch-ipu", "dtype": "f32", "optimiser": "adam"}
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
+
+
+def framework_step_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Fields of one row per published figure, in milliseconds; raises DataFileError for bad numbers."""
+    rows = []
+    for line, row in numbered(given):
+        widths, batch, timesteps, beta, images = _numbers(path, line, row)
+        call, note = _predicted(row, widths, batch, timesteps, beta)
+        predicted, low, high = call.milliseconds if call else (None, None, None)
+        published = 1e3 * batch / images
+        rows.append(
+            {
+                "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
+                f"{images:,.0f} images/s",
+                "unit": "ms",
+                "predicted": predicted,
+                "published": published,
+                "tolerance": TOLERANCE,
+                "low": low,
+                "high": high,
+                "source": row.get("source", ""),
+                "note": note,
+                "kind": f"as if on {row['machine']}",
+                "bearing": None if call is None else call.bearing(row["machine"], line, published),
+            }
+        )
+    return rows
+
+
+def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[tuple[int, ...], int, int, float, float]:
+    try:
+        widths = tuple(int(width) for width in row["dense"].split("-"))
+        batch, timesteps = int(row["batch"]), int(row["T"])
+        beta, images = float(row["beta"]), float(row["images_per_s"])
+    except ValueError as problem:
+        raise DataFileError(path, f"line {line}: {shortened(str(problem))}") from None
+    if len(widths) < 2 or min(*widths, batch, timesteps) < 1:
+        raise DataFileError(
+            path, f"line {line}: dense needs at least two widths, and all of them, batch and T 1 or more"
+        )
+    if not (math.isfinite(images) and images > 0):
+        text = shortened(row["images_per_s"])
+        raise DataFileError(path, f"line {line}, column 'images_per_s': '{text}' is not a number above 0")
+    return widths, batch, timesteps, beta, images
+
+
+def _predicted(
+    row: dict[str, str], widths: tuple[int, ...], batch: int, timesteps: int, beta: float
+) -> tuple[Call | None, str]:
+    """(the call or None, why not)."""
+    for column, known in KNOWN.items():
+        if row[column] != known:
+            return None, f"{column} '{shortened(row[column])}' has no program here; known: {known}"
+    try:
+        return framework_step(row["machine"], widths, batch, timesteps, beta), ""
+    except MimdsimError as refusal:
+        return None, str(refusal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of the model: seconds with their interval, the shape of what was timed; doubts: of its cycles; again:
+    seconds of the same program on another description of the machine."""
+
+    seconds: float
+    low: float
+    high: float
+    cycles: int
+    inputs: int
+    classes: int
+    doubts: tuple[Doubt, ...]
+    clock_hz: float
+    again: Callable[[MimdMachine], float]
+
+    @property
+    def milliseconds(self) -> tuple[float, float, float]:
+        """Predicted, low and high."""
+        return 1e3 * self.seconds, 1e3 * self.low, 1e3 * self.high
+
+    def bearing(self, machine: str, line: int, measured: float) -> Bearing:
+        """Of a row in milliseconds."""
+        return Bearing(
+            line=line,
+            machine=machine,
+            measured=measured,
+            again=lambda described: 1e3 * self.again(described),
+            parts=codelet_parts(self.doubts, 1e3 / self.clock_hz),
+        )
+
+
+@lru_cache(maxsize=16)
+def framework_step(machine: str, widths: tuple[int, ...], batch: int, timesteps: int, beta: float) -> Call:
+    """One call. Raises MimdsimError for a machine or network that is not known or does not
+    fit."""
+    changes = {
+        "data.timesteps": timesteps,
+        "network.hidden": list(widths[1:-1]),
+        "network.neuron_parameters": {"beta": beta, "threshold": 1.0},
+        "training.batch": batch,
+    }
+    call = timed_call(machine, changes)
+    if (call.inputs, call.classes) != (widths[0], widths[-1]):
+        raise MimdsimError(
+            f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {call.inputs} and {call.classes}"
+        )
+    return call
+
+
+def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
+    """Batch in, a training step of the changed workload as the framework makes it, spikes and loss back."""
+    chip = load_machine(machine)
+    if not isinstance(chip, MimdMachine):
+        raise MimdsimError(f"machine '{machine}' is a GPU; this program is for tiled machines such as mk2")
+    workload = load_workload(WORKLOAD, {"mapping.dense_neurons": "traced", **changes})
+    compiled = compile_workload(workload, chip)
+    network, timed = compiled.network, retime(compiled, chip, NOTHING)
+    labels = network.batch * ITEM_BYTES
+    images = (sum(compiled.program.streamed.values()) - labels) * IMAGE_BYTES // ITEM_BYTES
+    returned = (network.timesteps * network.batch * network.classes + 1) * ITEM_BYTES
+
+    def moving(described: MimdMachine) -> float:
+        host = described.host
+        return (images + labels + returned) / host.bytes_per_second + REQUESTS * host.request_seconds
+
+    def again(described: MimdMachine) -> float:
+        once_more = retime(compiled, described, NOTHING)
+        return once_more.cycles / once_more.clock_hz + moving(described) + START_SECONDS
+
+    host = moving(chip) + START_SECONDS
+    doubt = moving(chip) * uncertainty(kind_of(chip.host.sources["request_seconds"])) + START_DOUBT_SECONDS
+    return Call(
+        seconds=timed.cycles / timed.clock_hz + host,
+        doubts=timed.doubts,
+        clock_hz=timed.clock_hz,
+        again=again,
+        low=timed.seconds_low - timed.host_exposed_seconds + host - doubt,
+        high=timed.seconds_high - timed.host_exposed_seconds + host + doubt,
+        cycles=timed.cycles,
+        inputs=network.inputs,
+        classes=network.classes,
+    )

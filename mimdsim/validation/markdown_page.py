@@ -1,0 +1,232 @@
+"""The page 'Predicted and measured': every row of published figures in Markdown, with the rows that are out and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from mimdsim.base.files import write_atomically
+from mimdsim.base.version import __version__
+from mimdsim.report.formatting import plain, significant
+from mimdsim.validation.console_table import Summary, files_of, kinds_of, ranges_of, summarised
+from mimdsim.validation.disagreements import Disagreement, Notes, load_notes
+from mimdsim.validation.ratio_figure import ratios_svg
+from mimdsim.validation.tables import Row
+
+TITLE = "Predicted and measured"
+LAST = "What is out and which term would have to be wrong"
+HOW_TO_READ = """\
+Every figure in the tables below was published or measured by others; next to it is what mimdsim computes for the \
+same case. Nothing is fitted to a row. Where a number or a choice in the model was taken from a table, or made with \
+it in view, the table's section says so: such rows show that the model is consistent, not that it predicts. *Ratio* \
+is predicted over published. A row is *within* when its ratio differs from 1 by no more than the *tolerance*, which \
+belongs to the table and not to the prediction; otherwise it is **OUT**: it is listed nevertheless, and the last \
+section says which term would have to be wrong. *Interval* says how far the prediction itself could be off, given the \
+certainty of the numbers it uses; a dash means that there is none. *Error* in the summary is the distance of the \
+ratio from 1, over the rows that have both figures; *worst* is the row with the largest error. Where the tolerance is \
+*bound*, only an upper bound was published: any prediction up to it is within, and there is no error. Rows that cannot \
+be computed are listed with the reason and do not count towards the errors."""
+NO_NOTE = "No note yet: an open question"
+FIGURE = "predicted-and-measured.svg"
+FIGURE_SAYS = (
+    "Ratio of predicted to published for every row, one line per group, worst group first; red: out of tolerance"
+)
+DIGITS = 4
+
+
+def write_page(path: Path, rows: list[Row], *, with_data: bool, files: tuple[str, ...] = ()) -> None:
+    """Write the page and, next to it, its figure; raises MimdsimError if they cannot be written."""
+    figure = path.with_suffix(".svg")
+    lines = page_lines(rows, load_notes(), with_data=with_data, files=files, figure=figure.name)
+    content = "\n".join(lines) + "\n"
+    write_atomically(figure, ratios_svg(rows))
+    write_atomically(path, content)
+
+
+def page_lines(
+    rows: list[Row], notes: Notes, *, with_data: bool, files: tuple[str, ...] = (), figure: str = FIGURE
+) -> Iterator[str]:
+    """Lines of the page. with_data: whether recordings gave the activity of the training runs; files: names given."""
+    tables = files_of(rows)
+    command = " ".join(["mimdsim validate", *files, *(["--data N-MNIST"] * with_data), "--page FILE.md"])
+    yield f"# {TITLE}"
+    yield ""
+    yield f"![{FIGURE_SAYS}]({figure})"
+    yield ""
+    yield from _summary(tables)
+    yield "## How to read the tables"
+    yield ""
+    yield HOW_TO_READ
+    yield ""
+    yield (
+        f"Made by mimdsim {__version__}: `{_code(command)}`"
+        + (", where N-MNIST is the folder of the recordings" if with_data else "")
+        + ". The same tables are printed without `--page`, and as JSON with `--json`."
+    )
+    yield ""
+    for file, chosen in tables:
+        yield from _section(file, chosen, notes)
+    yield from _not_computed(tables)
+    yield from _what_is_out(tables, notes)
+
+
+def _summary(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
+    yield "## Summary"
+    yield ""
+    yield from _heads("table", "figure", "*rows", "*computed", "*within", "*mean error", "*median error", "worst row")
+    for file, chosen in tables:
+        for kind, of_kind in kinds_of(chosen):
+            yield _summary_line(file, summarised(of_kind, kind))
+            for size, of_size in ranges_of(of_kind):
+                yield _summary_line(file, summarised(of_size, f"{kind}, {size}"))
+    yield _summary_line("all", summarised([row for _, chosen in tables for row in chosen]))
+    yield ""
+
+
+def _summary_line(file: str, found: Summary) -> str:
+    within = f"{found.within} of {found.compared}" if found.compared else "–"
+    worst = "–"
+    if found.worst is not None and found.worst.ratio is not None and found.worst.ratio != 1:
+        worst = f"{_cell(found.worst.name)} ({found.worst.ratio:.3f})"
+    errors = (_percent(found.mean_error), _percent(found.median_error))
+    return _line(_cell(file), _cell(found.kind), str(found.rows), str(found.computed), within, *errors, worst)
+
+
+def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
+    known = notes.of_table(file)
+    yield f"## {_cell(known.title)}: `{_code(file)}`" if known else f"## `{_code(file)}`"
+    yield ""
+    if known:
+        yield plain(known.about)
+        yield ""
+    sources = list(dict.fromkeys(row.source for row in rows))
+    seconds = list(dict.fromkeys(row.second_name for row in rows if row.second is not None))
+    remarks = list(dict.fromkeys(row.note for row in rows if row.note and row.predicted is not None))
+    yield f"<details><summary>{len(rows)} rows, sources and remarks</summary>"
+    yield ""
+    beside = [cell for name in seconds for cell in (f"*{name}", "*its ratio")]
+    yield from _heads(
+        *(
+            "row",
+            "*predicted",
+            "*published",
+            "unit",
+            "*ratio",
+            *beside,
+            "*tolerance",
+            "",
+            "interval",
+            "source",
+            "remark",
+        )
+    )
+    for row in rows:
+        if row.predicted is None:
+            continue
+        second = [
+            cell
+            for name in seconds
+            for cell in ((_number(row.second), _ratio(row.second_ratio)) if row.second_name == name else ("–", "–"))
+        ]
+        noise = "" if row.noise is None else f" ± {significant(row.noise, 2)}"
+        yield _line(
+            _cell(row.name),
+            _number(row.predicted),
+            _number(row.published) + noise,
+            _cell(row.unit),
+            _ratio(row.ratio),
+            *second,
+            "–" if row.ratio is None else "bound" if row.upper_bound else f"{row.tolerance:.0%}",
+            _verdict(row),
+            "–" if row.low is None or row.low == row.high else f"{_number(row.low)} to {_number(row.high)}",
+            f"S{sources.index(row.source) + 1}" if row.source else "–",
+            f"R{remarks.index(row.note) + 1}" if row.note else "",
+        )
+    yield ""
+    for number, source in enumerate(sources, start=1):
+        yield f"- S{number}: {_cell(source) or '–'}"
+    for number, remark in enumerate(remarks, start=1):
+        yield f"- R{number}: {_cell(remark)}"
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _verdict(row: Row) -> str:
+    if row.within is None:
+        return "–"
+    return "within" if row.within else "**OUT**"
+
+
+def _not_computed(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
+    yield "## What cannot be computed, and why"
+    yield ""
+    left = [row for _, chosen in tables for row in chosen if row.predicted is None]
+    if not left:
+        yield "Every row is computed."
+    else:
+        yield from _heads("table", "row", "*published", "unit", "why")
+        for row in left:
+            yield _line(_cell(row.file), _cell(row.name), _number(row.published), _cell(row.unit), _cell(row.note))
+    yield ""
+
+
+def _what_is_out(tables: list[tuple[str, list[Row]]], notes: Notes) -> Iterator[str]:
+    yield f"## {LAST}"
+    yield ""
+    out = [row for _, chosen in tables for row in chosen if row.within is False]
+    if not out:
+        yield "No row is out."
+    groups: list[tuple[Disagreement | None, list[Row]]] = [
+        (note, [row for row in out if note.matches(row)]) for note in notes.disagreement
+    ]
+    groups.append((None, notes.missing(out)))
+    for note, chosen in groups:
+        if not chosen:
+            continue
+        yield f"### {_cell(note.term) if note else NO_NOTE}"
+        yield ""
+        if note:
+            yield plain(note.note)
+            yield ""
+        for row in chosen:
+            figures = f"{_number(row.predicted)} predicted, {_number(row.published)} published, {_ratio(row.ratio)}"
+            yield f"- `{_code(row.file)}`, {_cell(row.name)}: {figures}"
+        yield ""
+
+
+def _heads(*names: str) -> Iterator[str]:
+    """Head and rule of a table; a star before a name: a column of numbers, aligned right."""
+    yield _line(*(name.removeprefix("*") for name in names))
+    yield _line(*("---:" if name.startswith("*") else "---" for name in names))
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(text: str) -> str:
+    """Foreign text in a table: on one line, escaping what would end the cell, make a tag or open emphasis."""
+    for letter in "\\|<*_`":
+        text = text.replace(letter, {"<": "&lt;"}.get(letter, "\\" + letter))
+    return plain(text)
+
+
+def _code(text: str) -> str:
+    """Text between backticks, which needs no escapes but must not end there."""
+    return plain(text).replace("`", "'")
+
+
+def _number(value: float | None) -> str:
+    """Whole numbers in full, others to four digits."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == round(value) else significant(value, DIGITS)
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"

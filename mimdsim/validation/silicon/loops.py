@@ -1,0 +1,134 @@
+"""Compiled loops of one worker on every tile: cycles of rows with iterations, unrolling and the tile's counter.
+
+The program (UCL-RITS/pi_examples, commit 6e194e1: codelets.cpp, pi.jl) integrates 4 / (1 + x^2) by midpoints; the
+vertex reads the cycle counter before and after its loop, so neither launch nor sync is measured. One of six contexts
+works, and a context issues one bundle in `tile.issue_cycles`. Two rows for each of the table:
+
+    whole slots     issue_cycles * n/unroll * (whole number of slots nearest to the measured time): tests the issue
+                    rate. If a context issued at another rate, no whole number would fit
+    counted slots   issue slots of an element by our own count of the loop, and the range it may have
+
+Counted: every instruction alone, as compiled loops are (`tile.compiled_dual_issue` of the machines). The least: integer
+code beside arithmetic and divisions of one slot. The most: divisions of three, and two slots for a vertex field that is
+loaded again. Assembly is not published, so the range is what is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.csv_table import numbered
+from mimdsim.base.errors import DataFileError, shortened
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.silicon.handwritten_vertices import DIVIDE, DIVIDE_LEAST, DIVIDE_MOST
+
+COLUMNS = {"id", "language", "workers_per_tile", "iterations_per_tile", "unroll_factor", "tile_cycles_max"}
+MACHINE = "bow"  # clock of 1.85 GHz, as printed
+MOST_ITERATIONS = 1 << 40
+CONVERTED = 1  # index to floating point, once a trip
+ELEMENT = 5  # subtract a half, multiply by the step, square, add one, accumulate; and a division
+OFFSET = 1  # add the number of the copy, where the loop is unrolled
+TRIP = 5  # index from integer to arithmetic registers through memory (2), count, compare, branch
+RELOADED = 2
+# Reading the counter, moving arguments, the first values of loop and sum: outside of the trips, assumed.
+AROUND_BUNDLES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """Issue slots of one trip of the loop: as counted, the fewest and the most that the source allows."""
+
+    counted: float
+    least: float
+    most: float
+
+
+def slots_of_trip(unroll: int) -> Slots:
+    """Slots of one trip in which the body is written `unroll` times."""
+    each = ELEMENT + (OFFSET if unroll > 1 else 0)
+    return Slots(
+        counted=TRIP + CONVERTED + unroll * (each + DIVIDE),
+        least=max(TRIP, CONVERTED + unroll * (each + DIVIDE_LEAST)),
+        most=TRIP + RELOADED + CONVERTED + unroll * (each + DIVIDE_MOST),
+    )
+
+
+def loop_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Fields of two rows per measured loop, without the file's name. Raises DataFileError for bad numbers."""
+    machine = load_machine(MACHINE)
+    assert isinstance(machine, MimdMachine)
+    issue = machine.tile.issue_cycles
+    rows: list[dict[str, Any]] = []
+    for line, row in numbered(given):
+        n, unroll, workers, cycles = _numbers(path, line, row)
+        name = f"{row['id']}, {row['language']}"
+        shared = {"source": row.get("source_path", "")}
+        if not 1 <= workers <= machine.tile.worker_contexts or workers > issue:
+            why = f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}"
+            rows.append(_not_computed(name, "cycles", cycles, why) | shared)
+            continue
+        around = issue * AROUND_BUNDLES
+        a_slot = issue * n / unroll
+        whole = max(1, round((cycles - around) / a_slot))
+        rows.append(
+            {
+                "name": f"{name}: whole slots",
+                "unit": "cycles",
+                "predicted": whole * a_slot + around,
+                "published": cycles,
+                "tolerance": 0.01,
+                "low": whole * a_slot,
+                "high": whole * a_slot + 3 * around,
+                "note": "the whole number of slots that is nearest: tests one bundle of a context in "
+                f"{issue} cycles, not the number of slots",
+                "kind": "one bundle a turn",
+            }
+            | shared
+        )
+        slots = slots_of_trip(unroll)
+        rows.append(
+            {
+                "name": f"{name}: counted slots",
+                "unit": "issue slots an iteration",
+                "predicted": slots.counted / unroll,
+                "published": cycles / (issue * n),
+                "tolerance": 0.25,
+                "low": slots.least / unroll,
+                "high": slots.most / unroll,
+                "note": "instruction count of our own; the assembly is not published",
+                "kind": "issue slots",
+            }
+            | shared
+        )
+    return rows
+
+
+def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[int, int, int, float]:
+    columns = ("iterations_per_tile", "unroll_factor", "workers_per_tile", "tile_cycles_max")
+    try:
+        n, unroll, workers, cycles = (float(row[column]) for column in columns)
+        if not (1 <= n <= MOST_ITERATIONS and 1 <= unroll <= n and 0 < cycles < float("inf") and workers >= 1):
+            raise ValueError
+        if any(value != int(value) for value in (n, unroll, workers)):
+            raise ValueError
+    except (ValueError, OverflowError):
+        texts = ", ".join(f"{column} '{shortened(row[column])}'" for column in columns)
+        what = f"line {line}: {texts} must be numbers of at least 1, all but the last whole"
+        raise DataFileError(path, what) from None
+    return int(n), int(unroll), int(workers), cycles
+
+
+def _not_computed(name: str, unit: str, published: float, why: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "unit": unit,
+        "predicted": None,
+        "published": published,
+        "tolerance": 0.0,
+        "low": None,
+        "high": None,
+        "note": why,
+        "kind": "other",
+    }

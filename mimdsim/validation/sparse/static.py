@@ -1,0 +1,218 @@
+"""Plans of sparse products with positions known at compile time: bands of columns, tiles per band, pieces of the batch.
+
+The bands and pieces are chosen as popsparse's static partitioner chooses them, by its own sum of estimates over every
+(bands, pieces). What the chosen plan then costs is told with the reductions as popops places them, because that is
+where the partitioner's estimate is known (from its own comments) to be optimistic.
+Sources: lib/popsparse/StaticMatMulPartitioner.cpp, StaticMatMul.cpp; lib/popops/reduction/ReductionStages.cpp and
+ReductionPlan.cpp, graphcore/poplibs 7eac0f2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mimdsim.costs.library.arithmetic import Elements, larger
+from mimdsim.machine import MimdMachine
+from mimdsim.validation.sparse.reductions import Reduction, place_reductions
+from mimdsim.validation.sparse.shapes import PLANNED_SHARE, SparseShape, ceil_divide
+from mimdsim.validation.sparse.static_costs import (
+    planned_reduction_cycles,
+    static_block_cycles,
+    static_element_cycles,
+    static_zeroing_cycles,
+)
+
+MOST_PIECES = 32  # limits of the partitioner's search (maxNSplit, maxKSplit)
+MOST_BANDS = 128
+INDEX_LIMIT = 65535  # positions on a tile are 16-bit offsets, in units of 8 * block elements for blocks
+
+Ints = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticChoice:
+    """The plan of the busiest tile: `rows` and `columns` are in blocks and count those that hold a nonzero."""
+
+    bands: int
+    pieces: int
+    tiles_per_band: int
+    batch: int
+    nonzero_blocks: int
+    rows: int
+    columns: int
+    band_columns: int
+    row_share: float
+    temporary_bytes: int
+    estimate_cycles: int
+    terms: dict[str, int]
+    phases: int
+
+    @property
+    def parts(self) -> tuple[int, int, int]:
+        """Of rows, columns and batch."""
+        return self.tiles_per_band, self.bands, self.pieces
+
+    @property
+    def busiest_blocks(self) -> int:
+        """Of a tile."""
+        return self.nonzero_blocks
+
+
+def _spread(probability: NDArray[np.floating[Any]], count: Ints) -> Ints:
+    """Expected number present out of `count`, plus one standard deviation, as the partitioner counts."""
+    spread = np.ceil(np.sqrt(probability * (1 - probability) * count))
+    return np.minimum(np.ceil(probability * count + spread), count).astype(np.int64)
+
+
+def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Ints, Ints]:
+    grains = ceil_divide(shape.batch, shape.grain)
+    bands = np.arange(1, min(MOST_BANDS, max(1, ceil_divide(shape.block_columns, shape.band_grain))) + 1)
+    pieces = np.unique([ceil_divide(grains, ceil_divide(grains, p)) for p in range(1, min(MOST_PIECES, grains) + 1)])
+    many, each = (grid.ravel() for grid in np.meshgrid(bands, pieces, indexing="ij"))
+    fits = many * each <= max(1, tiles // pair)
+    return many[fits], each[fits]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sizes:
+    """What the busiest tile of every candidate holds, in blocks (batch in elements); int64[candidates]."""
+
+    bands: Any
+    pieces: Any
+    in_band: Any
+    batch: Any
+    nonzeros: Any
+    columns: Any
+    band_columns: Any
+    row_share: Any
+    used_rows: Any
+    used_columns: Any
+
+    def outputs(self, block: int) -> Any:
+        return self.used_rows * self.batch * block
+
+
+def _sizes(shape: SparseShape, tiles: int, pair: int) -> _Sizes:
+    density = shape.block_density
+    bands, pieces = _candidates(shape, tiles, pair)
+    band_blocks, band_columns = -(-shape.nonzero_blocks // bands), -(-shape.block_columns // bands)
+    # Tiles of a band: its share of the nonzeros, no more than it has blocks for, in whole pairs.
+    tiles_each = larger(tiles // pair // pieces * pair, 1)
+    in_band = larger((band_blocks * tiles_each) // shape.nonzero_blocks, 1)
+    needed = -(-band_blocks // -(-band_blocks // in_band))
+    in_band = np.where(in_band >= pair, np.minimum(-(-needed // pair) * pair, in_band) // pair * pair, in_band)
+    rows = -(-shape.block_rows // in_band)
+    part_of_row = np.minimum(np.ceil(band_blocks / density), shape.block_columns).astype(np.int64)
+    columns = np.where(rows == 1, part_of_row, band_columns)
+    row_share = 1 - (1 - density) ** columns
+    return _Sizes(
+        bands=bands,
+        pieces=pieces,
+        in_band=in_band,
+        batch=-(-(_padded(shape) // shape.grain) // pieces) * shape.grain,
+        nonzeros=-(-band_blocks // in_band),
+        columns=columns,
+        band_columns=band_columns,
+        row_share=row_share,
+        used_rows=larger(_spread(row_share, rows), 1),
+        used_columns=larger(_spread(1 - (1 - density) ** rows, columns), 1),
+    )
+
+
+def _padded(shape: SparseShape) -> int:
+    return ceil_divide(shape.batch, shape.grain) * shape.grain
+
+
+def _products(shape: SparseShape, sizes: _Sizes, contexts: int) -> tuple[Elements, Elements]:
+    """Cycles of the partial products, and of clearing them first."""
+    used_rows, row_blocks = sizes.used_rows, -(-sizes.nonzeros // sizes.used_rows)
+    each: dict[str, Any] = {"dtype": shape.dtype, "worker_contexts": contexts}
+    outputs = sizes.outputs(shape.block)
+    if shape.block == 1:
+        return static_element_cycles(-(-used_rows // contexts), row_blocks, sizes.batch, **each), 0 * outputs
+    batch = -(-sizes.batch // contexts)
+    compute = static_block_cycles(used_rows, used_rows * row_blocks, batch, block=shape.block, **each)
+    cleared = shape.dtype == "f32" and shape.block > 4
+    return compute, static_zeroing_cycles(outputs, **each) if cleared else 0 * outputs
+
+
+def _reducing(shape: SparseShape, machine: MimdMachine, sizes: _Sizes) -> tuple[Any, Any]:
+    """(bytes of partial sums that a tile receives, cycles to receive, add and move them on), as the planner has it."""
+    size, outputs, row_share = shape.element_bytes, sizes.outputs(shape.block), sizes.row_share
+    bands = row_share * sizes.bands + np.ceil(np.sqrt(row_share * (1 - row_share) * sizes.bands))
+    depth = np.maximum(np.ceil(bands * sizes.band_columns / sizes.columns).astype(np.int64), 1)
+    partial_bytes = -(-outputs * size * (depth - 1) // depth)
+    each: dict[str, Any] = {"dtype": shape.dtype, "worker_contexts": machine.tile.worker_contexts}
+    reducing = planned_reduction_cycles(-(-outputs // depth), depth, **each)
+    # the partitioner counts a cycle a byte: move, and clear empty rows
+    moving = -(-shape.rows * _padded(shape) * size // machine.chip.tiles)
+    return partial_bytes, np.ceil(partial_bytes / machine.exchange.bytes_per_cycle) + reducing + moving
+
+
+def plan_static(shape: SparseShape, machine: MimdMachine) -> StaticChoice | None:
+    """The plan of lowest estimate within the planner's share of memory; None when there is none."""
+    pair, rate = machine.exchange.tiles_per_bus, machine.exchange.bytes_per_cycle
+    size, block = shape.element_bytes, shape.block
+    sizes = _sizes(shape, machine.chip.tiles, pair)
+    compute, zeroing = _products(shape, sizes, machine.tile.worker_contexts)
+    # Every tile of a band listens while all of the band's columns pass, two neighbours on shared buses.
+    dense = np.ceil(sizes.batch * sizes.columns * block * size / (pair * rate))
+    value_bytes = sizes.nonzeros * block * block * size
+    values: NDArray[Any] = np.where(sizes.pieces > 1, np.ceil(value_bytes / rate), 0)
+    partial_bytes, reducing = _reducing(shape, machine, sizes)
+    estimate = dense + values + compute + zeroing + reducing
+    output_bytes = sizes.outputs(block) * size
+    dense_bytes = sizes.batch * sizes.used_columns * block * size
+    temporary = larger(dense_bytes + value_bytes + output_bytes, partial_bytes + output_bytes)
+    fits = temporary <= PLANNED_SHARE * machine.tile.sram_bytes
+    fits &= sizes.band_columns * block * sizes.batch * size <= INDEX_LIMIT * (1 if block == 1 else 8 * block)
+    if not fits.any():
+        return None
+    best = int(np.where(fits, estimate, np.inf).argmin())
+
+    def at(values_of: object) -> int:
+        return int(np.asarray(values_of)[best])
+
+    reduction = place_reductions(
+        shape,
+        machine,
+        bands=at(sizes.bands),
+        pieces=at(sizes.pieces),
+        batch=at(sizes.batch),
+        tiles_per_band=at(sizes.in_band),
+        row_share=float(1 - (1 - shape.block_density) ** at(sizes.band_columns)),
+    )
+    return StaticChoice(
+        bands=at(sizes.bands),
+        pieces=at(sizes.pieces),
+        tiles_per_band=at(sizes.in_band),
+        batch=at(sizes.batch),
+        nonzero_blocks=at(sizes.nonzeros),
+        rows=at(sizes.used_rows),
+        columns=at(sizes.used_columns),
+        band_columns=at(sizes.band_columns),
+        row_share=float(sizes.row_share[best]),
+        temporary_bytes=at(temporary) + reduction.code_bytes,
+        estimate_cycles=math.ceil(float(estimate[best])),
+        terms=_terms(shape, machine, at(compute), at(zeroing), at(dense), at(values), reduction),
+        phases=1 + (at(values) > 0) + (reduction.partials_cycles > 0) + (reduction.moving_cycles > 0),
+    )
+
+
+def _terms(
+    shape: SparseShape, machine: MimdMachine, compute: int, zeroing: int, dense: int, values: int, reduction: Reduction
+) -> dict[str, int]:
+    return {
+        "dense exchange": dense,
+        "nonzero exchange": values,
+        "clear partials": zeroing,
+        "partial products": compute,
+        "reduction exchange": reduction.partials_cycles,
+        "reduction": reduction.compute_cycles,
+        "result exchange": reduction.moving_cycles,
+    }

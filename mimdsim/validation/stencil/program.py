@@ -1,0 +1,227 @@
+"""The published stencil as a program written by hand: a 3 x 3 Gaussian blur of an image of four channels.
+
+Two buffers lie on the tiles in blocks; a step reads one and writes the other. Every worker context blurs a slice of its
+tile's block: it walks its slice and what it writes as single pieces of memory, and takes the halo of one pixel as four
+edges and four corners. What the published program does (github.com/thorbenlouw/lbm-graphcore, LowLevelStencil.cpp at
+the commit of the profile, 97cd841): ten edges of a vertex, each a slice of the image; exchange and copies are left to
+the compiler. What it copies is written out here (`copies.py`). Differences: pixels outside the image are a
+frame of zeros on the outermost tiles here, constants there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.compiler import plan_exchanges
+from mimdsim.machine import MimdMachine
+from mimdsim.program import (
+    Codelet,
+    Field,
+    Length,
+    Program,
+    Size,
+    Superstep,
+    Term,
+    TileMapping,
+    Variable,
+    VertexTable,
+    WorkerBundles,
+)
+from mimdsim.program.mapping import FLAT
+from mimdsim.validation.stencil.copies import Placed, column_copies, placed, row_copies
+from mimdsim.validation.stencil.grid import Blocks, tile_blocks, worker_blocks
+
+CHANNELS = 4
+PUBLISHED_ROWS, PUBLISHED_COLUMNS = 1122, 2200
+LOADS, MULTIPLIES, ADDS, STORES = 9, 3, 8, 1  # of one vector: 1/16 (corners) + 4/16 (middle) + 2/16 (sides)
+POINTERS, BRANCHES = 4, 1  # of one pixel: three input rows and an output row move on, and the loop
+ROW_BUNDLES = 6  # four pointers to the next row, count, branch
+STATE_LOADS, CHECKS = 12, 4  # ten pointers, width and height; is the slice large enough
+CORNERS, CORNER_BUNDLES, LOOP_NESTS, LOOP_BUNDLES = 4, 4, 5, 6  # of nine regions; addresses of each before it begins
+PROLOGUE_BUNDLES = STATE_LOADS + CHECKS + CORNERS * CORNER_BUNDLES + LOOP_NESTS * LOOP_BUNDLES
+IN_ROWS, IN_COLUMNS, OUT_ROWS = "image in rows", "edges in columns", "blurred in rows"  # what is copied lies here
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A codelet of the published program: its element type and how many vectors make a pixel of four channels."""
+
+    dtype: str
+    vectors_per_pixel: int
+
+
+VARIANTS = {
+    "half4": Variant(dtype="float16", vectors_per_pixel=1),
+    "float2": Variant(dtype="float32", vectors_per_pixel=2),
+    "float": Variant(dtype="float32", vectors_per_pixel=4),
+}
+# fields that read the halo, by what they read: rows and columns of a box
+HALO = {
+    "north": ("above:top", "left:right"),
+    "south": ("bottom:below", "left:right"),
+    "west": ("top:bottom", "before:left"),
+    "east": ("top:bottom", "right:after"),
+    "northwest": ("above:top", "before:left"),
+    "northeast": ("above:top", "right:after"),
+    "southwest": ("bottom:below", "before:left"),
+    "southeast": ("bottom:below", "right:after"),
+}
+
+
+def blur(
+    new: np.ndarray,
+    old: np.ndarray,
+    north: np.ndarray,
+    south: np.ndarray,
+    west: np.ndarray,
+    east: np.ndarray,
+    northwest: np.ndarray,
+    northeast: np.ndarray,
+    southwest: np.ndarray,
+    southeast: np.ndarray,
+) -> None:
+    """One vertex: new and old [h, w, 4], edges [1, w, 4] and [h, 1, 4], corners [1, 1, 4]; in the element type."""
+    whole = np.concatenate(
+        [
+            np.concatenate(row, axis=1)
+            for row in ((northwest, north, northeast), (west, old, east), (southwest, south, southeast))
+        ]
+    )
+    sixteenth, eighth, quarter = (new.dtype.type(weight / 16) for weight in (1, 2, 4))
+    above, here, below = whole[:-2], whole[1:-1], whole[2:]
+    corners = above[:, :-2] + above[:, 2:] + below[:, :-2] + below[:, 2:]
+    sides = here[:, 2:] + here[:, :-2] + below[:, 1:-1] + above[:, 1:-1]
+    new[...] = sixteenth * corners + quarter * here[:, 1:-1] + eighth * sides
+
+
+def blur_codelet(variant: str) -> Codelet:
+    """The blur as compiled C++, every instruction a bundle of its own."""
+    vectors = VARIANTS[variant].vectors_per_pixel
+    arithmetic = MULTIPLIES + ADDS
+    pixel = vectors * (LOADS + arithmetic + STORES) + POINTERS + BRANCHES
+    return Codelet(
+        name=f"GaussianBlur {variant}",
+        fields=(
+            Field(name="new", access="write", box=("top:bottom", "left:right", ":")),
+            Field(name="old", access="read", box=("top:bottom", "left:right", ":")),
+            *(Field(name=name, access="read", box=(*box, ":")) for name, box in HALO.items()),
+        ),
+        columns=(),
+        compute=blur,
+        form="vertex",
+        cost=WorkerBundles(
+            fixed=PROLOGUE_BUNDLES,
+            terms=(
+                Term(bundles=pixel, extents=("pixels",), pairable=vectors * arithmetic),
+                Term(bundles=ROW_BUNDLES, extents=("rows",)),
+            ),
+            kind="derived",
+            source="instructions of the C++ codelet (thorbenlouw/lbm-graphcore, GaussianBlurCodelets), one bundle "
+            "each: 9 loads, 3 multiplies, 8 adds, 1 store a vector; 4 pointers and a branch a pixel; the fixed part "
+            "of its nine regions (four corners, five loops) is our count too",
+        ),
+        flops=(Term(bundles=CHANNELS * arithmetic, extents=("pixels",)),),
+        extents={"rows": Length("new", 0), "pixels": Size("new", per=CHANNELS)},
+    )
+
+
+def make_program(
+    machine: MimdMachine,
+    variant: str,
+    rows: int = PUBLISHED_ROWS,
+    columns: int = PUBLISHED_COLUMNS,
+    chips: int = 1,
+    steps: int = 2,
+) -> Program:
+    """`steps` blurs of an image of rows x columns pixels over the tiles of `chips` chips, exchanges planned.
+
+    Input 'image' and output 'blurred' are [rows + 2, columns + 2, 4] with a frame of zeros. Raises MappingError for an
+    unknown variant, an image without pixels or one that cannot be cut for so many chips.
+    """
+    if variant not in VARIANTS:
+        raise MappingError(f"no stencil variant '{variant}'{suggest(variant, sorted(VARIANTS))}")
+    if rows < 1 or columns < 1 or steps < 1:
+        raise MappingError(f"{steps} blurs of {rows} x {columns} pixels: each must be at least 1")
+    blocks = tile_blocks(rows, columns, chips, machine.chip.tiles)
+    slices = placed(worker_blocks(blocks, machine.tile.worker_contexts), blocks)
+    shape = (rows + 2, columns + 2, CHANNELS)
+    mapping = _in_blocks(blocks, rows, columns)
+    buffers = {
+        name: Variable(name=name, shape=shape, dtype=VARIANTS[variant].dtype, mapping=mapping, category="neuron states")
+        for name in ("image", "blurred", IN_ROWS, IN_COLUMNS, OUT_ROWS)
+    }
+    # no vertex writes its frame, which must be zeros
+    zeros = np.broadcast_to(np.zeros(1, VARIANTS[variant].dtype), shape)
+    buffers["blurred"] = replace(buffers["blurred"], values=zeros)
+    codelet = blur_codelet(variant)
+    item_bytes = buffers["image"].item_bytes
+    body: list[Superstep] = []
+    for step in range(steps):
+        old, new = ("image", "blurred") if step % 2 == 0 else ("blurred", "image")
+        before = (*row_copies(slices, item_bytes, old, IN_ROWS), *column_copies(slices, item_bytes, old, IN_COLUMNS))
+        after = row_copies(slices, item_bytes, OUT_ROWS, new)
+        blurs = _tables(codelet, slices, old, new)
+        for stage, tables in (("pre copies", before), ("blur", blurs), ("post copies", after)):
+            if tables:
+                name = f"{stage} {old} to {new}"
+                body.append(Superstep(name=name, op="stencil", phase="forward", stage=stage, tables=tables))
+    program = Program(
+        tiles=chips * machine.chip.tiles,
+        chips=chips,
+        variables=buffers,
+        body=tuple(body),
+        layers=(),
+        inputs={"image": "image"},
+        outputs={"blurred": ("image", "blurred")[steps % 2]},
+    )
+    return plan_exchanges(program)
+
+
+def _tables(codelet: Codelet, slices: Placed, old: str, new: str) -> tuple[VertexTable, ...]:
+    """One vertex a slice, in tables of slices that find their operands in the same places."""
+    tables = []
+    where = np.stack([slices.in_rows, slices.beside_west, slices.beside_east])
+    for in_rows, beside_west, beside_east in np.unique(where, axis=1).T.tolist():
+        chosen = np.flatnonzero((where == [[in_rows], [beside_west], [beside_east]]).all(axis=0))
+        operands = dict.fromkeys(HALO, old) | {"old": IN_ROWS if in_rows else old, "new": OUT_ROWS if in_rows else new}
+        operands |= {name: IN_COLUMNS for name, here in (("west", beside_west), ("east", beside_east)) if here}
+        tables.append(_table(codelet, slices.blocks.take(chosen), operands))
+    return tuple(tables)
+
+
+def _table(codelet: Codelet, slices: Blocks, operands: dict[str, str]) -> VertexTable:
+    """Pixel (0, 0) is element (1, 1) inside the frame, so a halo begins at the slice's own edge."""
+    return VertexTable(
+        codelet=codelet,
+        layer="",
+        tiles=slices.tile,
+        operands=operands,
+        columns={
+            "top": slices.top + 1,
+            "bottom": slices.bottom + 1,
+            "left": slices.left + 1,
+            "right": slices.right + 1,
+            "above": slices.top,
+            "below": slices.bottom + 2,
+            "before": slices.left,
+            "after": slices.right + 2,
+        },
+    )
+
+
+def _in_blocks(blocks: Blocks, rows: int, columns: int) -> TileMapping:
+    """Blocks of the framed image on their tiles, row of pixels by row of pixels; the frame goes to the outermost."""
+    top = np.where(blocks.top == 0, 0, blocks.top + 1)
+    bottom = np.where(blocks.bottom == rows, rows + 2, blocks.bottom + 1)
+    left = np.where(blocks.left == 0, 0, blocks.left + 1)
+    right = np.where(blocks.right == columns, columns + 2, blocks.right + 1)
+    height = bottom - top
+    block = np.repeat(np.arange(len(height)), height)
+    row = np.arange(len(block)) - np.repeat(np.cumsum(height) - height, height) + top[block]
+    starts = (row * (columns + 2) + left[block]) * CHANNELS
+    stops = (row * (columns + 2) + right[block]) * CHANNELS
+    order = np.argsort(starts)
+    return TileMapping.split(FLAT, blocks.tile[block][order], starts[order], stops[order])

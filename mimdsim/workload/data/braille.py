@@ -1,0 +1,138 @@
+"""Braille letters read by a fingertip of 12 pressure taxels: arrays of pressures, turned into level-crossing events.
+
+Recordings: Müller-Cleve et al. 2022, "Braille letter reading", Frontiers in Neuroscience 16:951164 (CC BY 4.0): 26
+letters and the space, 50 times each. The file is an NPZ of three plain arrays: `taxel` [rows, 12] with the concatenated
+pressures of all samples, 0 to 255; `offset` [samples + 1], where each sample begins; `label` [samples].
+
+A row is one timestep. The range of pressures is cut by `levels` evenly spaced levels; where a taxel's pressure crosses
+one upwards from row to row, the input for (ON, taxel, level) spikes, downwards that for (OFF, taxel, level). The first
+row only sets where a taxel stands. Unlike one ON and one OFF input a taxel, this keeps how strong the pressure is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.workload.data.events import POLARITIES, EventUse, Ids, Ints, pack_rows
+from mimdsim.workload.data.files.event_columns import (
+    MAX_SAMPLES,
+    check_labels,
+    check_offsets,
+    check_range,
+    whole_column,
+)
+from mimdsim.workload.data.files.event_npz import NpzStore
+
+TAXELS = 12
+CLASSES = 27
+PRESSURES = 256
+MAX_ROWS = 1 << 16  # assumed: of a sample; the published ones have 76 or 77
+LAYOUT = "an .npz file with the arrays 'taxel' [rows, 12], 'offset' [samples + 1] and 'label' [samples]"
+ARRAYS = ("taxel", "offset", "label")
+
+
+def inputs_of(levels: int) -> int:
+    """Inputs of `levels` levels; raises DescriptionError for none, or more than there are distinct pressures."""
+    if not 0 < levels < PRESSURES:
+        problem = f"'data.levels' is {levels}; source 'braille' needs 1 to {PRESSURES - 1}, for instance 63"
+        raise DescriptionError("workload data", [problem])
+    return POLARITIES * TAXELS * levels
+
+
+class BrailleFile:
+    """An opened file: `labels` int64[samples], and the pressures of samples one by one. Use it as a context manager.
+
+    Raises DataFileError with array, entry and reason for a file that is damaged or breaks a rule of the format.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._store = NpzStore(path, ARRAYS, {"taxel": TAXELS})
+        try:
+            self.labels = self._checked()
+        except BaseException:
+            self._store.close()
+            raise
+
+    def __enter__(self) -> BrailleFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._store.close()
+
+    def samples(self, chosen: Sequence[int]) -> Iterator[Ints]:
+        """Pressures int64[rows, 12] of the samples `chosen` (ascending), one in memory at once."""
+        ranges = [tuple(int(row) * TAXELS for row in self._offsets[sample : sample + 2]) for sample in chosen]
+        for place, (values,) in enumerate(self._store.pieces(["taxel"], [(first, stop) for first, stop in ranges])):
+            check_range(self.path, "taxel", values, PRESSURES - 1, first=ranges[place][0], sample=chosen[place])
+            yield values.astype(np.int64).reshape(-1, TAXELS)
+
+    def _checked(self) -> Ints:
+        columns = self._store.columns
+        for name in ARRAYS:
+            if name not in columns:
+                there = ", ".join(f"'{known}'" for known in columns) or "none of them"
+                raise DataFileError(self.path, f"has no array '{name}', only {there}; expected is {LAYOUT}")
+            if columns[name].kind != "i":
+                raise DataFileError(self.path, f"'{name}' holds real numbers; give integers")
+        samples, rows = columns["label"].length, columns["taxel"].length // TAXELS
+        if not 0 < samples <= MAX_SAMPLES:
+            raise DataFileError(
+                self.path, f"'label' has {samples} entries, not one for each of 1 to {MAX_SAMPLES} samples"
+            )
+        if columns["offset"].length != samples + 1:
+            raise DataFileError(
+                self.path, f"'offset' has {columns['offset'].length} entries; {samples} samples need {samples + 1}"
+            )
+        self._offsets = whole_column(self._store, "offset")
+        check_offsets(self.path, self._offsets, rows, name="offset", of="row", most=MAX_ROWS)
+        if (np.diff(self._offsets) == 0).any():
+            sample = int(np.argmax(np.diff(self._offsets) == 0))
+            raise DataFileError(self.path, f"sample {sample} has no row; leave it out")
+        labels = whole_column(self._store, "label")
+        check_labels(self.path, "label", labels, CLASSES)
+        return labels
+
+
+def crossings(
+    pressures: Ints, *, levels: int, timesteps: int, capacity: int, rng: np.random.Generator
+) -> tuple[Ids, Ids, int]:
+    """Event lists of one sample: (ids int32[timesteps, capacity], counts int32[timesteps], surplus).
+
+    The id is (polarity * 12 + taxel) * levels + level. Rows beyond `timesteps` are left out; a sample with fewer rows
+    is silent at its end. Surplus as in `pack_rows`.
+    """
+    # how many levels a pressure has reached; going from 3 to 5 crosses levels 3 and 4
+    band = pressures[:timesteps] * (levels + 1) // PRESSURES
+    keys = [_crossed(band[:-1], band[1:], levels, 0), _crossed(band[1:], band[:-1], levels, 1)]
+    inputs = inputs_of(levels)
+    row, flat = np.divmod(np.sort(np.concatenate(keys)), inputs)
+    return pack_rows(row, flat, row_count=timesteps, capacity=capacity, rng=rng)
+
+
+def note_crossings(use: EventUse, place: int, pressures: Ints, *, levels: int) -> None:
+    """Count the crossings of all rows of a sample, and those in the rows that are timesteps."""
+    crossed = np.abs(np.diff(pressures * (levels + 1) // PRESSURES, axis=0)).sum(axis=1)
+    rows = np.flatnonzero(crossed) + 1
+    use.read[place], use.used[place] = crossed.sum(), crossed[: max(use.covered - 1, 0)].sum()
+    use.late[place] = use.read[place] - use.used[place]
+    if rows.size:
+        use.first[place], use.last[place] = rows[0], rows[-1]
+
+
+def _crossed(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:
+    """Keys row * inputs + id of the levels between `low` and `high` [rows, 12], where `high` is above."""
+    row, taxel = np.nonzero(high > low)
+    start, count = low[row, taxel], (high - low)[row, taxel]
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    polarity = 1 - off  # as elsewhere, 1 is ON
+    base = (row + 1) * inputs_of(levels) + (polarity * TAXELS + taxel) * levels + start
+    return np.repeat(base, count) + within

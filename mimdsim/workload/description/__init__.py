@@ -1,0 +1,1 @@
+"""What a workload file describes, validated: network, training, data, mapping."""

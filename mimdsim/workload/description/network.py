@@ -1,0 +1,116 @@
+"""The network that a workload describes, in the graph's own records."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.losses import Loss
+from mimdsim.graph.spikes import Selection, ThresholdSchedule
+from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
+from mimdsim.workload.data.dataset import input_shape
+from mimdsim.workload.description.neuron import neurons_of
+from mimdsim.workload.description.recipe import TrainingRecipe
+from mimdsim.workload.description.workload import Workload, capacity_by_activity
+from mimdsim.workload.interchange.start import imported_layers
+
+
+def network_of(workload: Workload) -> SpikingNetwork:
+    """The described network, or the model that the workload names instead; the rest is the workload's."""
+    described = described_network(workload)
+    if not workload.network.imported:
+        return described
+    layers, delay = imported_layers(workload, described)
+    return replace(described, layers=layers, delay=delay)
+
+
+def described_network(workload: Workload) -> SpikingNetwork:
+    """Layers 'hidden0', 'hidden1', ..., 'output' with the workload's constants, batch and timesteps."""
+    network, training = workload.network, workload.training
+    inputs, classes = input_shape(workload.data)
+    widths = (inputs, *network.hidden, classes * network.neurons_per_class)
+    capacities = capacities_of(workload)
+    layers = []
+    for index, ((fan_in, neurons), neuron) in enumerate(
+        zip(itertools.pairwise(widths), neurons_of(network), strict=True)
+    ):
+        is_output = index == len(widths) - 2
+        second = network.output_second_threshold if is_output else network.second_threshold
+        selection = Selection(
+            threshold=neuron.threshold,
+            second_threshold=second,
+            capacity=min(capacities[index], neurons),
+            slope=network.surrogate_slope,
+            surrogate=network.surrogate,
+            truncation=network.truncation,
+        )
+        name = "output" if is_output else f"hidden{index}"
+        spiking = not is_output or network.output == "spikes"
+        layers.append(
+            Layer(
+                name=name,
+                inputs=fan_in,
+                neurons=neurons,
+                neuron=neuron,
+                selection=selection,
+                bias=network.bias,
+                recurrence="none" if is_output else network.recurrence,
+                spiking=spiking,
+            )
+        )
+    return SpikingNetwork(
+        layers=tuple(layers),
+        timesteps=workload.data.timesteps,
+        batch=training.batch,
+        input_capacity=inputs if network.spikes == "dense" else workload.data.input_capacity,
+        spikes=network.spikes,
+        steady_input=workload.data.encoding == "image",
+        logit_scale=training.logit_scale,
+        optimiser=optimiser_of(training),
+        loss=Loss(
+            kind=training.loss,
+            reading=training.reading,
+            neurons_per_class=network.neurons_per_class,
+            correct_rate=training.correct_rate,
+            incorrect_rate=training.incorrect_rate,
+            firing_target=training.firing_target,
+            firing_strength=training.firing_strength,
+        ),
+        threshold_schedule=threshold_schedule_of(training),
+        largest_gradient_norm=training.largest_gradient_norm,
+        delay=network.delay,
+    )
+
+
+def optimiser_of(training: TrainingRecipe) -> Optimiser:
+    """The optimiser with its constants; a rate that follows a schedule is a run-time input."""
+    return OPTIMISERS[training.optimiser](
+        learning_rate=training.learning_rate,
+        weight_decay=training.weight_decay,
+        scheduled=training.schedule != "constant",
+        **training.constants,
+    )
+
+
+def threshold_schedule_of(training: TrainingRecipe) -> ThresholdSchedule | None:
+    """How the second threshold moves, or None if it is constant."""
+    if not training.second_threshold_share:
+        return None
+    return ThresholdSchedule(
+        start=training.second_threshold_start,
+        share=training.second_threshold_share,
+        output=training.second_threshold_output,
+    )
+
+
+def capacities_of(workload: Workload) -> tuple[int, ...]:
+    """Spike capacity per layer, output layer last; dense spikes have room for all neurons."""
+    network = workload.network
+    outputs = input_shape(workload.data)[1] * network.neurons_per_class
+    if network.spikes == "dense":
+        return (*network.hidden, outputs)
+    if network.capacity:
+        return network.capacity
+    hidden = tuple(capacity_by_activity(network.activity, width) for width in network.hidden)
+    return (*hidden, network.output_capacity or capacity_by_activity(network.activity, outputs))

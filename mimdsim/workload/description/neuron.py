@@ -1,0 +1,92 @@
+"""The neurons that a workload describes: rows of the table of models with their parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mimdsim.base.errors import MappingError
+from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.neuron_models import MODELS, model_of, neuron_of
+from mimdsim.graph.neuron_parts import Model
+from mimdsim.graph.neurons import LIF
+from mimdsim.graph.surrogates import known_surrogate
+from mimdsim.workload.description.sections import PER_LAYER, Network
+
+OF_LIF_ONLY = tuple(parameter.name for parameter in LIF.parameters)  # keys of their own in the description
+
+
+def neurons_of(network: Network) -> tuple[LinearNeuron, ...]:
+    """The neurons of every layer, output layer last; raises MappingError for inconsistent keys."""
+    known_surrogate(network.surrogate)
+    found = []
+    for index in range(len(network.hidden) + 1):
+        try:
+            found.append(_neuron(network, index))
+        except MappingError as problem:
+            if not any(isinstance(getattr(network, key), tuple) for key in PER_LAYER if key != "capacity"):
+                raise
+            layer = f"hidden{index}" if index < len(network.hidden) else "output"
+            raise MappingError(f"layer '{layer}': {problem}") from None
+    return tuple(found)
+
+
+def change_neuron(network: dict[str, Any], neurons: Any) -> None:
+    """Remove from a [network] table the constants that none of `neurons`, a name or one per layer, has."""
+    names = neurons if isinstance(neurons, (list, tuple)) else [neurons]
+    if not all(isinstance(name, str) and name in MODELS for name in names):
+        return  # refused where the table is checked
+    if LIF.name not in names:
+        for key in OF_LIF_ONLY:
+            network.pop(key, None)
+    if neurons == network.get("neuron", LIF.name):
+        return
+    known = {parameter.name for name in names for parameter in MODELS[name].parameters}
+    given = network.pop("neuron_parameters", {})
+    if isinstance(given, dict) and (kept := {key: value for key, value in given.items() if key in known}):
+        network["neuron_parameters"] = kept
+
+
+def _neuron(network: Network, index: int) -> LinearNeuron:
+    """The neurons of one layer."""
+    last = index == len(network.hidden)
+    model = model_of(network.of_layer("neuron", index))
+    if not model.spiking and not (last and network.output == "membrane"):
+        raise MappingError(
+            f'network.neuron = "{model.name}" never fires; hidden layers need one of '
+            f"{', '.join(name for name, record in MODELS.items() if record.spiking)}, and so does the output layer "
+            'without output = "membrane"'
+        )
+    neuron = neuron_of(
+        model.name,
+        _parameters(network, model, index),
+        reset=network.reset or None,
+        reset_by=network.reset_by,
+        reset_gradient=network.reset_gradient or None,
+    )
+    key = "output_second_threshold" if last else "second_threshold"
+    if getattr(network, key) >= neuron.threshold:
+        raise MappingError(
+            f"network.{key}: {getattr(network, key):g} must be below the threshold of '{model.name}', which lies "
+            f"{neuron.threshold:g} above the resting potential, or no neuron between them gets a gradient: lower it"
+        )
+    return neuron
+
+
+def _parameters(network: Network, model: Model, index: int) -> dict[str, float | tuple[float, ...]]:
+    """What is given of the model's parameters, those of "lif" also by keys of their own."""
+    given = dict(network.of_layer("neuron_parameters", index))
+    keys = [key for key in OF_LIF_ONLY if key in network.model_fields_set]
+    if model is LIF:
+        twice = [key for key in keys if key in given]
+        if twice:
+            raise MappingError(f"network.{twice[0]} is given in network.neuron_parameters too; leave one of them out")
+        return {key: network.of_layer(key, index) for key in OF_LIF_ONLY} | given
+    # one number for all layers is for those of lif among them
+    names = (network.neuron,) if isinstance(network.neuron, str) else network.neuron
+    unread = [key for key in keys if LIF.name not in names or isinstance(getattr(network, key), tuple)]
+    if unread:
+        raise MappingError(
+            f'network.{unread[0]} is for neuron = "lif"; leave it out and write network.neuron_parameters with '
+            f"{', '.join(parameter.name for parameter in model.parameters)}"
+        )
+    return given

@@ -1,0 +1,167 @@
+"""The description of a training workload: data, network, training, mapping. Read from `workloads/*.toml`."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from mimdsim.base.errors import DescriptionError, MappingError, shortened
+from mimdsim.base.names import Name
+from mimdsim.base.schema import Section, build, changed_table, read_toml
+from mimdsim.base.search_path import Named, beside, find_description, names_of
+from mimdsim.base.units import exact_product
+from mimdsim.graph.stash import stash_policy
+from mimdsim.machine import list_machines
+from mimdsim.workload.data.other_source import change_source
+from mimdsim.workload.description.mapping import MappingOptions
+from mimdsim.workload.description.mapping_file import check_layers, read_mapping_file
+from mimdsim.workload.description.neuron import change_neuron, neurons_of
+from mimdsim.workload.description.recipe import TrainingRecipe
+from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, MAX_NEURONS, PER_LAYER, Data, Network
+
+PATHS = (("data", "path"), ("network", "imported"), ("training", "initial_weights"))  # keys that name files
+MOST_SHORT_IDS = (1 << 16) - 1
+DECIDED_BY_MODEL = (
+    *("decay", "current_gain", "threshold", "recurrence", "delay", "bias"),
+    *("neuron", "neuron_parameters", "reset", "reset_by"),
+)
+
+
+class Workload(Section):
+    """A training workload. `name` is its file's stem."""
+
+    name: Name
+    title: str
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    data: Data
+    network: Network
+    training: TrainingRecipe
+    mapping: MappingOptions = MappingOptions()
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Workload:
+        network = self.network
+        decided = [key for key in DECIDED_BY_MODEL if key in network.model_fields_set]
+        if network.imported and decided:
+            raise ValueError(f"network.{decided[0]}: is determined by the model in network.imported; leave it out")
+        layers = len(network.hidden) + 1
+        for key in PER_LAYER:
+            value = getattr(network, key)
+            if isinstance(value, tuple) and len(value) != layers and (value or key != "capacity"):
+                raise ValueError(
+                    f"network.{key}: {len(value)} values given for {layers} layers ({layers - 1} hidden and the output "
+                    "layer)"
+                )
+        try:
+            neurons_of(network)
+            stash_policy(self.mapping.stash, self.data.timesteps)
+        except MappingError as problem:
+            raise ValueError(str(problem)) from None
+        if self.data.encoding == "image":
+            if self.data.source not in IMAGE_SOURCES:
+                raise ValueError(
+                    f"data.encoding: source '{self.data.source}' has no images; write 'events', or take one of "
+                    f"{', '.join(IMAGE_SOURCES)}"
+                )
+            if network.spikes != "dense":
+                raise ValueError(
+                    "data.encoding: images are not spikes; set network.spikes = 'dense', or write 'events'"
+                )
+        if self.data.path and self.data.source not in FILE_SOURCES:
+            raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
+        if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
+            given = shortened(str(list(network.hidden)))
+            raise ValueError(f"network.hidden: every width must be 1 to {MAX_NEURONS}, given {given}")
+        if self.mapping.id_bytes == 2 and max(network.hidden, default=0) > MOST_SHORT_IDS:
+            raise ValueError(
+                f"mapping.id_bytes: ids of two bytes reach {MOST_SHORT_IDS:,}, a hidden layer has "
+                f"{max(network.hidden):,} neurons; leave id_bytes at 4"
+            )
+        if self.training.second_threshold_share and network.spikes == "dense":
+            raise ValueError(
+                "training.second_threshold_share: dense spikes have no second threshold to schedule; leave it at 0 or "
+                'set network.spikes = "sparse"'
+            )
+        by_potential = self.training.reading in ("mean", "max")
+        if by_potential and network.output == "spikes":
+            raise ValueError(
+                f'training.reading: "{self.training.reading}" reads membrane potentials; set network.output = '
+                '"membrane"'
+            )
+        if self.training.loss == "mean_squared_error" and (network.output, self.training.reading) != ("spikes", "sum"):
+            raise ValueError(
+                'training.loss: "mean_squared_error" uses spike counts; set network.output = "spikes" and '
+                'training.reading = "sum"'
+            )
+        if network.spikes == "sparse" and not network.capacity and not network.activity:
+            raise ValueError("network: give either 'capacity' (one per layer) or 'activity' (share of neurons)")
+        if any(slots < 1 for slots in network.capacity):
+            raise ValueError("network.capacity: every capacity must be at least 1")
+        return self
+
+
+def capacity_by_activity(activity: float, neurons: int) -> int:
+    """2*floor(activity*neurons/2), at least 2: the authors' rule (facts sparse-snn-on-tiles 4.1)."""
+    return max(2 * math.floor(exact_product(activity, neurons) / 2), 2)
+
+
+def list_workloads() -> tuple[str, ...]:
+    """The names of all workloads, sorted: those of the package, of MIMDSIM_HOME and of the working folder."""
+    return names_of("workloads")
+
+
+def find_workload(name: Named) -> Path:
+    """The file of a workload given by name ('digits'; `base/places.py` says where it is searched) or by path."""
+    name = os.fspath(name)
+    if name in list_machines() and name not in list_workloads():
+        raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
+    return find_description("workloads", "workload", name)
+
+
+def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: str | Path | None = None) -> Workload:
+    """The workload `name`, with the options of a mapping file and then `changes` of dotted keys ('training.batch')
+    applied to its description. Raises DescriptionError, also for a mapping file of other layers.
+
+    If `changes` select another neuron, the description's constants that it does not have are dropped; if they select
+    another data source, so is what only the former one reads.
+    """
+    path = find_workload(name)
+    table, text = read_toml(path)
+    table.setdefault("name", path.stem)
+    find_beside(path, table)
+    changes = changes or {}
+    file = None
+    if mapping is not None:
+        file, options = read_mapping_file(Path(mapping))
+        if isinstance(table.setdefault("mapping", {}), dict):
+            table["mapping"] |= options
+    if "network.neuron" in changes and isinstance(table.get("network"), dict):
+        change_neuron(table["network"], changes["network.neuron"])
+    if "data.source" in changes and isinstance(table.get("data"), dict):
+        change_source(table["data"], changes["data.source"], [key.removeprefix("data.") for key in changes])
+    changed_table(table, changes, where=str(path), example="training.batch")
+    network = table.get("network")
+    if isinstance(network, dict) and network.get("capacity"):
+        unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
+        if unread:
+            slots = network["capacity"]
+            text = f"{unread[0]}: has no effect, because network.capacity = {slots} gives the slots of every layer"
+            raise DescriptionError(str(path), [f"{text}; add  --set network.capacity=[]"])
+    made = build(Workload, table, where=str(path), text=text, changed=changes)
+    if mapping is not None and file is not None:
+        from mimdsim.workload.description.network import network_of  # which takes workloads
+
+        check_layers(Path(mapping), file, made, network_of(made))
+    return made
+
+
+def find_beside(path: Path, table: dict[str, Any]) -> None:
+    """Write into the table of the description at `path` where the files and folders are that it names."""
+    for section, key in PATHS:
+        named = table[section].get(key) if isinstance(table.get(section), dict) else None
+        if isinstance(named, str) and named:
+            table[section][key] = beside(path, named)
