@@ -26,7 +26,7 @@ from click.testing import CliRunner
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
-from mimdsim.base.toml import toml_text
+from mimdsim.base.schema import toml_text
 from mimdsim.cli import main
 from mimdsim.graph.neuron_models import MODELS
 from mimdsim.machine import GpuMachine, MimdMachine, list_machines, load_machine

@@ -24,7 +24,7 @@ from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, retime, time_on_gpus
 from mimdsim.profile import GpuProfile, TiledProfile
-from mimdsim.report.figures_crossover import draw_crossover
+from mimdsim.report.figures_sweep import draw_crossover
 from mimdsim.report.style import picture
 from mimdsim.search import Aims, Case, search
 from mimdsim.workload import filled_activity, load_workload, network_of

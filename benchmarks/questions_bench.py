@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.sources import UNCERTAINTY
+from mimdsim.base.units import UNCERTAINTY
 from mimdsim.compiler import Compiled
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, open_data, retime, train_workload

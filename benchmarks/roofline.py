@@ -72,9 +72,9 @@ def passed(*given: Any) -> list[Any]:
 
 def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     """The kernels of a layer of the published neuron after a training step of `engine`."""
-    from mimdsim.execution.thread_pool import aligned
+    from mimdsim.execution.execute import aligned
     from mimdsim.graph.neurons import constants_of
-    from mimdsim.numerics.fused import published, whole_tensors
+    from mimdsim.numerics.fused import whole_tensors
     from mimdsim.numerics.fused.vectors import WIDTH
     from mimdsim.numerics.optimisers.sgd import sgd
 
@@ -108,7 +108,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
         return lambda: [work(block) for block in range(blocks)]
 
     def back(block: int) -> None:
-        published.adjoint(block, batch, True, neuron.decay, neuron.scale, entries, g, q)
+        whole_tensors.adjoint(block, batch, True, neuron.decay, neuron.scale, entries, g, q)
 
     def limit_back(block: int) -> None:
         known = [each[block] for each in entries]
@@ -122,7 +122,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     found = [
         Kernel(
             "sums of rows, neurons, lists",
-            lambda: published.forward_blocks(
+            lambda: whole_tensors.forward_blocks(
                 0, blocks, batch, lag, w, layer.layer.neurons, source.arrays, constants, again
             ),
             limit_forward,

@@ -27,12 +27,12 @@ from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import TiledProfile
-from mimdsim.report.figures_scaling import draw_over_chips
+from mimdsim.report.figures_sweep import draw_over_chips
 from mimdsim.report.style import picture
 from mimdsim.search import Aims
 from mimdsim.search.evaluate import evaluator
 from mimdsim.search.multi_chip import numbers_of_groups, share_of, widened
-from mimdsim.search.problem import Case
+from mimdsim.search.objective import Case
 from mimdsim.search.search_loop import estimated
 from mimdsim.workload import filled_activity, load_workload, network_of
 from mimdsim.workload.description.mapping import MappingOptions

@@ -34,11 +34,11 @@ from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
 from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search, smallest_sram
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
-from mimdsim.workload.interchange.trained_file import write_trained
+from mimdsim.workload.interchange.start import write_trained
 
 if TYPE_CHECKING:
-    from mimdsim.checking.findings import Checked
     from mimdsim.checking.program import Subject
+    from mimdsim.checking.user_code import Checked
     from mimdsim.studies import Studied, Study
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
@@ -302,8 +302,8 @@ def check(
     strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it.
     report: a folder for the report of a kernel.
     """
-    from mimdsim.checking.findings import Checked
     from mimdsim.checking.program import check_program, load_build, shrunk
+    from mimdsim.checking.user_code import Checked
 
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen, workload = load_tiled(machine, for_machine), os.fspath(workload)

@@ -47,7 +47,7 @@ def keys() -> list[str]:
     from mimdsim.profile import RunProfile
     from mimdsim.studies.description import Study
     from mimdsim.workload import Workload
-    from mimdsim.workload.description.mapping_file import MappingFile
+    from mimdsim.workload.description.mapping import MappingFile
 
     roots = {
         "workload": Workload, "machine": MimdMachine, "gpu": GpuMachine, "study": Study, "mapping file": MappingFile,

@@ -16,7 +16,7 @@ from gpu_dense_meaning import DenseSpikes, densify, evaluate, product
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS, absorbed_sums, check_hoistable, dependence_graph
 from mimdsim.gpu.sparse_kernels import check_lists
 from mimdsim.gpu.strategies import find_strategy
-from mimdsim.graph.interpret import interpret
+from mimdsim.graph.operations import interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes
 
 

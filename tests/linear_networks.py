@@ -10,8 +10,7 @@ import numpy as np
 from networks import Given, parameter_keys, small_network
 
 from mimdsim.graph import SpikingNetwork
-from mimdsim.graph.affine import Affine
-from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.linear_neurons import Affine, LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 

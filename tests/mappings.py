@@ -9,8 +9,7 @@ import numpy as np
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.search import Aims, Case, estimate
 from mimdsim.search.layers import Candidate, LayerTable
-from mimdsim.search.neighbours import moved
-from mimdsim.search.splits import Space, seeds
+from mimdsim.search.neighbours import Space, moved, seeds
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 
 SMALL: dict[str, dict[str, Any]] = {

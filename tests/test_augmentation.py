@@ -18,8 +18,8 @@ from mimdsim.base.rng import stream
 from mimdsim.execution import Checkpoints, Evaluation, TrainingLog, TrainingPlan, initial_weights, train
 from mimdsim.graph import Adam
 from mimdsim.workload import input_shape, load_workload, open_dataset
-from mimdsim.workload.data.augmentation import Augmentation
 from mimdsim.workload.data.dataset import SpikeDataset
+from mimdsim.workload.data.event_filters import Augmentation
 from mimdsim.workload.data.events import Events, bin_events
 from mimdsim.workload.description.sections import Data
 

@@ -11,10 +11,10 @@ import pytest
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking import KernelResult, check_kernel
-from mimdsim.checking.io_signature import interface_problems
+from mimdsim.checking.outputs import interface_problems
 from mimdsim.checking.program import check_program
 from mimdsim.kernels import Kernel
-from mimdsim.kernels.lines import KernelError
+from mimdsim.kernels.blocks import KernelError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
 from mimdsim.program import Codelet, Field, Program, TileFormula, Variable, WorkerBundles

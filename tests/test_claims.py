@@ -95,7 +95,7 @@ def test_bytes_are_bounded_by_what_a_bundle_loads(form: str) -> None:
 
 
 def test_advice_for_a_kernel_includes_more_vertices() -> None:
-    from mimdsim.checking.occupancy import more_vertices
+    from mimdsim.checking.coverage import more_vertices
     from mimdsim.report.headline import _balance
 
     found = checked(copied, length=64)

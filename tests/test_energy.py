@@ -12,7 +12,7 @@ from mimdsim.costs.area_power import Voltage, silicon_profile, voltage_at
 from mimdsim.costs.energy import energy_profile
 from mimdsim.gpu import time_on_gpu
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
-from mimdsim.machine.energy import TiledEnergy
+from mimdsim.machine.area_power import TiledEnergy
 from mimdsim.pipeline import Run, retime, simulate
 from mimdsim.profile import EnergyProfile, GpuProfile, TiledProfile
 from mimdsim.report.tables_energy import energy_parts_table, energy_table

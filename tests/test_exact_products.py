@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from networks import small_network
 
 import mimdsim
-from mimdsim.base.sources import within
-from mimdsim.base.units import exact_product
+from mimdsim.base.units import exact_product, within
 from mimdsim.graph import training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.workload import filled_activity
@@ -25,11 +24,11 @@ HUNDREDTHS = st.integers(0, 100)
 ALLOWED = {
     "mimdsim/validation/sparse/buckets.py": "room of a bucket, as the vendor's planner counts it",
     "mimdsim/validation/sparse/reductions.py": "depths between which cycles are interpolated",
-    "mimdsim/compiler/place/reductions.py": "work as the authors' program counts it",
+    "mimdsim/compiler/place/sparse_placement.py": "work as the authors' program counts it",
     "mimdsim/functional/input_gradients.py": "whole numbers only",
     "mimdsim/functional/neurons.py": "turns worth a thread",
     "mimdsim/execution/whole_tensor_layers.py": "room for lists, which grows",
-    "mimdsim/gpu/recurrent.py": "halves of whole numbers",
+    "mimdsim/gpu/elementwise.py": "halves of whole numbers",
     "mimdsim/pipeline/firing.py": "digits of a number that is shown",
     "mimdsim/report/formatting.py": "digits of a number that is shown",
     "mimdsim/search/multi_chip.py": "shares that the search tries",
@@ -37,7 +36,7 @@ ALLOWED = {
     "mimdsim/search/splits.py": "shares that the search tries",
     "mimdsim/search/search_loop.py": "shares of candidates that the search tries first",
     "mimdsim/studies/sampling.py": "places in the unit cube",
-    "mimdsim/workload/data/augmentation.py": "drawn places",
+    "mimdsim/workload/data/event_filters.py": "drawn places",
     "mimdsim/workload/data/generated.py": "events drawn at once",
     "mimdsim/workload/data/randman.py": "bins of drawn times",
 }

@@ -12,7 +12,7 @@ from by_hand import tiny
 from networks import ADAM, small_network
 
 from mimdsim.base.errors import DoesNotFit
-from mimdsim.compiler.out_of_memory import check_fits, refuse_hopeless, remedies
+from mimdsim.compiler.memory_report import check_fits, refuse_hopeless, remedies
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.optimisers import Optimiser

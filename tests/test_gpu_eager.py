@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
-from mimdsim.gpu.elementwise import reduction_seconds
-from mimdsim.gpu.gemm import gemm_seconds
-from mimdsim.gpu.recurrent import (
+from mimdsim.gpu.elementwise import (
     ALTERNATING,
     CUDNN_LOOP,
     CUDNN_PERSISTENT,
@@ -24,10 +22,19 @@ from mimdsim.gpu.recurrent import (
     library_loop_seconds,
     on_chip_bytes,
     persistent_seconds,
+    reduction_seconds,
 )
+from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.validation.gpus.devices import KNOWN, described, find_device, find_precision
-from mimdsim.validation.gpus.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
-from mimdsim.validation.gpus.fused import FUSED, fused_seconds
+from mimdsim.validation.gpus.eager import (
+    FRAMEWORKS,
+    FUSED,
+    QUEUED_LAUNCHES,
+    Framework,
+    Pass,
+    eager_seconds,
+    fused_seconds,
+)
 from mimdsim.validation.gpus.networks import predict_snn_row
 
 MEASURED = Path(__file__).resolve().parents[2] / "shared" / "references" / "gpu_snn_measurements.csv"

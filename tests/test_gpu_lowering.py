@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
-from mimdsim.base.sources import SOURCE_KINDS
+from mimdsim.base.units import SOURCE_KINDS
 from mimdsim.gpu.dependence import product_levels
 from mimdsim.gpu.engine import time_on_gpu
 from mimdsim.gpu.kernels import HostWait, Product, Stream

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mimdsim.gpu.gemm import gemm_seconds
-from mimdsim.gpu.systolic import overlapped_cycles, scale_sim_cycles
+from mimdsim.gpu.gemm import gemm_seconds, overlapped_cycles, scale_sim_cycles
 from mimdsim.machine import GpuMachine, load_machine
 
 extents = st.integers(1, 3000)

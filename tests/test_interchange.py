@@ -23,7 +23,7 @@ from mimdsim.workload.interchange.model_file import read_model
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.safetensors_file import MAX_TENSORS, read_safetensors, write_safetensors
-from mimdsim.workload.interchange.trained_file import other_neurons, write_trained
+from mimdsim.workload.interchange.start import other_neurons, write_trained
 
 pytest.importorskip("h5py")
 WORKLOAD = """

@@ -11,7 +11,7 @@ import pytest
 from test_cautions import log
 
 from mimdsim.execution import TrainingLog
-from mimdsim.pipeline.learning import learning_findings, loss_stands, nothing_to_learn
+from mimdsim.pipeline.firing import learning_findings, loss_stands, nothing_to_learn
 from mimdsim.workload import SpikeDataset, Workload, load_workload
 
 LN10 = math.log(10)

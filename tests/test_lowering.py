@@ -30,7 +30,7 @@ from networks import (
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import compile_graph
 from mimdsim.execution import Executor, TrainingPlan, initial_weights, train
-from mimdsim.execution.overflow_spikes import dropped_spikes
+from mimdsim.execution.activity import dropped_spikes
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.workload import MappingOptions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.base.sources import SOURCE_KINDS
+from mimdsim.base.units import SOURCE_KINDS
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, list_machines, load_machine
 
 TILED = ("bow", "c600", "mk1", "mk2", "tiny", "wormhole")

@@ -12,8 +12,8 @@ import pytest
 from networks import SGD, compiled, given_values, small_network
 
 import mimdsim
+from mimdsim.execution.activity import run_recorded
 from mimdsim.execution.fp16 import executor_of
-from mimdsim.execution.overflow_spikes import run_recorded
 from mimdsim.graph import Scan, SpikingNetwork, training_graph
 from mimdsim.graph.names import Parameter
 from mimdsim.graph.stash import stash_policy

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import mimdsim
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.base.sources import kind_of, uncertainty, within
+from mimdsim.base.units import kind_of, uncertainty, within
 from mimdsim.cli import main
 from mimdsim.machine import MimdMachine, changed_machine, load_machine, with_values
 from mimdsim.machine.calibrated import Table, doubted_numbers, machine_digest

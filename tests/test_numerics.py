@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mimdsim.execution.csr_spikes import Entries
-from mimdsim.execution.thread_pool import LINE, OWN_PAGES, zeros
+from mimdsim.execution.execute import LINE, OWN_PAGES, zeros
 from mimdsim.numerics.columns import worker_load
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips
@@ -139,7 +139,7 @@ def test_arrays_begin_at_a_cache_line_with_zeros(size: int, kind: type) -> None:
 
 FORKED = """
 import os
-from mimdsim.execution.thread_pool import OWN_PAGES, zeros
+from mimdsim.execution.execute import OWN_PAGES, zeros
 made = zeros((OWN_PAGES,), "u1")
 child = os.fork()
 if not child:

@@ -31,7 +31,7 @@ from mimdsim.validation.tables import check_files
 from mimdsim.workload import load_workload
 from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
 from mimdsim.workload.data.event_file import EventFile, Sensor
-from mimdsim.workload.description.mapping_file import read_mapping_file
+from mimdsim.workload.description.mapping import read_mapping_file
 from mimdsim.workload.interchange.model_file import read_model
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.weights_file import read_arrays

@@ -14,8 +14,7 @@ from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.validation.console_table import COLUMNS, rows_as_json, summarised, table
 from mimdsim.validation.derived_figures import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
 from mimdsim.validation.disagreements import Disagreement, Notes, TableNote, load_notes
-from mimdsim.validation.markdown_page import LAST, NO_NOTE, page_lines, write_page
-from mimdsim.validation.ratio_figure import ratios_svg
+from mimdsim.validation.markdown_page import LAST, NO_NOTE, page_lines, ratios_svg, write_page
 from mimdsim.validation.tables import Row, check_files, default_files
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
-from mimdsim.base.names import possible_path
-from mimdsim.base.search_path import files_of, several
+from mimdsim.base.search_path import files_of, possible_path, several
 from mimdsim.pipeline.overrides import load_line_up, load_tiled
 from mimdsim.studies import make_study
 from mimdsim.studies.points import Points

@@ -25,12 +25,9 @@ from pins import assert_as_pinned
 
 from mimdsim.profile import RunProfile
 from mimdsim.report import page, report_files, summary_lines, write_report
-from mimdsim.report.columns import CSV_FILES, csv_files, csv_text
 from mimdsim.report.figures import FIGURES
-from mimdsim.report.figures_convergence import draw_convergence
-from mimdsim.report.figures_crossover import draw_crossover
-from mimdsim.report.figures_scaling import draw_scaling
-from mimdsim.report.figures_sweep import draw_sweep
+from mimdsim.report.figures_sweep import draw_crossover, draw_scaling, draw_sweep
+from mimdsim.report.figures_training import draw_convergence
 from mimdsim.report.formatting import (
     KINDS,
     aligned_milliseconds,
@@ -43,6 +40,7 @@ from mimdsim.report.formatting import (
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import contenders, strongest_gpu
 from mimdsim.report.style import picture
+from mimdsim.report.tables import CSV_FILES, csv_files, csv_text
 from mimdsim.studies.results import note_lines
 from mimdsim.studies.results import table_lines as console_table
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import mimdsim
-from mimdsim.base.progress import LINE_SECONDS, NEWS_SECONDS, Bars
+from mimdsim.base.console import LINE_SECONDS, NEWS_SECONDS, Bars
 
 
 def test_a_log_gets_a_line_every_half_minute_with_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import changes_mark
 from mimdsim.cli import main
-from mimdsim.pipeline.profiles import recorded_changes
+from mimdsim.pipeline.result import recorded_changes
 from mimdsim.profile import Change, load_profile
 from mimdsim.profile.records import SCHEMA_VERSION
 

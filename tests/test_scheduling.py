@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mimdsim.compiler import plan_exchanges
 from mimdsim.costs import exchange_scheduled
-from mimdsim.costs.exchange_batch import phase_cycles
+from mimdsim.costs.exchange_endpoint import phase_cycles
 from mimdsim.costs.exchange_scheduled import scheduled_cycles
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.pipeline import compile_workload

@@ -23,12 +23,12 @@ from mimdsim.program import TileMapping
 from mimdsim.report.console import summary_lines
 from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, profiled, search, smallest_sram, timed
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.problem import Timed
+from mimdsim.search.neighbours import Space, even_parts, seeds, tiles_of
+from mimdsim.search.objective import Timed
 from mimdsim.search.render import found_lines, smallest_lines
 from mimdsim.search.search_loop import SEARCHED
 from mimdsim.search.search_loop import _found as picked
 from mimdsim.search.smallest import ALSO_TRIED, LEFT, _values, with_sram
-from mimdsim.search.splits import Space, even_parts, seeds, tiles_of
 from mimdsim.workload import MappingOptions, Split, load_workload, network_of, write_mapping_file
 
 

@@ -10,13 +10,13 @@ from test_page import make_row, page_of
 
 from mimdsim.base.errors import DataFileError, MappingError
 from mimdsim.costs.library.elementwise import binary_1d_cycles
-from mimdsim.costs.library.slices import multi_slice_cycles
+from mimdsim.costs.library.reductions import multi_slice_cycles
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.console_table import summarised, verdict
 from mimdsim.validation.silicon import handwritten_vertices
 from mimdsim.validation.silicon.gather_plan import gather_phases, plan_gather
-from mimdsim.validation.silicon.launch import LAUNCH_CYCLES, TIMER_CYCLES
 from mimdsim.validation.silicon.loops import slots_of_trip
+from mimdsim.validation.silicon.vertices import LAUNCH_CYCLES, TIMER_CYCLES
 from mimdsim.validation.tables import Row, check_files, find_table
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "references" / "silicon"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from networks import SEEDS, SMALL, compiled, given_values, interpreted, networks, small_network
 
 from mimdsim.execution import Executor, activity_profiles
-from mimdsim.execution.overflow_spikes import dropped_spikes
+from mimdsim.execution.activity import dropped_spikes
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import RecordedActivity
 from mimdsim.report.tables_learning import sparsity_table

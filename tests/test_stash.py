@@ -18,7 +18,7 @@ from test_timing import BARREL, tile_cycles
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids
 from mimdsim.compiler import Compiled, compile_graph
-from mimdsim.compiler.out_of_memory import remedies
+from mimdsim.compiler.memory_report import remedies
 from mimdsim.execution import Executor, TrainingPlan, execute_strictly, initial_weights, train
 from mimdsim.execution.fp16 import executor_of
 from mimdsim.graph import SpikingNetwork, interpret, training_graph

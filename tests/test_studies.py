@@ -28,8 +28,8 @@ from mimdsim.studies import Local, Study, list_studies, make_study, read_study, 
 from mimdsim.studies.executors import by_same_sources
 from mimdsim.studies.expressions import MOST_DEPTH, evaluate, names_in
 from mimdsim.studies.metrics import METRICS, over_workloads, parse_constraint
-from mimdsim.studies.plain import of_plain
 from mimdsim.studies.points import Points, code_digest
+from mimdsim.studies.row_values import of_plain
 from mimdsim.studies.sampling import spread
 from mimdsim.studies.store import Store, count_rows
 

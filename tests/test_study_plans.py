@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
-from mimdsim.report.figures_tornado import MOST_BARS, draw_tornado
+from mimdsim.report.figures_effects import MOST_BARS, draw_tornado
 from mimdsim.report.style import picture
 from mimdsim.studies import Local, Study, make_study, run_study
 from mimdsim.studies.answer_text_found import sensitivity_words
-from mimdsim.studies.axis_scaling import fixed, has_direction, is_ordered
-from mimdsim.studies.sampling import Design, Varied
+from mimdsim.studies.sampling import Design, Varied, fixed, has_direction, is_ordered
 from mimdsim.studies.sensitivity import LEAST_BLOCKS, sensitivity_plan
 from mimdsim.studies.tpe_search import BATCH, FITS, search_plan
 

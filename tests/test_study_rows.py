@@ -19,9 +19,8 @@ from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit, Mim
 from mimdsim.program import RecordedActivity
 from mimdsim.studies import make_study
 from mimdsim.studies.executors import Local
-from mimdsim.studies.plain import WorkerFailure, of_plain, to_plain
 from mimdsim.studies.points import Point, Points
-from mimdsim.studies.row_values import row_problem
+from mimdsim.studies.row_values import WorkerFailure, of_plain, row_problem, to_plain
 from mimdsim.studies.store import Store, load_mapping, load_rows
 from mimdsim.studies.worker import time_points
 from mimdsim.workload import load_workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from mimdsim.report.swept_axis import swept_axis
+from mimdsim.report.figures_sweep import swept_axis
 from mimdsim.studies.points import parse_axis
 
 

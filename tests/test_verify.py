@@ -27,8 +27,8 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
-from mimdsim.program.diagnostics import Problem
 from mimdsim.program.mapping import FLAT
+from mimdsim.program.records import Problem
 from mimdsim.program.vertex_boxes import spatial_mapping
 from mimdsim.workload import MappingOptions
 

@@ -14,7 +14,7 @@ import pytest
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import place
-from mimdsim.report.figures_scaling import draw_over_chips, draw_scaling
+from mimdsim.report.figures_sweep import draw_over_chips, draw_scaling
 from mimdsim.report.style import picture
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 

@@ -16,7 +16,7 @@ from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.recurrence_and_bias import SYNAPSE_CURRENT
 from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
 from mimdsim.execution import Executor
-from mimdsim.execution.vertex_coalescing import widened
+from mimdsim.execution.execute import widened
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Codelet, VertexTable
 from mimdsim.workload import MappingOptions

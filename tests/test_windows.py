@@ -11,7 +11,7 @@ from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import retime
 from mimdsim.profile import TiledProfile
-from mimdsim.program import Program, chunking, exchange_traffic
+from mimdsim.program import Program, exchange_traffic, vertex_boxes
 from mimdsim.program.verify import verify
 from mimdsim.timing import worker_cycles
 from mimdsim.workload import MappingOptions, filled_activity
@@ -35,7 +35,7 @@ def made(case: str) -> tuple[Program, TiledProfile]:
 @pytest.mark.parametrize("case", CASES)
 def test_parts_and_turns_change_nothing(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     whole, profile = made(case)
-    monkeypatch.setattr(chunking, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(vertex_boxes, "ROWS_AT_ONCE", 5)
     monkeypatch.setattr(exchange_traffic, "PIECES_AT_ONCE", 3)
     monkeypatch.setattr(worker_cycles, "CYCLES_AT_ONCE", 30)
     parted, same = made(case)

@@ -19,8 +19,6 @@ from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import show_bytes
 from mimdsim.checking.coverage import Exercised
-from mimdsim.checking.findings import Checked
-from mimdsim.checking.formats import misfit
 from mimdsim.checking.kernel_values import (
     KINDS_OF_DRAWS,
     RELATIVE_TOLERANCE,
@@ -30,8 +28,9 @@ from mimdsim.checking.kernel_values import (
     floor_of,
 )
 from mimdsim.checking.operand_use import Operands, is_own
+from mimdsim.checking.outputs import misfit
 from mimdsim.checking.program import Finding, memory_finding, rules_finding, with_missing_exchanges
-from mimdsim.checking.user_code import called
+from mimdsim.checking.user_code import Checked, called
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import Observer

@@ -13,9 +13,9 @@ from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
 from mimdsim.base.files import read_whole
 from mimdsim.base.identity import code_digest, file_digest
 from mimdsim.base.version import __version__
+from mimdsim.checking.coverage import more_vertices
 from mimdsim.checking.kernel import Build, Inputs, KernelResult, Reference, check_kernel
 from mimdsim.checking.kernel_values import RELATIVE_TOLERANCE
-from mimdsim.checking.occupancy import more_vertices
 from mimdsim.checking.user_code import load_file
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.pipeline.what_if import Asked, difference, machine_levers, most_first

@@ -14,9 +14,9 @@ from mimdsim.execution.poison import NO_NUMBER, Poison
 from mimdsim.graph import Graph, SparseSpikes
 from mimdsim.graph.names import listed
 from mimdsim.program import Program, Superstep, VertexTable
-from mimdsim.program.diagnostics import vertex_name
+from mimdsim.program.check_initialised import written_by
+from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of, describe_box
-from mimdsim.program.written_ranges import written_by
 
 RELATIVE_TOLERANCE = 1e-5
 LEAST = 1e-8  # values all below this are the rounding remains of sums that cancel

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from mimdsim.base.errors import near
 from mimdsim.checking.lockstep import wrong_elements
 from mimdsim.checking.provenance import last_writer
 from mimdsim.compiler import Compiled
 from mimdsim.execution import Executor
 from mimdsim.execution.poison import NO_NUMBER
+from mimdsim.program import Program
 from mimdsim.program.vertex_boxes import describe_box
 
 ROUNDING = 4 * 2.0**-24  # relative to a number that a small change is added to
@@ -64,3 +67,54 @@ def _wrong(held: np.ndarray, expected: np.ndarray, start: np.ndarray | None) -> 
     # left as it was is not rounded: what changes by two units in the last place cannot come to none
     rounded &= (held != start) | (np.abs(expected - start) < 2 * np.spacing(np.abs(start)))
     return wrong_elements(held, expected, change) & ~rounded
+
+
+def misfit(executor: Executor) -> str:
+    """The first variable with a whole number that its bytes cannot hold, in words; '' if there is none."""
+    for name, variable in executor.program.variables.items():
+        held = executor.arrays[name]
+        bits = 8 * variable.item_bytes
+        if held.dtype.kind in "iu" and variable.item_bytes < held.dtype.itemsize and held.size:
+            most, least = int(held.max()), int(held.min())
+            wrong = most if most >= 1 << bits else least
+            if most >= 1 << bits or least < -(1 << bits - 1):
+                return (
+                    f"variable '{name}' holds {wrong:,}, which the {variable.item_bytes} bytes it is stored in cannot"
+                )
+    return ""
+
+
+def interface_problems(program: Program, compiled: Program) -> Iterator[str]:
+    """Inputs and outputs of the compiled program that are missing or have another format, in words."""
+    if program is compiled:
+        return
+    for kind, ours, theirs in (
+        ("input", program.inputs, compiled.inputs),
+        ("output", program.outputs, compiled.outputs),
+    ):
+        for value, name in theirs.items():
+            if value not in ours:
+                yield f"{kind} '{value}' of the compiled program is missing{near(value, ours)}; add it to the {kind}s"
+                continue
+            held, known = program.variables[ours[value]], compiled.variables[name]
+            what = f"{kind} '{value}', held in '{held.name}',"
+            if held.shape != known.shape:
+                yield f"{what} has shape {list(held.shape)}, the compiled program's has {list(known.shape)}"
+            elif known.persistent and not held.persistent:
+                yield f"{what} does not persist: the next training step would find other values; make it persistent"
+    read_by = {name: value for value, name in compiled.inputs.items()}
+    for value, name in compiled.outputs.items():
+        given = read_by.get(name)
+        if given in program.inputs and program.outputs.get(value, program.inputs[given]) != program.inputs[given]:
+            yield (
+                f"output '{value}' is left in '{program.outputs[value]}', but the next training step begins with what "
+                f"'{program.inputs[given]}' holds (input '{given}'): leave it there, as the compiled program does"
+            )
+    for name, known in compiled.variables.items():
+        held = program.variables.get(name, known)
+        if (held.dtype, held.item_bytes) != (known.dtype, known.item_bytes):
+            yield (
+                f"variable '{name}' is {held.dtype} in {held.item_bytes} bytes, the compiled program's is "
+                f"{known.dtype} in {known.item_bytes}, for which its codelets and costs are made: give a variable of "
+                "another format another name"
+            )

@@ -18,11 +18,9 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError, raised_at
 from mimdsim.base.units import counted, show_bytes
-from mimdsim.checking.formats import misfit
-from mimdsim.checking.io_signature import interface_problems
 from mimdsim.checking.lockstep import LEAST, RELATIVE_TOLERANCE, Trace, compare, gradients_at_ids
 from mimdsim.checking.operand_use import Operands, is_own
-from mimdsim.checking.outputs import wrong_output
+from mimdsim.checking.outputs import interface_problems, misfit, wrong_output
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
 from mimdsim.checking.user_code import load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges

@@ -8,10 +8,10 @@ from functools import cache
 import numpy as np
 
 from mimdsim.program import Program, Superstep, VertexTable
+from mimdsim.program.check_initialised import written_by
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.diagnostics import vertex_name
+from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of
-from mimdsim.program.written_ranges import written_by
 
 
 def last_writer(program: Program, variable: str, where: tuple[int, ...]) -> str:

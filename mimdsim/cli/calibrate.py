@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE, PATH
-from mimdsim.base.console import say
-from mimdsim.base.progress import Bars
+from mimdsim.base.console import Bars, say
 
 
 @click.command("calibrate", short_help="Calibrate uncertain machine parameters against your measurements.")

@@ -26,7 +26,7 @@ def export_command(workload: str, weights: Path | None, out: Path, dt: float | N
     `mimdsim run` saves these as weights.safetensors with its report. snnTorch assumes a timestep of 1e-4 s.
     """
     from mimdsim.workload import load_workload
-    from mimdsim.workload.interchange.exporting import export_nir
+    from mimdsim.workload.interchange.nir_writing import export_nir
 
     for line in export_nir(load_workload(workload), weights, out, dt):
         say(line)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE
-from mimdsim.base.console import say
+from mimdsim.base.console import Bars, say
 from mimdsim.base.errors import DescriptionError, shortened
-from mimdsim.base.progress import Bars
 from mimdsim.cli.options import SET, WORKLOAD
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE, PATH
-from mimdsim.base.console import say
+from mimdsim.base.console import Bars, say
 from mimdsim.base.errors import MimdsimError
-from mimdsim.base.progress import Bars
 
 if TYPE_CHECKING:
     from mimdsim.profile import RunProfile

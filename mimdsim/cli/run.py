@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE, PATH
-from mimdsim.base.console import say, says_how_to_go_on
-from mimdsim.base.progress import Bars
+from mimdsim.base.console import Bars, say, says_how_to_go_on
 from mimdsim.cli.options import FOLDER, MAPPING, SET, WORKLOAD
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mimdsim.base.click_types import PATH
-from mimdsim.base.console import say, says_how_to_go_on
+from mimdsim.base.console import Bars, say, says_how_to_go_on
 from mimdsim.base.errors import DescriptionError, MimdsimError
-from mimdsim.base.progress import Bars
 from mimdsim.base.units import counted
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE, PATH
-from mimdsim.base.console import say
-from mimdsim.base.progress import Bars
+from mimdsim.base.console import Bars, say
 
 OUT_OF_TOLERANCE = 3
 

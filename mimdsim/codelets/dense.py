@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.costs.library.casts import fill_cycles
-from mimdsim.costs.library.random_numbers import uniform_cycles
-from mimdsim.costs.library.slices import dynamic_slice_1d_cycles
+from mimdsim.costs.library.network import uniform_cycles
+from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles
 from mimdsim.numerics.dense import dense as numerics
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 from mimdsim.program.codelet import columns_of

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.graph.affine import Affine
-from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.linear_neurons import Affine, LinearNeuron
 
 LOOP_BUNDLES = 3  # next address, compare, branch
 SELECT_BUNDLES = 2  # compiled: a branch and a move

@@ -20,7 +20,7 @@ from mimdsim.codelets.vertex_overhead import (
     SURROGATE_SOURCE,
     overhead_bundles,
 )
-from mimdsim.costs.library.broadcasts import bias_add_cycles
+from mimdsim.costs.library.elementwise import bias_add_cycles
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import (
     Codelet,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,10 @@ import numpy as np
 from mimdsim.codelets.dense import BOX
 from mimdsim.codelets.elementwise import CALL_BYTES, calls_formula
 from mimdsim.codelets.neurons import by_neuron
-from mimdsim.costs.library.broadcasts import bias_add_cycles
+from mimdsim.costs.library.elementwise import bias_add_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
 from mimdsim.numerics.dense import elementwise as numerics
+from mimdsim.numerics.dense.rows import OnRows
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
 ROW = (":", "start:stop")
@@ -119,3 +122,29 @@ ADD_PIECES = Codelet(
 )
 
 CODELETS = (ADD_ROW, MULTIPLY_ROW, SUM_SAMPLES, SUM_PRODUCTS, ADD_PIECES)
+
+
+ROWS = ("row_start", "row_stop")
+WHOLE = (":", BOX[1])
+
+
+@lru_cache(maxsize=128)
+def on_rows(codelet: Codelet, whole: tuple[str, ...] = ()) -> Codelet:
+    """The codelet with `BOX` for every box that ends in whole columns (":", "start:stop"), and two columns more.
+
+    whole: fields that stay as they are.
+
+    Costs follow from the boxes; values are those of the codelet itself.
+    """
+    cut = tuple(item.box[-2:] == WHOLE and item.name not in whole for item in codelet.fields)
+    fields = (
+        replace(item, box=(*item.box[:-2], *BOX)) if part else item
+        for item, part in zip(codelet.fields, cut, strict=True)
+    )
+    return replace(
+        codelet,
+        name=f"{codelet.name}Rows",
+        fields=tuple(fields),
+        columns=(*ROWS, *codelet.columns),
+        compute=OnRows(codelet.compute, cut, len(codelet.columns)),
+    )

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
 from mimdsim.codelets.vertex_overhead import SURROGATE_BUNDLES, SURROGATE_PAIRABLE, SURROGATE_SOURCE
-from mimdsim.numerics import surrogates as numerics
+from mimdsim.numerics import equations as numerics
 from mimdsim.numerics.equations import KINDS
 from mimdsim.program import Codelet, Term, WorkerBundles
 

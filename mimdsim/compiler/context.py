@@ -12,9 +12,9 @@ import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
-from mimdsim.codelets.row_subset import on_rows
+from mimdsim.codelets.rows import on_rows
 from mimdsim.compiler.place.collectives import Trees, best_trees, direct
-from mimdsim.compiler.place.placement import LayerPlacement, Placement
+from mimdsim.compiler.place.layer_partition import LayerPlacement, Placement
 from mimdsim.graph import Graph, Layer, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine

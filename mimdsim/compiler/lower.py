@@ -19,7 +19,7 @@ from mimdsim.compiler.dense import layers as lower_arrays
 from mimdsim.compiler.dense import rows as lower_rows
 from mimdsim.compiler.dense import time as lower_array_time
 from mimdsim.compiler.dense.context import ArrayLowering
-from mimdsim.compiler.place.placement import Placement
+from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.sparse import linear_neurons as lower_linear_neurons
 from mimdsim.compiler.sparse import neurons as lower_neurons
 from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring

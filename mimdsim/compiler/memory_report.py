@@ -1,16 +1,193 @@
-"""The memory of a compiled program as profile records."""
+"""The memory of a compiled program as profile records, and what is said when it does not fit."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from mimdsim.base.compressed_columns import numbers
-from mimdsim.compiler.out_of_memory import fits_executable
+from mimdsim.base.errors import DoesNotFit, MimdsimError
+from mimdsim.base.units import show_bytes
 from mimdsim.compiler.passes.liveness import Memory
+from mimdsim.graph import Layer, Sgd, SpikingNetwork
+from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Liveness, MemoryProfile
 from mimdsim.program import Program
+from mimdsim.workload.description.mapping import MappingOptions
+
+# peak bytes of the fullest tile when a changed network is compiled with changed options
+PeakOf = Callable[[SpikingNetwork, MappingOptions], int]
+
+
+# assumed: so many times all tile memory by themselves; no choice of mapping helps, and placing them takes minutes and
+# gigabytes. Less than that is compiled, so that a refusal names the tile and what would help
+HOPELESS_WEIGHTS, HOPELESS_STATES = 10, 2
+LARGEST_KNOWN = 16 << 30  # bytes; the 16 chips of the largest published system of the reference have 14 GiB
+
+
+def refuse_hopeless(
+    network: SpikingNetwork, machine: MimdMachine, options: MappingOptions, must_fit: bool = True
+) -> None:
+    """Raise DoesNotFit for weights or kept states far beyond the memory of all tiles, before they are placed.
+
+    must_fit False: how much is too much is to be told, so only what is far beyond any machine is refused.
+    """
+    weights = sum(layer.inputs * layer.neurons for layer in network.layers)
+    kept = -(-network.timesteps // max(1, stash_policy(options.stash).segment))
+    states = kept * network.batch * sum(layer.neurons for layer in network.layers)  # one of each neuron, at the least
+    available = machine.chip.tiles * machine.links.chips * machine.tile.sram_bytes
+    beyond = f"all its tiles together have {show_bytes(available)}"
+    available = available if must_fit else max(available, LARGEST_KNOWN)
+    if weights * options.value_bytes > HOPELESS_WEIGHTS * available:
+        raise DoesNotFit(
+            f"does not fit {machine.name}: {weights:,} weights are {show_bytes(weights * options.value_bytes)}, "
+            f"{beyond}: lower network.hidden, or raise links.chips"
+        )
+    if states * options.value_bytes > HOPELESS_STATES * available:
+        raise DoesNotFit(
+            f"does not fit {machine.name}: {states:,} neuron states ({kept:,} timesteps kept for the backward pass, "
+            f"batch {network.batch:,}) are {show_bytes(states * options.value_bytes)}, {beyond}: lower training.batch "
+            'or data.timesteps, or keep fewer (mapping.stash = "every:K")'
+        )
+
+
+def check_fits(
+    program: Program,
+    memory: Memory,
+    machine: MimdMachine,
+    network: SpikingNetwork,
+    options: MappingOptions,
+    peak_of: PeakOf,
+) -> None:
+    """Raise DoesNotFit when a tile needs more than it has: tile, variable, bytes, and three things to change."""
+    if machine.tile.executable_bytes < machine.tile.sram_bytes:  # else what follows says it, and what to change
+        _check_executable(program, memory, machine)
+    available = machine.tile.sram_bytes
+    needed = memory.peak_bytes
+    if needed <= available:
+        return
+    tile = memory.peak_tile
+    name, size = memory.largest(tile, 1)[0]
+    over = int((memory.peak_by_tile > available).sum())
+    lines = [
+        f"does not fit {machine.name}: tile {tile} ({program.layer_of_tile[tile] or 'no neurons'}) needs "
+        f"{needed:,} bytes ({show_bytes(needed)}) and has {available:,} ({show_bytes(available)}); "
+        f"{over} of {program.tiles} tiles are over.",
+        f"  largest there: {name}, {size:,} bytes ({program.variables[name].category}), "
+        f"in superstep '{memory.names[memory.peak_superstep]}'",
+        "  three things to change (each tried on its own):",
+    ]
+    for saved, advice in sorted(_savings(needed, network, options, peak_of), key=lambda item: -item[0])[:3]:
+        left = needed - saved - available
+        verdict = "then it fits" if left <= 0 else f"still {show_bytes(left)} over"
+        lines.append(f"  - {advice}: saves {saved:,} bytes ({show_bytes(saved)}), {verdict}")
+    if network.spikes == "sparse":
+        lines.append("  or another mapping of the same: mimdsim place looks for one that fits")
+    raise DoesNotFit("\n".join(lines))
+
+
+def _savings(
+    needed: int, network: SpikingNetwork, options: MappingOptions, peak_of: PeakOf
+) -> Iterator[tuple[int, str]]:
+    """(bytes of the fullest tile, what to change) of every remedy that the split of the layers allows."""
+    for advice, other, chosen in remedies(network, options):
+        with contextlib.suppress(MimdsimError):
+            yield needed - peak_of(other, chosen), advice
+
+
+def fits_executable(memory: Memory, machine: MimdMachine) -> bool:
+    """Whether code and vertex state of every tile lie in its executable region."""
+    return int((memory.code + memory.vertices).max()) <= machine.tile.executable_bytes
+
+
+def _check_executable(program: Program, memory: Memory, machine: MimdMachine) -> None:
+    """Code and vertex state must lie in the executable region of a tile."""
+    needed = memory.code + memory.vertices
+    tile, limit = int(needed.argmax()), machine.tile.executable_bytes
+    if not fits_executable(memory, machine):
+        raise DoesNotFit(
+            f"code and vertex state do not fit the executable region of {machine.name}: tile {tile} "
+            f"({program.layer_of_tile[tile] or 'no neurons'}) needs {int(memory.code[tile]):,} bytes of code and "
+            f"{int(memory.vertices[tile]):,} of vertex state, the region has {limit:,} ({show_bytes(limit)}): take a "
+            "smaller batch or capacity, fewer timesteps or layers, or fewer weight gradient replicas"
+        )
+
+
+def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple[str, SpikingNetwork, MappingOptions]]:
+    """(what to type, the changed network, the changed options)."""
+    replicas = options.weight_gradient_replicas
+    if replicas > 1 and network.spikes == "sparse":
+        fewer = max(1, replicas // 3)
+        advice = f"mapping.weight_gradient_replicas = {fewer} instead of {replicas} (fewer contexts add in parallel)"
+        yield advice, network, options.model_copy(update={"weight_gradient_replicas": fewer})
+    made = network.optimiser
+    if made.state:
+        name = (made.decays if made.weight_decay else made.names)[0]
+        advice = f'training.optimiser = "sgd" instead of "{name}"'
+        if isinstance(made, Sgd):
+            advice = f"training.momentum = 0 instead of {made.momentum:g}"
+        yield advice, replace(network, optimiser=Sgd(learning_rate=made.learning_rate)), options
+    if any(layer.recurrence == "all_to_all" for layer in network.layers):
+        own = tuple(
+            replace(layer, recurrence="one_to_one") if layer.recurrence == "all_to_all" else layer
+            for layer in network.layers
+        )
+        yield 'network.recurrence = "one_to_one" instead of "all_to_all"', replace(network, layers=own), options
+    first = network.layers[0]
+    inputs = first.inputs * 9 // 16  # 3/4 of the width and height of a sensor
+    if inputs:
+        smaller = replace(
+            network,
+            layers=(replace(first, inputs=inputs), *network.layers[1:]),
+            input_capacity=min(network.input_capacity, inputs),
+        )
+        yield f"{inputs:,} inputs instead of {first.inputs:,} (3/4 of a sensor's width and height)", smaller, options
+    segment = _segment(network, options)
+    if segment:
+        advice = f'mapping.stash = "every:{segment}" instead of "everything" (states of segments; neurons run again)'
+        yield advice, network, options.model_copy(update={"stash": f"every:{segment}"})
+    unit = max(1, stash_policy(options.stash).segment)
+    half = network.timesteps // 2 // unit * unit
+    if half:
+        yield f"data.timesteps = {half} instead of {network.timesteps}", replace(network, timesteps=half), options
+    if network.batch > 1:
+        half = network.batch // 2
+        yield f"training.batch = {half} instead of {network.batch}", replace(network, batch=half), options
+    if len(network.layers) > 1:
+        narrow = [max(1, layer.neurons // 2) for layer in network.layers[:-1]]
+        widths = ", ".join(str(width) for width in narrow)
+        advice = f"network.hidden = [{widths}], half as wide"
+        yield advice, replace(network, layers=_narrowed(network.layers, narrow)), options
+
+
+def _segment(network: SpikingNetwork, options: MappingOptions) -> int:
+    """Timesteps of a segment with which least is kept of potentials, 0 where everything is kept anyway.
+
+    T / K states between segments and K within one are least where K is the root of T.
+    """
+    if network.spikes == "dense" or options.stash != "everything" or options.spike_exchange == "dense":
+        return 0
+    whole = [k for k in range(2, network.timesteps // 2 + 1) if network.timesteps % k == 0]
+    return min(whole, key=lambda k: network.timesteps // k + k, default=0)
+
+
+def _narrowed(layers: tuple[Layer, ...], hidden: list[int]) -> tuple[Layer, ...]:
+    """The layers with new hidden widths; capacities stay unless they exceed the width."""
+    widths = [*hidden, layers[-1].neurons]
+    inputs = [layers[0].inputs, *hidden]
+    return tuple(
+        replace(
+            layer,
+            inputs=fan_in,
+            neurons=width,
+            selection=replace(layer.selection, capacity=min(layer.selection.capacity, width)),
+        )
+        for layer, fan_in, width in zip(layers, inputs, widths, strict=True)
+    )
+
 
 _KNOWN: WeakKeyDictionary[Memory, MemoryProfile] = WeakKeyDictionary()  # for re-timing
 

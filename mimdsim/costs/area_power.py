@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from math import hypot
 
 from mimdsim.base.schema import SourcedSection
-from mimdsim.base.sources import SOURCE_KINDS, kind_of, less_certain, uncertainty
+from mimdsim.base.units import SOURCE_KINDS, kind_of, less_certain, uncertainty
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
-from mimdsim.profile.area_power import SiliconPart, SiliconProfile
+from mimdsim.profile.records import SiliconPart, SiliconProfile
 
 PASS_CYCLES = 4  # of the matrix unit for a row of `half_channels` inputs (PopLibs, getWeightsPerConvUnit)
 MM2_PER_UM2 = 1e-6

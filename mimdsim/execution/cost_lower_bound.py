@@ -13,9 +13,9 @@ import numpy as np
 
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Term, TileFormula, VertexTable, extents_of
-from mimdsim.program.diagnostics import vertex_name
-from mimdsim.program.formulas import formula_cycles
+from mimdsim.program.codelet import formula_cycles
 from mimdsim.program.loop_extents import RECORDED
+from mimdsim.program.records import vertex_name
 
 LOADED, STORED = 16, 8  # bytes a bundle at most
 CONTEXTS, VECTOR_BYTES = 6, 8  # that the formulas of the library were made for

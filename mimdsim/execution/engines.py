@@ -11,8 +11,7 @@ from typing import Literal, get_args
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.execution.execute import Executor
 from mimdsim.execution.fp16 import executor_of, has_halves
-from mimdsim.execution.whole_tensor_limits import refusals
-from mimdsim.execution.whole_tensors import WholeTensors
+from mimdsim.execution.whole_tensors import WholeTensors, refusals
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Program
 

@@ -9,26 +9,142 @@ once. `execute_strictly` gives each vertex only what its tile has.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, near
 from mimdsim.execution.csr_spikes import listed_of
 from mimdsim.execution.failures import VertexFailure, field_written
-from mimdsim.execution.input_validation import accepted
-from mimdsim.execution.loop_counts import TurnCounts
-from mimdsim.execution.slice_counters import Offset, offsets_of
-from mimdsim.execution.thread_pool import Shares, zeros
-from mimdsim.execution.vertex_coalescing import HEAVY, widened
-from mimdsim.numerics.dense.rows import plain
+from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
+from mimdsim.numerics.dense.rows import Kept, plain
+from mimdsim.numerics.fused.registers import CACHE_LINE
+from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.numerics.sparse.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.vertex_boxes import boxes_of
+
+HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
+
+
+def wide_of(compute: Callable[..., None]) -> Callable[..., None]:
+    """What stands in for a function on wide slices, if anything does."""
+    if isinstance(compute, Kept):
+        return replace(compute, compute=wide_of(compute.compute))
+    return WIDE.get(compute, compute)
+
+
+def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
+    """What computes the table, and its columns with adjoining vertices joined; the same bits as vertex by vertex."""
+    codelet = table.codelet
+    columns = {name: table.column(name) for name in codelet.columns}
+    compute = wide_of(codelet.compute)
+    if codelet.along is None or codelet.count is not None:  # what is counted is told vertex by vertex
+        return compute, list(columns.values())
+    start, stop = codelet.along
+    if start == stop:  # a column of single indices; only a kernel of its own takes ranges
+        if compute is codelet.compute:
+            return compute, list(columns.values())
+        single = columns.pop(start)
+        columns |= {"start": single, "stop": single + 1}
+        start, stop = "start", "stop"
+    return compute, _joined(columns, start, stop)
+
+
+def _joined(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.ndarray]:
+    """Rows that agree but for [start, stop) and follow one another, as one."""
+    if not len(columns[start]):
+        return list(columns.values())
+    others = [column for name, column in columns.items() if name not in (start, stop)]
+    order = np.lexsort((columns[start], *reversed(others)))
+    begins = np.ones(len(order), bool)
+    begins[1:] = columns[start][order][1:] != columns[stop][order][:-1]
+    for column in others:
+        begins[1:] |= column[order][1:] != column[order][:-1]
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(order)) - 1
+    return [np.ascontiguousarray(column[order][last if name == stop else first]) for name, column in columns.items()]
+
+
+def accepted(program: Program, name: str, value: Any, target: np.ndarray) -> np.ndarray:
+    """`value` as the array that is written to input `name`; raises MappingError for what the input cannot hold.
+
+    Whole numbers must be whole, within the type and within `Program.bounds`; numbers must be numbers.
+    """
+    if name not in program.inputs:
+        hint = near(name, program.inputs)
+        raise MappingError(f"the program has no input '{name}'; it has {sorted(program.inputs)}{hint}")
+    given = np.asarray(value)
+    if given.dtype.kind not in "biuf":
+        raise MappingError(f"input '{name}' is made of {given.dtype}, the program takes {target.dtype}")
+    if given.shape != target.shape:
+        raise MappingError(f"input '{name}' has shape {given.shape}, the program takes {target.shape}")
+    if target.dtype.kind not in "iu" or not given.size:
+        return given
+    whole = given if given.dtype.kind in "biu" else np.trunc(given)
+    if (wrong := ~(whole == given)).any():
+        raise MappingError(f"input '{name}' takes whole numbers; {_first(name, given, wrong)}")
+    kind = np.iinfo(target.dtype)
+    least, most = program.bounds.get(name, (int(kind.min), int(kind.max)))
+    if int(whole.min()) < least or int(whole.max()) > most:
+        wrong = (whole < least) | (whole > most)
+        raise MappingError(f"input '{name}' takes numbers from {least:,} to {most:,}; {_first(name, given, wrong)}")
+    return given
+
+
+def _first(name: str, given: np.ndarray, wrong: np.ndarray) -> str:
+    where = tuple(int(index) for index in np.argwhere(wrong)[0]) if given.ndim else ()
+    return f"{name}{list(where) if where else ''} is {given[where]}"
+
+
+LINE = 4 * CACHE_LINE  # bytes
+OWN_PAGES = 1 << 22  # bytes of an array that does not come from the heap
+
+
+class Shares:
+    """Calls `work(first, last)` on shares of 0..count-1, one per thread. Kernels release the interpreter's lock."""
+
+    def __init__(self, threads: int):
+        self.threads = max(1, threads)
+        self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
+
+    def __call__(self, count: int, work: Callable[[int, int], None]) -> None:
+        if self._pool is None or count < 2:
+            work(0, count)
+            return
+        edges = [count * number // self.threads for number in range(self.threads + 1)]
+        own, *others = [share for share in pairwise(edges) if share[0] < share[1]]
+        waiting = [self._pool.submit(work, *share) for share in others]
+        work(*own)
+        for one in waiting:
+            one.result()
+
+
+def zeros(shape: tuple[int, ...], kind: npt.DTypeLike) -> np.ndarray:
+    """Zeros that begin at a cache line, so that no vector of a row straddles two. Large ones take memory only where
+    they are written: the C library would clear what it takes from its heap."""
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    if size < OWN_PAGES or not hasattr(mmap, "MAP_ANONYMOUS"):
+        room = np.zeros(size + LINE, np.uint8)
+        begin = -room.ctypes.data % LINE
+        return room[begin : begin + size].view(kind).reshape(shape)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # not shared with a process that is forked
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, kind, count=size // np.dtype(kind).itemsize).reshape(shape)
+
+
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """float32 `zeros`."""
+    return zeros(shape, np.float32)
+
 
 # called after every superstep with (superstep, timestep, executor)
 Observer = Callable[[Superstep, int, "Executor"], None]

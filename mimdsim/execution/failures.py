@@ -9,7 +9,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Codelet, Field
-from mimdsim.program.diagnostics import vertex_name
+from mimdsim.program.records import vertex_name
 
 
 class VertexFailure(MappingError):

@@ -33,7 +33,7 @@ from mimdsim.numerics import equations
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.codelet_closure import around, is_library
-from mimdsim.program.diagnostics import vertex_name
+from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of, describe_box
 
 # of vertices of form 'table' of the library, which are slow on guards: so many elements of a table's first run, from

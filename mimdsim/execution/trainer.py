@@ -11,13 +11,11 @@ import numpy as np
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
-from mimdsim.execution.activity import activity_problem
+from mimdsim.execution.activity import activity_problem, run_recorded
 from mimdsim.execution.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
-from mimdsim.execution.divergence import refuse_diverged
 from mimdsim.execution.engines import Engine, EngineName, Runner
 from mimdsim.execution.execute import Executor
-from mimdsim.execution.overflow_spikes import run_recorded
-from mimdsim.execution.schedules import RateSchedule, scheduled_values
+from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, listed
 from mimdsim.graph.truncation import STATE_BITS

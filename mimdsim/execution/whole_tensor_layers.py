@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from mimdsim.codelets.linear_terms import packed
 from mimdsim.execution.csr_spikes import Entries, Lists
-from mimdsim.execution.neuron_maps import Maps
-from mimdsim.execution.thread_pool import Shares, aligned
+from mimdsim.execution.execute import Shares, aligned
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
+from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import Parameter
+from mimdsim.graph.neurons import constants_of
 from mimdsim.graph.truncation import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH
+
+Sums = tuple[np.ndarray, np.ndarray, np.ndarray]
+Term = tuple[int, int, np.ndarray]  # the strip it adds to, the strip it weighs, its coefficients [2, neurons]
+
+
+class Maps:
+    """ahead: a timestep; back: its transpose; change: what firing changes in the states; readout: of potentials, by
+    state: (states int64[rows], weights float32[blocks, rows, WIDTH]). Numbering of strips as in the kernels."""
+
+    def __init__(self, neuron: LinearNeuron, neurons: int):
+        """The neuron resets if it has a map for that; its gradient follows `reset_gradient`."""
+        made, states = packed(neuron, neurons, switched=neuron.resets), len(neuron.states)
+        ones, after, count = states + 1, states + 2, -(-neurons // WIDTH)
+
+        def pair(places: Sequence[int], uniform: np.ndarray) -> np.ndarray:
+            pairs = zip(places, uniform, strict=True)
+            rows = [np.full(neurons, number) if at < 0 or made.own is None else made.own[at] for at, number in pairs]
+            return np.array(rows, np.float32)
+
+        def sums(terms: list[Term], first: int, last: int) -> Sums:
+            """Strips first..last-1 from their terms, in the order given."""
+            ordered = sorted(terms, key=lambda term: term[0])
+            ends = np.searchsorted([into for into, _, _ in ordered], np.arange(first, last + 1))
+            rows = np.stack([np.arange(first, last), ends[:-1], ends[1:]], axis=1)
+            weights = np.array([weights for _, _, weights in ordered], np.float32).reshape(-1, neurons)
+            sources = np.array([source for _, source, _ in ordered], np.int64)
+            return rows, sources, _in_blocks(weights).reshape(count, len(ordered), 2, WIDTH)
+
+        terms = [
+            (int(row), int(column), pair(places, uniform))
+            for (row, column, *places), uniform in zip(made.terms, made.uniform, strict=True)
+        ]
+        reading = [
+            (int(row), pair((place, place), weights))
+            for (row, place), weights in zip(made.readout, made.weights, strict=True)
+        ]
+        potential = [(after + states, after + row if row < states else ones, weights) for row, weights in reading]
+        own = [(after + row, column, weights) for row, column, weights in terms]
+        self.ahead = sums([*own, *potential], after, after + states + 1)
+        applied = [0, 0] if neuron.reset_gradient == "pass" else [0, 1]
+        transposed = [(states + column, row, weights[applied]) for row, column, weights in terms if column <= states]
+        self.back = sums(transposed, states, 2 * states + 1)
+        changes = [(into, column, weights[[1, 1]] - weights[[0, 0]]) for into, column, weights in own]
+        self.change = sums([each for each in changes if each[2].any()], after, after + states)
+        read = [(row, weights[0]) for row, weights in reading if row < states]
+        each = np.array([weights for _, weights in read], np.float32).reshape(-1, neurons)
+        self.readout = np.array([row for row, _ in read], np.int64), _in_blocks(each)
+
+
+def _in_blocks(rows: np.ndarray) -> np.ndarray:
+    """[blocks, rows, WIDTH] from [rows, neurons], zeros beyond the last neuron."""
+    count, neurons = rows.shape
+    blocks = -(-neurons // WIDTH)
+    wide = np.zeros((count, blocks * WIDTH), np.float32)
+    wide[:, :neurons] = rows
+    return np.ascontiguousarray(wide.reshape(count, blocks, WIDTH).transpose(1, 0, 2))
+
 
 LISTED_SHARE = 1 / 16  # of a layer's neurons, for which there is room at first
 ById = tuple[np.ndarray, np.ndarray]
@@ -206,3 +266,41 @@ class WholeLayer:
 def flat(array: np.ndarray) -> np.ndarray:
     """The same memory as one axis."""
     return array.reshape(-1)
+
+
+class PublishedLayer(WholeLayer):
+    """Its equations are written out, in registers; whatever is not the neuron is that of any layer."""
+
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares):
+        super().__init__(network, layer, share)
+        self._q = aligned((len(self._q), self.timesteps + 1, self.batch * WIDTH))
+
+    def _advance(self, source: Lists, limits: tuple[np.float32, ...]) -> bool:
+        neuron, enough = constants_of(self.layer.neuron), []
+        constants = neuron.decay, neuron.scale, *limits[1:]
+        given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries.arrays)
+
+        def blocks(first: int, last: int) -> None:
+            enough.append(whole_tensors.forward_blocks(first, last, *given))
+
+        self.share(self.blocks, blocks)
+        return all(enough)
+
+    def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray) -> None:
+        factors, masked = constants_of(self.layer.neuron)[:2], self.layer.neuron.reset_gradient == "mask"
+
+        def blocks(first: int, last: int) -> None:
+            for number in range(first, last):
+                of = self.batch, masked, *factors, self._entries.arrays, g
+                whole_tensors.adjoint(begin + number, *of, q[number])
+
+        self.share(len(q), blocks)
+
+
+def layer_of(network: SpikingNetwork, layer: Layer, share: Shares) -> WholeLayer:
+    """The published layer where the layer is all that, else one of linear neurons."""
+    selection, neuron = layer.selection, layer.neuron
+    plain = layer.spiking and not layer.bias and layer.recurrence == "none"
+    chosen = (selection.surrogate, selection.truncation) == ("superspike", "lowest")
+    published = plain and chosen and neuron.fused and neuron.resets
+    return (PublishedLayer if published else WholeLayer)(network, layer, share)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.codelets.training import update_codelet
 from mimdsim.execution.csr_spikes import Lists
-from mimdsim.execution.thread_pool import Shares
+from mimdsim.execution.execute import Shares
 from mimdsim.execution.whole_tensor_layers import Tensor
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets

@@ -13,10 +13,8 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.execution.csr_spikes import Lists
-from mimdsim.execution.thread_pool import Shares
-from mimdsim.execution.whole_tensor_layers import Tensor
-from mimdsim.execution.whole_tensor_limits import refusals
-from mimdsim.execution.whole_tensor_published import layer_of
+from mimdsim.execution.execute import Shares
+from mimdsim.execution.whole_tensor_layers import Tensor, layer_of
 from mimdsim.execution.whole_tensor_training import WholeLoss, clip, update
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.graph.names import (
@@ -33,6 +31,19 @@ from mimdsim.graph.names import (
 )
 from mimdsim.numerics.fused import whole_tensors as kernels
 from mimdsim.program import RecordedActivity
+
+
+def refusals(network: SpikingNetwork) -> list[str]:
+    """What of `network` whole-tensor execution does not know, and what to use instead."""
+    problems = []
+    instead = '; use the compiled program (training.engine = "program", Executor) or the interpreter'
+    if network.spikes != "sparse":
+        problems.append(f'spikes = "{network.spikes}": only sparse spikes are run as whole tensors{instead}')
+    for layer in network.layers:
+        if layer.selection.smooth:
+            problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
+    return problems
+
 
 LISTS = listed(INPUT)
 

@@ -8,11 +8,10 @@ from typing import get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, suggest
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.gpu import elementwise, gemm
+from mimdsim.gpu.elementwise import CUDNN_PERSISTENT, Direction, RecurrentLayer, persistent_seconds
 from mimdsim.gpu.energy import gpu_energy
-from mimdsim.gpu.inputs import InputEncoding
-from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Recurrent, Stream
+from mimdsim.gpu.kernels import HostWait, InputEncoding, Kernel, Lowered, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.recurrent import CUDNN_PERSISTENT, Direction, RecurrentLayer, persistent_seconds
 from mimdsim.gpu.sparse_kernels import ListKernel, lengths_of, list_kernel_seconds
 from mimdsim.gpu.strategies import STRATEGIES, Strategy, find_strategy
 from mimdsim.graph.records import Graph

@@ -19,13 +19,22 @@ from mimdsim.gpu.dependence import (
     product_levels,
     recurrent_parts,
 )
-from mimdsim.gpu.inputs import InputEncoding, expansion_kernels, streamed_inputs, transfer_bytes
-from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Recurrent, Stream
+from mimdsim.gpu.kernels import (
+    HostWait,
+    InputEncoding,
+    Kernel,
+    Lowered,
+    Product,
+    Recurrent,
+    Stream,
+    expansion_kernels,
+    streamed_inputs,
+    transfer_bytes,
+)
 from mimdsim.gpu.sparse_kernels import LIST_PRODUCTS, ListLengths, check_lists, list_kernel
 from mimdsim.gpu.strategies import Strategy
-from mimdsim.graph.definition import elements
 from mimdsim.graph.operations import OPERATIONS
-from mimdsim.graph.records import Graph, Operation, Scan
+from mimdsim.graph.records import Graph, Operation, Scan, elements
 from mimdsim.machine.gpu import ELEMENT_BYTES, Precision
 
 MASTER_BYTES = 4  # weights, their moments and their update stay fp32 in every precision

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.definition import Backward, OpDef, elements, like, no_flops
-from mimdsim.graph.records import Operation, SparseSpikes, Value
+from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, Value, elements, like, no_flops
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mimdsim.graph.definition import Vjp
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.operations import OPERATIONS, builder
-from mimdsim.graph.records import Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value
+from mimdsim.graph.records import Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value, Vjp
 from mimdsim.graph.scan import BodyBackward, without_unused
 
 

@@ -17,9 +17,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import exact_product
 from mimdsim.graph import names
-from mimdsim.graph.definition import Backward, OpDef, elements, like
 from mimdsim.graph.read_outs import Counting
-from mimdsim.graph.records import GraphBuilder, Operation, SparseSpikes, Value
+from mimdsim.graph.records import Backward, GraphBuilder, OpDef, Operation, SparseSpikes, Value, elements, like
 
 LOSSES = ("cross_entropy", "mean_squared_error")
 SPIKE_READINGS = ("sum", "last", "every")

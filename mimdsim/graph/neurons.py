@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mimdsim.graph.affine import advance, pull_back
-from mimdsim.graph.definition import Backward, OpDef, elements, like
-from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.linear_neurons import LinearNeuron, advance, pull_back
 from mimdsim.graph.neuron_parts import Model, Parameter, Parts, decay, positive
-from mimdsim.graph.records import Operation, Value
+from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like
 
 
 def _parts(p: dict[str, Any]) -> Parts:

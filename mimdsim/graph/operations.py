@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from mimdsim.graph.definition import OpDef
+from typing import Any
+
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
 from mimdsim.graph.losses import LOSS
 from mimdsim.graph.neurons import NEURONS
 from mimdsim.graph.read_outs import READ_OUTS
-from mimdsim.graph.records import GraphBuilder
+from mimdsim.graph.records import Graph, GraphBuilder, OpDef
 from mimdsim.graph.recurrence_and_bias import WIRING
-from mimdsim.graph.scan import scan_of
+from mimdsim.graph.scan import Observer, run_scan, scan_of
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.truncation import TRUNCATION
@@ -23,3 +24,19 @@ OPERATIONS["scan"] = scan_of(OPERATIONS)
 def builder(phase: str) -> GraphBuilder:
     """An empty builder whose operations belong to `phase`."""
     return GraphBuilder(phase, lambda kind: OPERATIONS[kind].shapes)
+
+
+def interpret(graph: Graph, inputs: dict[str, Any], observe: Observer | None = None) -> dict[str, Any]:
+    """All values of `graph`, by name, from the values of its inputs.
+
+    Arrays keep their dtype: float64 weights give float64 gradients. Raises KeyError for a missing input.
+    """
+    values: dict[str, Any] = {name: inputs[name] for name in graph.inputs}
+    for op in graph.operations:
+        given = tuple(values[name] for name in op.inputs)
+        if op.kind == "scan":
+            made = run_scan(OPERATIONS, op.attributes, given, observe)
+        else:
+            made = OPERATIONS[op.kind].evaluate(op.attributes, *given)
+        values.update(zip(op.outputs, made, strict=True))
+    return values

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.definition import Backward, OpDef, elements, like
-from mimdsim.graph.records import Operation, SparseSpikes, Value
+from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, Value, elements, like
 
 
 def _self_synapse(_attributes: Any, spikes: Any, row: np.ndarray) -> tuple[np.ndarray]:

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.definition import OpDef
-from mimdsim.graph.records import Graph, GraphBuilder, Operation, Scan, Slice, SparseSpikes, Value
+from mimdsim.graph.records import Graph, GraphBuilder, OpDef, Operation, Scan, Slice, SparseSpikes, Value
 
 # called with (value name, timestep, value) for every value made inside a scan
 Observer = Callable[[str, int, Any], None]

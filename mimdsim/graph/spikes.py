@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.definition import Backward, OpDef, elements, like
-from mimdsim.graph.records import Operation, SparseSpikes, Value
+from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, Value, elements, like
 from mimdsim.graph.surrogates import known_surrogate
 from mimdsim.graph.truncation import from_start, known_truncation, scan_starts
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.definition import OpDef, elements, like
 from mimdsim.graph.names import Parameter
-from mimdsim.graph.records import GraphBuilder, Value
+from mimdsim.graph.records import GraphBuilder, OpDef, Value, elements, like
 from mimdsim.numerics.optimisers import FORMS, Form, Optimiser
 
 NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as in PyTorch

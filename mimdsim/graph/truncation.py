@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.definition import OpDef, no_flops
-from mimdsim.graph.records import Value
+from mimdsim.graph.records import OpDef, Value, no_flops
 
 TRUNCATIONS = ("lowest", "random")
 # The linear congruential generator of Knuth and Lewis (Press et al., Numerical Recipes, 2nd edition, 7.1), modulo 2^32;

@@ -3,8 +3,8 @@
 Reading order: kernel -> builder -> elementwise -> reductions -> slices -> products. Tutorial: docs/write-a-kernel.md.
 """
 
+from mimdsim.kernels.blocks import KernelError
 from mimdsim.kernels.kernel import Kernel
-from mimdsim.kernels.lines import KernelError
 from mimdsim.kernels.products import PlannedProduct
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import (

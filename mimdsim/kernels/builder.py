@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.compiler import plan_exchanges
-from mimdsim.kernels.blocks import Opened, OpenRepeat, OpenSuperstep
-from mimdsim.kernels.lines import at_users_line
+from mimdsim.kernels.blocks import Opened, OpenRepeat, OpenSuperstep, at_users_line
 from mimdsim.kernels.parts import FORMATS
 from mimdsim.machine import Given, tiled_machine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable

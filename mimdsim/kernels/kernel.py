@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mimdsim.kernels import elementwise, products, reductions, slices
+from mimdsim.kernels.blocks import at_users_line
 from mimdsim.kernels.builder import Builder
-from mimdsim.kernels.lines import at_users_line
 from mimdsim.kernels.products import PlannedProduct
 from mimdsim.program import Variable
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.costs.library.slices import multi_slice_cycles, scatter_add_cycles
+from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
 from mimdsim.kernels.parts import Parts, alike, box_of, format_of, parts_of

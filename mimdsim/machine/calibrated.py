@@ -31,11 +31,9 @@ from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.files import write_atomically
-from mimdsim.base.names import PathText
-from mimdsim.base.schema import Section, SourcedSection, build, read_toml
-from mimdsim.base.sources import UNCERTAINTY, kind_of, uncertainty, within
-from mimdsim.base.toml import toml_value
-from mimdsim.base.units import dimension
+from mimdsim.base.schema import Section, SourcedSection, build, read_toml, toml_value
+from mimdsim.base.search_path import PathText
+from mimdsim.base.units import UNCERTAINTY, dimension, kind_of, uncertainty, within
 from mimdsim.machine.mimd import KnownTogether, MimdMachine
 
 KIND = "narrowed"

@@ -20,9 +20,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, SourcedSection
-from mimdsim.base.sources import HOW, is_kind, kind_of, less_certain
+from mimdsim.base.search_path import Name
+from mimdsim.base.units import HOW, is_kind, kind_of, less_certain
 
 NATIVE = "colossus"  # the instruction set that the costs of codelets and library vertices are counted for
 NATIVE_VECTOR_BYTES = 8  # and the width of its loads, stores and arithmetic

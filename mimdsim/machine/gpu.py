@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, SourcedSection
-from mimdsim.machine.energy import GpuEnergy
+from mimdsim.base.search_path import Name
+from mimdsim.machine.area_power import GpuEnergy
 
 Precision = Literal["fp32", "tf32", "fp16"]
 ELEMENT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2}

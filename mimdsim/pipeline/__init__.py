@@ -3,7 +3,6 @@
 from mimdsim.compiler import memory_profile
 from mimdsim.pipeline.detail import detail_of
 from mimdsim.pipeline.firing import layers_said
-from mimdsim.pipeline.gpus import GPU_LINEUP, time_on_gpus
 from mimdsim.pipeline.identity import config_digest, descriptions_of
 from mimdsim.pipeline.inputs import samples_said
 from mimdsim.pipeline.pipeline import (
@@ -14,7 +13,7 @@ from mimdsim.pipeline.pipeline import (
     train_workload,
 )
 from mimdsim.pipeline.result import Run
-from mimdsim.pipeline.retiming import Programs, retime, retime_many
+from mimdsim.pipeline.retiming import GPU_LINEUP, Programs, retime, retime_many, time_on_gpus
 from mimdsim.pipeline.warnings import beyond_sources, half_warning, other_costs, unscaled_energy, unused_chips
 
 __all__ = [

@@ -27,8 +27,7 @@ from mimdsim.execution import (
 )
 from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
-from mimdsim.pipeline.firing import firing_said
-from mimdsim.pipeline.gpus import time_on_gpus
+from mimdsim.pipeline.firing import firing_said, learning_findings, nothing_to_learn
 from mimdsim.pipeline.identity import (
     changed_meanwhile,
     config_digest,
@@ -38,10 +37,8 @@ from mimdsim.pipeline.identity import (
     named_files,
 )
 from mimdsim.pipeline.inputs import absent_classes, event_findings
-from mimdsim.pipeline.learning import learning_findings, nothing_to_learn
-from mimdsim.pipeline.profiles import recorded_changes, training_profile
-from mimdsim.pipeline.result import Run
-from mimdsim.pipeline.retiming import retime
+from mimdsim.pipeline.result import Run, recorded_changes, training_profile
+from mimdsim.pipeline.retiming import retime, time_on_gpus
 from mimdsim.pipeline.warnings import (
     beyond_sources,
     engine_note,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.pipeline.detail import WINDOW, bytes_between, detail_of
 from mimdsim.pipeline.retiming import retime
 from mimdsim.pipeline.what_if import Asked, Estimated, Lever, begin_advice, what_if
-from mimdsim.profile import RunProfile, TiledProfile, WhatIf
+from mimdsim.profile import Change, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.queries import Questions
 from mimdsim.search import Case
@@ -119,3 +120,32 @@ class Run(Questions):
     def on(self, machine: MimdMachine) -> TiledProfile:
         """The same program and spikes on another machine with as many tiles."""
         return retime(self.compiled, machine, self.log.activity)
+
+
+def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Training:
+    """Loss and accuracies as profile records."""
+    by_epoch = log.test_accuracy_by_epoch
+    at_end = len(by_epoch) - 1 if log.best_epoch is None else log.best_epoch
+    held = log.validation_accuracy_by_epoch
+    return Training(
+        training_steps=len(log.loss),
+        samples=len(log.loss) * batch,
+        batch=batch,
+        loss=log.loss,
+        train_accuracy=log.train_accuracy,
+        test_accuracy=by_epoch[at_end] if by_epoch else None,
+        test_samples=log.test_samples,
+        test_accuracy_by_epoch=by_epoch,
+        train_accuracy_by_epoch=log.train_accuracy_by_epoch,
+        validation_accuracy_by_epoch=held,
+        validation_samples=log.validation_samples,
+        best_epoch=log.best_epoch,
+        scheduled=tuple(sorted(log.scheduled.items())),
+        engine=log.engine,
+    )
+
+
+def recorded_changes(changes: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Changed fields by key, so that their order does not change the profile; texts as typed."""
+    shown = {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in changes.items()}
+    return tuple(Change(key=key, value=shown[key]) for key in sorted(shown))

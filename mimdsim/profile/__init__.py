@@ -4,7 +4,6 @@
 numpy. Loading one validates every field, so a report can be drawn from someone else's file.
 """
 
-from mimdsim.profile.area_power import SiliconPart, SiliconProfile
 from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source
 from mimdsim.profile.records import (
     FIRING,
@@ -23,6 +22,8 @@ from mimdsim.profile.records import (
     MemoryProfile,
     NamedFile,
     RunProfile,
+    SiliconPart,
+    SiliconProfile,
     Span,
     Sparsity,
     TileColumns,

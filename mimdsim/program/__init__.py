@@ -26,8 +26,7 @@ from mimdsim.program.loop_extents import (
     Within,
 )
 from mimdsim.program.mapping import TileMapping
-from mimdsim.program.observables import Observables, Potential
-from mimdsim.program.program import Program
+from mimdsim.program.program import Observables, Potential, Program
 from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Relay, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat, Stretch
 from mimdsim.program.trip_counts import extents_of

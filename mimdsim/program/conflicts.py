@@ -8,11 +8,10 @@ import numpy as np
 
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import exchange_fragments
-from mimdsim.program import chunking
+from mimdsim.program import vertex_boxes
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.diagnostics import Problem, of_vertex, vertex_name
-from mimdsim.program.entries import entries_taken
-from mimdsim.program.records import Superstep, Variable, VertexTable
+from mimdsim.program.records import Problem, Superstep, Variable, VertexTable, of_vertex, vertex_name
+from mimdsim.program.repeats import entries_taken
 from mimdsim.program.vertex_boxes import bounds_of, boxes_of, describe_box, equal_rows, order_of
 
 TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
@@ -93,11 +92,11 @@ def _written_twice(writers: list[list[Touch]], timesteps: range, local: bool) ->
 def _once_on_tiles(touches: list[Touch]) -> bool:
     """Whether it is certain that no two of these boxes, each of which lies on one tile, share an element: tiles after
     tiles, as the boxes of many vertices at once would take several times the memory of the program."""
-    if sum(touch.table.vertices for touch in touches) <= chunking.ROWS_AT_ONCE:
+    if sum(touch.table.vertices for touch in touches) <= vertex_boxes.ROWS_AT_ONCE:
         return False
     return all(
         _twice([replace(touch, table=part) for touch, (part, _) in zip(touches, parts, strict=True)]) is None
-        for parts in chunking.by_tiles([touch.table for touch in touches])
+        for parts in vertex_boxes.by_tiles([touch.table for touch in touches])
     )
 
 

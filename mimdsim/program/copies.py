@@ -7,13 +7,11 @@ import numpy as np
 from mimdsim.base.errors import MappingError, near
 from mimdsim.program.conflicts import MEANWHILE, TWICE
 from mimdsim.program.delivered import undelivered
-from mimdsim.program.diagnostics import Problem, at_large
-from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.local import is_local
 from mimdsim.program.mapping import BANDED, FLAT
 from mimdsim.program.program import Program
-from mimdsim.program.records import Copy, Relay, Superstep
-from mimdsim.program.repeats import Stretch
+from mimdsim.program.records import Copy, Problem, Relay, Superstep, at_large
+from mimdsim.program.repeats import IN_REPEAT, Stretch, unfit_entries
 from mimdsim.program.vertex_boxes import boxes_on_tiles, describe_box, order_of, spatial_mapping
 
 

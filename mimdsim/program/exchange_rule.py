@@ -6,10 +6,9 @@ import numpy as np
 
 from mimdsim.base.errors import near
 from mimdsim.numerics.columns import boxes as numerics
-from mimdsim.program.diagnostics import Problem, at_large
 from mimdsim.program.exchanges import Described, derived_exchange, is_derived
 from mimdsim.program.program import Program
-from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange, Superstep
+from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange, Problem, Superstep, at_large
 from mimdsim.program.vertex_boxes import bounds_of, describe_box
 
 EXCHANGE_RULE = "an exchange delivers what is read"

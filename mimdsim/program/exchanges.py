@@ -16,20 +16,19 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns.grouping import digest
-from mimdsim.program.chunking import Part, by_tiles
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.copies import copy_parts
-from mimdsim.program.diagnostics import Problem
 from mimdsim.program.exchange_traffic import Pairs, Tally
-from mimdsim.program.homes import check_homes
 from mimdsim.program.local import ByTile, in_bands, is_local
 from mimdsim.program.mapping import BANDED, TileMapping
-from mimdsim.program.places import check_boxes, check_places, unfit_box
+from mimdsim.program.places import check_boxes, check_homes, check_places, unfit_box
 from mimdsim.program.program import Program
-from mimdsim.program.records import Delivery, Exchange, Superstep, Variable, VertexTable
+from mimdsim.program.records import Delivery, Exchange, Problem, Superstep, Variable, VertexTable
 from mimdsim.program.vertex_boxes import (
+    Part,
     bounds_of,
     boxes_of,
+    by_tiles,
     distinct,
     equal_rows,
     spatial_mapping,

@@ -8,9 +8,30 @@ from functools import cached_property
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.program.codelet import Codelet
-from mimdsim.program.observables import Observables
 from mimdsim.program.records import Superstep, Variable
 from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Potential:
+    """What a layer compares with its threshold: a graph value that supersteps define, and the variable
+    [timesteps, batch, neurons] that keeps it, '' if the program does not keep it for every timestep."""
+
+    value: str
+    sequence: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observables:
+    """In addition to `Program.recorded`, the spikes by layer; a program written by hand may leave it all out.
+
+    gradients: the output that holds the gradient, by trained input. generators: inputs that hold the states of random
+    number generators, drawn afresh before every run. potentials: for layers that spike.
+    """
+
+    gradients: dict[str, str] = field(default_factory=dict)
+    generators: tuple[str, ...] = ()
+    potentials: dict[str, Potential] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,12 +16,10 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import single, uniform
 from mimdsim.base.errors import MappingError, near
-from mimdsim.program.codelet import Field, TileFormula
-from mimdsim.program.diagnostics import Problem, of_vertex
-from mimdsim.program.formulas import LackingExtent, formula_cycles
+from mimdsim.program.codelet import Field, LackingExtent, TileFormula, formula_cycles
 from mimdsim.program.loop_extents import RECORDED, Column, Derived, Hits, Length, Lists, Recorded, Turns
 from mimdsim.program.program import Program
-from mimdsim.program.records import Superstep, Variable, VertexTable
+from mimdsim.program.records import Problem, Superstep, Variable, VertexTable, of_vertex
 from mimdsim.program.repeats import Stretch
 from mimdsim.program.spike_provenance import origins_of
 from mimdsim.program.vertex_boxes import takes_timestep

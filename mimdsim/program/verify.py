@@ -17,26 +17,32 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.program.check_initialised import check_writers, check_written
-from mimdsim.program.chunking import by_rows
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.conflicts import MEANWHILE, Touch, check_conflicts
 from mimdsim.program.copies import check_copies, check_copies_apart, check_planned_copies, reaches
 from mimdsim.program.delivered import undelivered
-from mimdsim.program.diagnostics import Problem, of_vertex
-from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.exchange_rule import check_deliveries, check_exchange
 from mimdsim.program.exchanges import Described
-from mimdsim.program.homes import check_beside, check_homes, check_names, check_tiles
 from mimdsim.program.local import ByTile, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
-from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
+from mimdsim.program.places import (
+    check_beside,
+    check_boxes,
+    check_homes,
+    check_names,
+    check_spread,
+    check_tiles,
+    unfit_box,
+    unknown_variable,
+)
 from mimdsim.program.program import Program
-from mimdsim.program.records import Superstep, Variable, VertexTable
-from mimdsim.program.repeats import Stretch
+from mimdsim.program.records import Problem, Superstep, Variable, VertexTable, of_vertex
+from mimdsim.program.repeats import IN_REPEAT, Stretch, unfit_entries
 from mimdsim.program.trip_counts import check_extents
 from mimdsim.program.vertex_boxes import (
     bounds_of,
     boxes_of,
+    by_rows,
     describe_box,
     spatial_mapping,
     spatial_shape,

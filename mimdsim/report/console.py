@@ -11,14 +11,12 @@ from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
 from mimdsim.report.formatting import changed_fields, clipped, plain, significant, thousands, unit_of
 from mimdsim.report.headline import MOST_ADVICE, verdicts
 from mimdsim.report.tables import Table
-from mimdsim.report.tables_area_power import silicon_table
 from mimdsim.report.tables_comparison import assumptions_table, comparison_table
-from mimdsim.report.tables_cost import phases_table, supersteps_table
+from mimdsim.report.tables_cost import doubts_table, phases_table, supersteps_table
 from mimdsim.report.tables_difference import difference_tables
-from mimdsim.report.tables_energy import energy_table
+from mimdsim.report.tables_energy import energy_table, silicon_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table
 from mimdsim.report.tables_memory import categories_table, liveness_table
-from mimdsim.report.tables_uncertainty import doubts_table
 
 WIDTH = 110
 LONGEST = 5

@@ -87,6 +87,6 @@ FIGURES = (
         name="comparison",
         section="comparison",
         caption="Milliseconds per training step on every machine and strategy, with interval and ratio.",
-        home="figures_comparison",
+        home="figures_cycles",
     ),
 )

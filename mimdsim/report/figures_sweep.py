@@ -2,17 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from mimdsim.report.colours import LAYER_COLOURS, VERMILLION
-from mimdsim.report.formatting import field_value
-from mimdsim.report.style import STYLE, panels
-from mimdsim.report.swept_axis import swept_axis
+from mimdsim.base.units import dimension, parse_quantity
+from mimdsim.report.colours import BLUE, GREY, INK, LAYER_COLOURS, ORANGE, VERMILLION
+from mimdsim.report.formatting import clipped, field_value, field_values
+from mimdsim.report.style import STYLE, heading, panels
+
+WIDE = 8  # times from the least to the largest value: a logarithmic axis from there on
+MOST_LABELS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweptAxis:
+    """places: the position of each value of the field; names: what stands there. numbers: whether positions are the
+    values themselves (in the base unit if given with units), or consecutive as for names."""
+
+    key: str
+    places: dict[str, float]
+    names: dict[str, str]
+    numbers: bool
+
+    def at(self, row: dict[str, Any]) -> float:
+        return self.places[str(row[self.key])]
+
+    def ascending(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Rows in the order of the axis, so that a line never runs backwards, whatever the order of the given
+        values."""
+        return sorted(rows, key=self.at)
+
+    def draw(self, panel: Axes) -> None:
+        """Scale, ticks and name of the panel's x axis."""
+        panel.set_xlabel(self.key)
+        places = sorted(self.places.values())
+        wide = self.numbers and len(places) > 2 and places[0] > 0 and places[-1] / places[0] > WIDE
+        if wide:
+            panel.set_xscale("log")
+        units = self.numbers and any(name != value or not _plain(name) for value, name in self.names.items())
+        if (wide or units or not self.numbers) and len(places) <= MOST_LABELS:
+            panel.set_xticks(list(self.places.values()), [self.names[value] for value in self.places])
+            panel.minorticks_off()
+
+
+def swept_axis(key: str, rows: Iterable[dict[str, Any]]) -> SweptAxis:
+    """The axis of the field `key` over the values that rows have."""
+    values = list(dict.fromkeys(str(row[key]) for row in rows))
+    given = {str(row[key]): row[key] for row in rows}
+    names = dict(zip(values, field_values(key, [given[value] for value in values]), strict=True))
+    numbers = [number_of(given[value], key) for value in values]
+    if any(number is None for number in numbers):
+        return SweptAxis(
+            key=key, names=names, places={value: float(place) for place, value in enumerate(values)}, numbers=False
+        )
+    places = {value: number for value, number in zip(values, numbers, strict=True) if number is not None}
+    return SweptAxis(key=key, names=names, places=places, numbers=True)
+
+
+def number_of(value: Any, key: str) -> float | None:
+    """A number in the base unit of its field; None for names, lists and booleans."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    field = key.rsplit(".", 1)[-1]
+    if isinstance(value, str) and dimension(field):
+        try:
+            return parse_quantity(value, field)
+        except ValueError:
+            return None
+    return None
+
+
+def _plain(value: str) -> bool:
+    """Whether it was written without a unit."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
 
 T = TypeVar("T")
 MAX_LINES = 12
@@ -101,3 +174,155 @@ def _line(
     for at, value, row in zip(x, values, rows, strict=True):
         face = look["color"] if row["fits"] else "white"
         panel.plot([at], [value], marker="o", color=look["color"], markerfacecolor=face, markersize=mark)
+
+
+# abstract of arXiv 2311.04386, of its own networks and as published: for orientation next to any other
+CLAIMED = ((5.0, 10.0), "claimed for published networks on an A100: 5 to 10 times")
+CLAIMED_MOST = (38.0, "claimed at higher sparsity: 38 times")
+MAX_PANELS = 6
+TITLE_CHARACTERS, LARGE_TITLE = 56, 40
+
+
+def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Sequence[str]) -> Figure | None:
+    """GPU over tiled milliseconds along the values of `axes[0]`, one panel per combination of the other axes.
+
+    Solid: the strongest strategy that fits, with the interval from opposite ends of both; dashed: as published.
+    Above 1 the tiled machine is faster. Points that do not fit the tiled machine are hollow. None without GPUs.
+    """
+    timed = [row for row in rows if row["ms_per_training_step"] is not None]
+    if not timed or not axes or not gpus:
+        return None
+    first, others = axes[0], axes[1:]
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in timed:
+        lines.setdefault(", ".join(f"{key} = {field_value(key, row[key])}" for key in others), []).append(row)
+    shown = evenly(list(lines.items()), MAX_PANELS)
+    with matplotlib.style.context(STYLE, after_reset=True):
+        figure, made = panels(1, len(shown), width=3.0 + 4.2 * len(shown), height=4.6)
+        for panel, (label, line) in zip(made, shown, strict=True):
+            axis = swept_axis(first, line)
+            line = axis.ascending(line)
+            x = [axis.at(row) for row in line]
+            for index, gpu in enumerate(gpus):
+                _draw_gpu(panel, x, line, gpu, LAYER_COLOURS[index % len(LAYER_COLOURS)])
+            panel.axhline(1, color=INK, linewidth=1)
+            if any(gpu.startswith("a100") for gpu in gpus):
+                panel.axhspan(*CLAIMED[0], color="#999999", alpha=0.18, linewidth=0, label=CLAIMED[1])
+                panel.axhline(CLAIMED_MOST[0], color="#999999", linestyle=":", label=CLAIMED_MOST[1])
+            panel.set_yscale("log")
+            panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+            axis.draw(panel)
+            title = clipped(label, TITLE_CHARACTERS) or "GPU time over tiled time"
+            panel.set_title(title, fontsize=9 if len(label) > LARGE_TITLE else 11)
+            panel.grid(True)
+        made[0].set_ylabel("tiled machine faster above 1×")
+        few = f"{len(shown)} of {len(lines):,} combinations are drawn" if len(shown) < len(lines) else None
+        figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, title=few)
+    return figure
+
+
+def _draw_gpu(panel: Axes, x: list[Any], line: list[dict[str, Any]], gpu: str, colour: str) -> None:
+    known = [(at, row) for at, row in zip(x, line, strict=True) if row[f"{gpu} strongest_ms"]]
+    if known:
+        places = [at for at, _ in known]
+        ratio = [row[f"{gpu} strongest_ms"] / row["ms_per_training_step"] for _, row in known]
+        low = [row[f"{gpu} strongest_low_ms"] / row["ms_high"] for _, row in known]
+        high = [row[f"{gpu} strongest_high_ms"] / max(row["ms_low"], 1e-9) for _, row in known]
+        panel.plot(places, ratio, color=colour, linewidth=1.6, label=f"{gpu}, strongest strategy")
+        panel.fill_between(places, low, high, color=colour, alpha=0.14, linewidth=0)
+        for at, value, (_, row) in zip(places, ratio, known, strict=True):
+            panel.plot([at], [value], "o", color=colour, markerfacecolor=colour if row["fits"] else "white")
+    known = [(at, row) for at, row in zip(x, line, strict=True) if row[f"{gpu} published_ms"]]
+    if known:
+        ratio = [row[f"{gpu} published_ms"] / row["ms_per_training_step"] for _, row in known]
+        panel.plot([at for at, _ in known], ratio, color=colour, linestyle="--", label=f"{gpu}, as published")
+
+
+MARKERS = "osD^vPX*"  # lines can be distinguished without colours too
+
+
+def draw_scaling(rows: Sequence[dict[str, Any]], *, title: str) -> Figure:
+    """Two panels over chips, one line per number of neurons per tile.
+
+    rows: chips, neurons_per_tile, ms, ms_low, ms_high, fits. Efficiency is the time on the fewest chips of a line
+    divided by the time on this many: 100 % if chips added with their share of the network cost no time. Hollow marks:
+    a tile lacks memory.
+    """
+    lines: dict[int, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (row["neurons_per_tile"], row["chips"])):
+        lines.setdefault(row["neurons_per_tile"], []).append(row)
+    chips = sorted({row["chips"] for row in rows})
+    with matplotlib.style.context(STYLE, after_reset=True):
+        figure, (speed, efficiency) = panels(1, 2, width=10.5, height=4.4)
+        for index, (neurons, line) in enumerate(lines.items()):
+            colour, marker = LAYER_COLOURS[index % len(LAYER_COLOURS)], MARKERS[index % len(MARKERS)]
+            x = [row["chips"] for row in line]
+            kept = [100 * line[0]["ms"] / row["ms"] for row in line]
+            speed.fill_between(
+                x, [row["ms_low"] for row in line], [row["ms_high"] for row in line], color=colour, alpha=0.13, lw=0
+            )
+            for panel, values in ((speed, [row["ms"] for row in line]), (efficiency, kept)):
+                panel.plot(x, values, color=colour, linewidth=1.5, marker=marker, label=f"{neurons} neurons per tile")
+                for at, value, row in zip(x, values, line, strict=True):
+                    if not row["fits"]:
+                        panel.plot([at], [value], marker=marker, color=colour, markerfacecolor="white")
+        for panel in (speed, efficiency):
+            _chips_axis(panel, chips, "chips (the network grows with them)")
+        speed.set_ylim(0, 1.06 * max((row["ms_high"] for row in rows), default=1.0))
+        speed.set_ylabel("ms per training step (band: interval)")
+        speed.set_title("Time")
+        efficiency.axhline(100, color=GREY, linewidth=1.0, linestyle="--")
+        efficiency.set_ylim(0, 110)
+        efficiency.set_ylabel("time on the fewest chips / time, %")
+        efficiency.set_title("Weak-scaling efficiency")
+        heading(figure, title)
+        figure.legend(*speed.get_legend_handles_labels(), loc="outside lower center", ncols=min(4, max(len(lines), 1)))
+    return figure
+
+
+ANSWERS = (  # to what is not known: field, what it says, colour, marker
+    ("all", "an exchange stops all chips", ORANGE, "s"),
+    ("chip", "an exchange stops its own chip only", BLUE, "o"),
+)
+
+
+def draw_over_chips(
+    strong: Sequence[dict[str, Any]], weak: Sequence[dict[str, Any]], *, samples: int, title: str
+) -> Figure:
+    """Two panels over chips: a batch of `samples`, and so many samples on every chip.
+
+    rows: chips; chip, all: (ms, low, high) if an exchange stops its own chip, or all; host_ms: what the host takes to
+    send the batch. Bands reach from low to high. Dashed: no cost of several chips.
+    """
+    with matplotlib.style.context(STYLE, after_reset=True):
+        figure, axes = panels(1, 2, width=10.5, height=4.6)
+        names = f"Strong scaling: {samples} samples in all", f"Weak scaling: {samples} samples on every chip"
+        for panel, rows, name, shrinks in zip(axes, (strong, weak), names, (True, False), strict=True):
+            chips = [row["chips"] for row in rows]
+            for field, label, colour, marker in ANSWERS:
+                middle, low, high = zip(*(row[field] for row in rows), strict=True)
+                panel.fill_between(chips, low, high, color=colour, alpha=0.16, lw=0)
+                for edge in (low, high):
+                    panel.plot(chips, edge, color=colour, linewidth=0.8, alpha=0.8)
+                panel.plot(chips, middle, color=colour, linewidth=1.6, marker=marker, label=label)
+            alone = rows[0]["chip"][0]
+            ideal = [alone * chips[0] / count if shrinks else alone for count in chips]
+            panel.plot(chips, ideal, color=GREY, linewidth=1.2, linestyle="--", label="if several chips cost nothing")
+            host = [row["host_ms"] for row in rows]
+            panel.plot(chips, host, color=INK, linewidth=1.2, linestyle=":", label="the host sends the batch")
+            _chips_axis(panel, chips, "chips")
+            panel.set_ylim(0, 1.06 * max(max(row["chip"][2], row["all"][2]) for row in rows))
+            panel.set_ylabel("ms per training step (band: interval)")
+            panel.set_title(name)
+        heading(figure, title)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _chips_axis(panel: Axes, chips: Sequence[int], label: str) -> None:
+    panel.set_xscale("log", base=2)
+    panel.xaxis.set_major_locator(FixedLocator(chips))
+    panel.xaxis.set_major_formatter(FixedFormatter([str(count) for count in chips]))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.set_xlabel(label)
+    panel.grid(True)

@@ -13,26 +13,23 @@ from mimdsim.base.atomic_folder import replaced
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
-from mimdsim.report.columns import CSV_FILES, csv_files
 from mimdsim.report.explorer_data import HERE, too_large, walk_of
 from mimdsim.report.figures import FIGURES
 from mimdsim.report.formatting import changed_fields, plain
 from mimdsim.report.headline import verdicts
-from mimdsim.report.tables import Table
-from mimdsim.report.tables_advice import advice_table
-from mimdsim.report.tables_area_power import silicon_parts_table, silicon_table
+from mimdsim.report.tables import CSV_FILES, Table, csv_files
 from mimdsim.report.tables_comparison import (
+    advice_table,
     assumptions_table,
     comparison_table,
     kernels_table,
     phase_comparison_table,
 )
-from mimdsim.report.tables_cost import phases_table, supersteps_table, tiles_table, utilisation_table
+from mimdsim.report.tables_cost import doubts_table, phases_table, supersteps_table, tiles_table, utilisation_table
 from mimdsim.report.tables_difference import difference_tables
-from mimdsim.report.tables_energy import energy_parts_table, energy_table
+from mimdsim.report.tables_energy import energy_parts_table, energy_table, silicon_parts_table, silicon_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
 from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
-from mimdsim.report.tables_uncertainty import doubts_table
 
 if TYPE_CHECKING:
     import jinja2

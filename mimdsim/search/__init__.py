@@ -6,13 +6,12 @@ tile memory that fits).
 """
 
 from mimdsim.search.evaluate import profiled, timed
-from mimdsim.search.objective import OBJECTIVES, Aims, Objective, parse_limits
-from mimdsim.search.problem import Case, Figures, Timed
+from mimdsim.search.neighbours import copied
+from mimdsim.search.objective import OBJECTIVES, Aims, Case, Figures, Objective, Timed, parse_limits
 from mimdsim.search.sampled_estimate import estimate
 from mimdsim.search.savings import Saving, shortened_most
 from mimdsim.search.search_loop import Found, best_of, search
 from mimdsim.search.smallest import smallest_sram
-from mimdsim.search.splits import copied
 
 __all__ = [
     "OBJECTIVES",

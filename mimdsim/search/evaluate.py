@@ -13,7 +13,7 @@ from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.compiler import Compiled, compile_graph, memory_profile
 from mimdsim.profile import TiledProfile
-from mimdsim.search.problem import Case, Figures, Timed
+from mimdsim.search.objective import Case, Figures, Timed
 from mimdsim.search.sampled_estimate import Estimate, estimate
 from mimdsim.timing import time_program
 from mimdsim.workload.description.mapping import MappingOptions

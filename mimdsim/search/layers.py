@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.search.objective import Aims
-from mimdsim.search.problem import Figures
+from mimdsim.search.objective import Aims, Figures
 from mimdsim.search.sampled_estimate import LayerCosts
 from mimdsim.workload.description.mapping import MappingOptions
 

@@ -11,8 +11,8 @@ from mimdsim.graph import training_graph
 from mimdsim.machine import changed_machine
 from mimdsim.program import RecordedActivity
 from mimdsim.search.layers import Candidate
-from mimdsim.search.problem import Case
-from mimdsim.search.splits import even_parts
+from mimdsim.search.neighbours import even_parts
+from mimdsim.search.objective import Case
 from mimdsim.workload.description.mapping import MappingOptions, Split
 
 KEPT = 2  # of the mappings found for a share of the batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mimdsim.base.units import counted, show_bytes
-from mimdsim.search.problem import Timed
+from mimdsim.search.objective import Timed
 from mimdsim.search.savings import Saving
 from mimdsim.search.search_loop import Found
 from mimdsim.search.smallest import ALSO_TRIED, LEFT

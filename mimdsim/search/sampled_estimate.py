@@ -14,7 +14,7 @@ from mimdsim.costs.energy import tiled_energy
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep
 from mimdsim.program.exchanges import sampled_exchange
-from mimdsim.search.problem import Case, Figures
+from mimdsim.search.objective import Case, Figures
 from mimdsim.timing import GroupCycles, bundles_of, group_cycles
 from mimdsim.workload.description.mapping import MappingOptions
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mimdsim.search.evaluate import Evaluator
-from mimdsim.search.problem import Timed
+from mimdsim.search.objective import Timed
 from mimdsim.workload.description.mapping import MappingOptions, Split
 
 Spans = Iterable[tuple[str, int]]

@@ -14,11 +14,9 @@ from mimdsim.base.units import show_bytes
 from mimdsim.search.evaluate import Evaluator, evaluator
 from mimdsim.search.layers import Candidate, LayerTable
 from mimdsim.search.multi_chip import Widened, in_order, numbers_of_groups, share_of, widened
-from mimdsim.search.neighbours import SHARED, every_step, every_value, moved
-from mimdsim.search.objective import BEYOND, Aims, Objective
-from mimdsim.search.problem import Case, Timed
+from mimdsim.search.neighbours import SHARED, Space, every_step, every_value, moved, seeds
+from mimdsim.search.objective import BEYOND, Aims, Case, Objective, Timed
 from mimdsim.search.savings import Saving, savings
-from mimdsim.search.splits import Space, seeds
 from mimdsim.workload.description.mapping import MappingOptions
 
 ROUND = 16  # mappings estimated before the next parents are chosen; the same for any number of processes

@@ -10,8 +10,7 @@ from typing import get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.machine import changed_machine
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.objective import Aims
-from mimdsim.search.problem import Case, Timed
+from mimdsim.search.objective import Aims, Case, Timed
 from mimdsim.search.savings import savings
 from mimdsim.search.search_loop import Found, Progress, front_of, quiet, search
 from mimdsim.workload.description.mapping import MappingOptions

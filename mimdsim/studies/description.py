@@ -30,9 +30,8 @@ from pydantic import Field, field_validator, model_validator
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import write_atomically
-from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.base.schema import Section, build, read_toml, toml_text
 from mimdsim.base.search_path import find_description, names_of, several
-from mimdsim.base.toml import toml_text
 from mimdsim.studies.expressions import names_in
 from mimdsim.studies.metrics import METRICS, Constraint, parse_constraint
 

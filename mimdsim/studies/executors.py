@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
 from mimdsim.base.identity import code_digest
 from mimdsim.base.processes import ENDED, process_pool
-from mimdsim.studies.plain import Plain, of_plain, to_plain
 from mimdsim.studies.points import Point
+from mimdsim.studies.row_values import Plain, of_plain, to_plain
 from mimdsim.studies.store import MAX_ACTIVITY_BYTES, load_activity
 
 AHEAD = 2  # batches per process that are handed out: none waits for the next

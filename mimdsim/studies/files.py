@@ -17,7 +17,7 @@ from mimdsim.base.atomic_folder import STUDY, refuse_other, replaced
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import read_whole, write_atomically
 from mimdsim.base.units import counted
-from mimdsim.report.columns import csv_text
+from mimdsim.report.tables import csv_text
 from mimdsim.studies.description import Axis, Study, read_study, write_study
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.results import DESCRIBED, RESULTS, gpu_columns
@@ -161,8 +161,7 @@ def write_report(studied: Studied, folder: Path) -> list[Path]:
 def write_figures(rows: list[Row], axes: list[str], folder: Path, gpus: tuple[str, ...] = ()) -> list[Path]:
     """sweep.png: the first axis goes along x, the others make the lines. With GPUs also crossover.png: the training
     step of each GPU as a multiple of the tiled machine's."""
-    from mimdsim.report.figures_crossover import draw_crossover
-    from mimdsim.report.figures_sweep import draw_sweep
+    from mimdsim.report.figures_sweep import draw_crossover, draw_sweep
     from mimdsim.report.style import picture
 
     figures = {"sweep.png": draw_sweep(rows, axes), "crossover.png": draw_crossover(rows, axes, gpus)}

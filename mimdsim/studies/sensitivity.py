@@ -22,7 +22,11 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
-from mimdsim.studies.axis_scaling import (
+from mimdsim.studies.description import Study
+from mimdsim.studies.metrics import METRICS, Row
+from mimdsim.studies.sampling import (
+    Design,
+    Varied,
     base_values,
     fixed,
     has_direction,
@@ -31,9 +35,6 @@ from mimdsim.studies.axis_scaling import (
     place_in_range,
     shown_value,
 )
-from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import METRICS, Row
-from mimdsim.studies.sampling import Design, Varied
 
 LEVELS = 4  # of an axis in stage one: 0, 1/3, 2/3 and 1, two apart in each move (Morris)
 LEAST_BLOCKS = 8  # of stage two; with fewer, confidence intervals say nothing

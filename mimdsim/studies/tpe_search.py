@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MissingExtra
-from mimdsim.studies.axis_scaling import (
+from mimdsim.studies.description import Study
+from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
+from mimdsim.studies.sampling import (
+    Design,
+    Varied,
     base_values,
     fixed,
     is_ordered,
     of_designs,
     place_in_list,
     place_in_range,
+    plain_value,
 )
-from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
-from mimdsim.studies.sampling import Design, Varied, plain_value
 
 BATCH = 10  # points asked for before the results of the last ones are looked at
 MOST_NAMED = 5  # best points by one metric

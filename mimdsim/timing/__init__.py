@@ -5,11 +5,11 @@ with the closed forms where there is no contention.
 """
 
 from mimdsim.timing.analytic import GroupCycles, bundles_of, group_cycles, time_program
-from mimdsim.timing.by_tile import bytes_accessed, contexts_with_work, cycles_in_timesteps
 from mimdsim.timing.discrete_event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.explain import explain
 from mimdsim.timing.explanation import Explanation
 from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.tile_work import bytes_accessed, contexts_with_work, cycles_in_timesteps
 from mimdsim.timing.worker_cycles import program_loads
 
 __all__ = [

@@ -18,8 +18,8 @@ from mimdsim.machine.mimd import Host
 from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
-from mimdsim.timing.assumptions import machine_assumptions, program_assumptions
 from mimdsim.timing.critical_path import critical_path
+from mimdsim.timing.recording import machine_assumptions, program_assumptions
 from mimdsim.timing.spans import loop_spans, superstep_spans, what_is_doubted
 from mimdsim.timing.tile_cycles import Barrel
 from mimdsim.timing.uncertainty import known_together, own_shares

@@ -14,9 +14,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.base.cache import kept
-from mimdsim.costs.exchange_batch import cycles_of_phases, phases_of
-from mimdsim.costs.links import edge_bytes, link_phase_seconds
+from mimdsim.base.processes import kept
+from mimdsim.costs.exchange_endpoint import cycles_of_phases, edge_bytes, link_phase_seconds, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
 from mimdsim.program import Program

@@ -16,7 +16,7 @@ import numpy as np
 import simpy
 
 from mimdsim.base.errors import MappingError
-from mimdsim.costs.links import edge_bytes_per_second, link_start_seconds, moving_bytes
+from mimdsim.costs.exchange_endpoint import edge_bytes_per_second, link_start_seconds, moving_bytes
 from mimdsim.machine.mimd import Links
 from mimdsim.machine.topology import next_chips, route_lengths
 

@@ -11,22 +11,204 @@ from collections.abc import Sequence
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.costs.exchange_batch import busiest_tile
+from mimdsim.base.units import counted
+from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, part_of_tile, way_cycles
 from mimdsim.costs.isa_costs import priced
 from mimdsim.machine import Given, MimdMachine, tiled_machine
+from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, all_waiting, critical_path
-from mimdsim.timing.explain_compute import Workers, arranging_rows, library_row
-from mimdsim.timing.explain_exchange import exchange_rows, sync_rows
-from mimdsim.timing.explanation import Explanation, Row
+from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.spans import loop_spans
 from mimdsim.timing.static_plan import SuperstepPlan, program_plan
-from mimdsim.timing.tile_cycles import Barrel, tile_cycles
-from mimdsim.timing.tile_work import work_of_tile
+from mimdsim.timing.tile_cycles import Barrel, arranging_parts, tile_cycles, worker_cycles
+from mimdsim.timing.tile_work import Level, TableWork, work_of_tile
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
+
+
+class Workers:
+    """The worker contexts of the tile; cycles float64[executions], a single entry if all are equal."""
+
+    def __init__(self, work: list[TableWork], times: int, barrel: Barrel):
+        self.tables, self.times, self.barrel = work, times, barrel
+        self.executions = max((len(each.turns) for one in work for each in one.levels), default=1)
+        self.bundles = np.zeros((self.executions, barrel.contexts))
+        for one in work:
+            context = one.place % barrel.contexts
+            for of_vertex, vertex in zip(context.tolist(), one.bundles().T, strict=True):
+                self.bundles[:, of_vertex] += vertex
+        self.deciding = self.bundles.argmax(axis=1)
+        longest, whole = barrel.issue_cycles * self.bundles.max(axis=1), self.bundles.sum(axis=1)
+        self.by_longest = longest >= whole
+        self.cycles = worker_cycles(self.bundles, barrel)
+
+    def rows(self) -> list[Row]:
+        """Every loop level of the decisive vertices: those of the longest context, or all if issue slots are the
+        limit."""
+        found = []
+        for by_longest in (True, False):
+            chosen = self.by_longest == by_longest
+            factor = self.barrel.issue_cycles if by_longest else 1
+            for one in self.tables if chosen.any() else ():
+                context = one.place % self.barrel.contexts
+                runs = (context == self.deciding[:, None]) if by_longest else np.ones((1, len(context)), bool)
+                counts = chosen[:, None] & runs
+                for level in one.levels:
+                    each = (level.turns * counts).sum(axis=1)
+                    if not (level.bundles * each).any():
+                        continue
+                    found.append(
+                        Row(
+                            what=f"{one.title}, {level.title}",
+                            how=self._how(level, each, factor),
+                            cycles=float(each.sum()) * level.bundles * factor * self.times / self.executions,
+                            note="in the longest context" if by_longest else "in all contexts",
+                        )
+                    )
+        return found
+
+    def _how(self, level: Level, each: np.ndarray, factor: int) -> str:
+        """How a level's cycles come about; each float64[executions]: turns."""
+        alike = bool((each == each[0]).all())
+        turns = each[0] if alike else each.sum()
+        one, several = ("turn", "turns") if level.extents else ("vertex", "vertices")
+        said = f"{level.bundles:g} bundles" + (f" ({level.paired:g} paired away)" if level.paired else "")
+        said += f" x {turns:,.10g} {one if turns == 1 else several}" + (
+            f" x {factor} issue cycles" if factor > 1 else ""
+        )
+        if alike:
+            return said + (f" x {self.times:,} executions" if self.times > 1 else "")
+        count = np.count_nonzero(each)
+        return f"{said}, in {count:,} {'execution' if count == 1 else 'executions'}"
+
+    def contexts(self, execution: int) -> tuple[Context, ...]:
+        """The vertices that every context runs, round after round."""
+        at = min(execution, self.executions - 1)
+        ran: list[list[tuple[int, str]]] = [[] for _ in range(self.barrel.contexts)]
+        for one in self.tables:
+            for place, row in zip(one.place.tolist(), one.rows.tolist(), strict=True):
+                ran[place % self.barrel.contexts].append((place, f"{row} of {one.title}"))
+        return tuple(
+            Context(number=number, vertices=tuple(name for _, name in sorted(names)), bundles=float(bundles))
+            for number, (names, bundles) in enumerate(zip(ran, self.bundles[at], strict=True))
+            if names
+        )
+
+    def work(self, execution: int) -> tuple[Work, ...]:
+        """The cost of each vertex, with equal ones grouped."""
+        at = min(execution, self.executions - 1)
+        alike: dict[tuple[str, str], list[int]] = {}
+        for one in self.tables:
+            bundles = one.bundles()
+            for column, row in enumerate(one.rows.tolist()):
+                terms = " + ".join(level.at(at, column) for level in one.levels)
+                said = f"{terms} = {bundles[min(at, len(bundles) - 1), column]:,g} bundles"
+                alike.setdefault((one.title, said), []).append(row)
+        return tuple(Work(codelet=name, vertices=tuple(rows), how=how) for (name, how), rows in alike.items())
+
+
+def library_row(one: TableWork, barrel: Barrel) -> Row:
+    """Library vertices of a table, each in turn on all contexts."""
+    extents = ", ".join(
+        f"{name} {column.min():g}" + (f" to {column.max():g}" if column.min() < column.max() else "")
+        for name, column in one.extents.items()
+    )
+    many = f"{len(one.rows)} vertices, one after another," if len(one.rows) > 1 else "1 vertex"
+    note = f"{many} on {barrel.working} contexts, by the codelet's formula" + (f" for {extents}" if extents else "")
+    cycles = float(one.cycles.sum())
+    return Row(what=one.title, how=f"{cycles_text(cycles)} cycles", cycles=cycles, note=note)
+
+
+def arranging_rows(superstep: Superstep, tile: int, barrel: Barrel) -> tuple[Row, ...]:
+    exchange = superstep.exchange
+    if exchange is None:
+        return ()
+    at = np.flatnonzero(exchange.tiles == tile)
+    if not len(at) or not exchange.column("fragments_arranged")[at[0]]:
+        return ()
+    slots = barrel.issue_cycles / barrel.working
+    pieces, volume = (float(part[at[0]]) * slots for part in arranging_parts(exchange, barrel))
+    many, size = (int(exchange.column(name)[at[0]]) for name in ("fragments_arranged", "bytes_arranged"))
+    shared = f" x {barrel.issue_cycles} / {working}" if (working := barrel.working) < barrel.issue_cycles else ""
+    each = f"{many:,} pieces x {barrel.arrange_fragment_bundles:g} bundles{shared}"
+    rate = f"{size:,} bytes / {barrel.copy_bytes_per_cycle:g} a cycle{shared}"
+    return (
+        Row(what="arranging rows, pieces", how=each, cycles=pieces),
+        Row(what="arranging rows, bytes", how=rate, cycles=volume),
+    )
+
+
+def exchange_rows(
+    program: Program,
+    superstep: Superstep,
+    machine: MimdMachine,
+    part: PathPart,
+    here: int,
+    tile: int,
+    times: int,
+) -> tuple[Row, ...]:
+    """here: cycles of one exchange on the tile's chip."""
+    exchange, fabric = superstep.exchange, machine.exchange
+    rows = []
+    if exchange is not None and here:
+        own = part_of_tile(program, exchange, fabric, tile)
+        way = int(way_cycles(program, exchange, machine)[tile // program.tiles_per_chip])
+        phase = here - fabric.fixed_cycles - fabric.route_cycles - way
+        rows += [] if own is None else [_own_part(own, fabric)]
+        rows.append(_busier(program, superstep, machine, phase - (own.cycles if own else 0)))
+        rows.append(Row(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles))
+        rows.append(Row(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles))
+        hops = f"{fabric.hop_cycles:g} a hop, as far as its tiles are apart"
+        rows.append(Row(what="way", how=hops, cycles=way))
+    rows = [row.times(times) for row in rows if row.cycles]
+    rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
+    rest = part.exchange - part.link - here * times
+    rows.append(Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=rest))
+    return tuple(row for row in rows if row.cycles)
+
+
+def _own_part(own: TilePart, fabric: Fabric) -> Row:
+    wire = f"{own.wire_bytes:,} bytes / {fabric.bytes_per_cycle:g} a cycle"
+    control = (
+        f"{counted(own.fragments_sent, 'piece')} sent x {fabric.send_fragment_cycles:g} + "
+        f"{own.fragments_received:,} received x {fabric.receive_fragment_cycles:g}"
+    )
+    if own.control_cycles > own.wire_bytes / fabric.bytes_per_cycle:
+        return Row(what="control of its pieces", how=control, cycles=own.cycles, note=f"its {wire} take less")
+    note = f"sends {own.bytes_sent:,}, receives {own.bytes_received:,}"
+    note += f", {own.bytes_saved:,} of them over its neighbour's bus" if own.bytes_saved else ""
+    note += f"; control of {control} takes less" if own.control_cycles else ""
+    return Row(what="bytes on its wire", how=wire, cycles=own.cycles, note=note)
+
+
+def _busier(program: Program, superstep: Superstep, machine: MimdMachine, cycles: int) -> Row:
+    """How long the tile waits for others, or for its turn in the order of messages."""
+    assert superstep.exchange is not None
+    busiest = busiest_tile(program, superstep.exchange, machine.exchange)
+    assert busiest is not None
+    control = f", {busiest.control_cycles:,} cycles of control" if busiest.control_cycles else ""
+    note = f"tile {busiest.tile} has {busiest.wire_bytes:,} bytes on its wire{control}"
+    note += "; messages wait for each other" if machine.exchange.model == "scheduled" else ""
+    return Row(what="waits for the end of the exchange", how=f"{cycles:,}", cycles=cycles, note=note)
+
+
+def sync_rows(machine: MimdMachine, part: PathPart, cycles: int, all_chips: bool, times: int) -> tuple[Row, ...]:
+    """cycles: of one sync of the tile's chip, or of all chips."""
+    barrier = machine.barrier_cycles(all_chips=all_chips)
+    rows = []
+    if cycles:
+        what = "barrier of all chips" if all_chips else "barrier of the chip"
+        rows.append(Row(what=what, how=f"{barrier}", cycles=barrier).times(times))
+        late = cycles - barrier
+        share = f"{machine.sync.exchange_share:g} of the exchange"
+        rows.append(Row(what="waits for the last tile", how=f"{late:,}", cycles=late, note=share).times(times))
+    rest = part.sync - cycles * times
+    rows.append(Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=rest))
+    return tuple(row for row in rows if row.cycles)
+
 
 ROUNDING = 1e-9  # relative, of sums in another order
 TILED = "only programs of tiled machines have supersteps to explain"

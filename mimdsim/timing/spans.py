@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mimdsim.base.sources import uncertainty
-from mimdsim.costs.exchange_batch import BusiestTile, busiest_tiles, phases_of
+from mimdsim.base.units import uncertainty
+from mimdsim.costs.exchange_endpoint import BusiestTile, busiest_tiles, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.profile import Doubt, Span

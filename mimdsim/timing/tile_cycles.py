@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.sources import has_own_share, kind_of, less_certain
+from mimdsim.base.units import has_own_share, kind_of, less_certain
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.program import Codelet, Exchange, Program, Superstep
-from mimdsim.program.formulas import formula_cycles
+from mimdsim.program.codelet import formula_cycles
 from mimdsim.timing.vertex_dispatch import dealt_program
 
 ARRANGING_KIND = "derived"

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.base.sources import has_own_share, kind_of, uncertainty
+from mimdsim.base.units import has_own_share, kind_of, uncertainty
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Doubt
 from mimdsim.program import Program

@@ -18,7 +18,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import compact
 from mimdsim.base.errors import MappingError
-from mimdsim.base.sources import uncertainty
+from mimdsim.base.units import uncertainty
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.timing.recording import Recording

@@ -18,7 +18,7 @@ from typing import Any
 
 from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
-from mimdsim.base.sources import kind_of, uncertainty
+from mimdsim.base.units import kind_of, uncertainty
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Doubt

@@ -10,7 +10,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler.place.array_products import ArrayPlacement
-from mimdsim.compiler.place.placement import Placement
+from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine
 from mimdsim.workload.description.mapping import MappingOptions

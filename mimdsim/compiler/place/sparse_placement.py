@@ -8,19 +8,129 @@ from __future__ import annotations
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError
-from mimdsim.compiler.place.layer_partition import Grid, dealt_tiles, grid_of, neurons_per_tile, room_of, splits_of
-from mimdsim.compiler.place.placement import LayerPlacement, Placement
-from mimdsim.compiler.place.reductions import reductions_of
-from mimdsim.compiler.place.selection import (
-    check_last_tiles,
-    chips_of_samples,
-    last_tiles,
-    published_tiles,
-    selection_spread,
+from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.compiler.place.layer_partition import (
+    Grid,
+    LayerPlacement,
+    Placement,
+    ReducePlacement,
+    dealt_tiles,
+    grid_of,
+    neurons_per_tile,
+    room_of,
+    splits_of,
 )
 from mimdsim.graph import SpikingNetwork
 from mimdsim.workload.description.mapping import MappingOptions, Split
+
+
+def chips_of_samples(chips: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """int64[batch]: a chip for the lists of every sample, of `chips` int64[copies, tiles] of its copy; if there are
+    several, they share the samples. Copy b has samples edges[b] // copies to edges[b + 1] // copies."""
+    found = []
+    for of_copy, count in zip(chips, np.diff(edges // len(chips)).tolist(), strict=True):
+        different = np.unique(of_copy)
+        found.append(different[np.arange(count) * len(different) // max(1, count)])
+    return np.concatenate(found)
+
+
+def published_tiles(spreads: list[int], on_chip: list[np.ndarray], tiles: int) -> list[np.ndarray]:
+    """Of every layer, where on its chip the slots (sample, row, part) lie: all of a chip evenly over its tiles."""
+    chips = [np.repeat(of_samples, 2 * spread) for of_samples, spread in zip(on_chip, spreads, strict=True)]
+    every = np.concatenate(chips)
+    found = np.zeros(len(every), np.int64)
+    for chip in np.unique(every):
+        here = np.flatnonzero(every == chip)
+        found[here] = np.arange(len(here)) * tiles // len(here)
+    return np.split(found, np.cumsum([len(each) for each in chips])[:-1])
+
+
+def _turns(on_chip: list[np.ndarray]) -> np.ndarray:
+    """int64[layers, batch]: how many layers up to this one have the lists of a sample on the same chip."""
+    chips = np.array(on_chip)
+    return np.array([(chips[: index + 1] == chips[index]).sum(axis=0) for index in range(len(chips))])
+
+
+def last_tiles(on_chip: list[np.ndarray], tiles: int) -> list[np.ndarray]:
+    """The same where both rows of a sample have one tile, layer after layer from the end of the chip."""
+    batch = len(on_chip[0])
+    return [np.repeat(tiles - turns * batch + np.arange(batch), 2) for turns in _turns(on_chip)]
+
+
+def check_last_tiles(network: SpikingNetwork, on_chip: list[np.ndarray], tiles: int) -> None:
+    """Raise DoesNotFit when one tile per sample and layer are more than a chip has (authors' rule: L*B < tiles)."""
+    most = int(_turns(on_chip).max())
+    if most * network.batch >= tiles:
+        raise DoesNotFit(
+            f"{most} layers times {network.batch} samples select spikes on {most * network.batch} tiles of their own, "
+            f"and a chip of {tiles} must have more than these: "
+            'set mapping.selection_tiles = "published", or lower training.batch'
+        )
+
+
+def selection_spread(neurons: int, worker_contexts: int, states_per_worker: int) -> int:
+    """Tiles that scan one sample and threshold row: workers for the target states each, rounded, then tiles of them.
+
+    A remainder of 2 or more workers gets a tile of its own (authors' rule for 6 contexts).
+    """
+    workers = neurons // states_per_worker + (neurons % states_per_worker > states_per_worker // 2)
+    return int(max(1, workers // worker_contexts + (workers % worker_contexts >= min(2, worker_contexts - 1 or 1))))
+
+
+def _chips_of_groups(layer: LayerPlacement, group_size: int, tiles: int) -> np.ndarray:
+    """int64[groups, batch]: the chip of the first part of a group of parts, for every sample."""
+    parts = layer.grid.reshape(layer.copies, -1)
+    groups = layer.parts // group_size
+    of_copy: np.ndarray = parts[:, np.arange(groups) * group_size] // tiles
+    return of_copy[layer.copy_of].T
+
+
+def reductions_of(
+    network: SpikingNetwork, layers: list[LayerPlacement], tiles: int, options: MappingOptions
+) -> tuple[tuple[ReducePlacement | None, ...], tuple[ReducePlacement | None, ...]]:
+    """For every layer, on its own chips, of what it gives the layer before it and of what it gives itself: tiles by
+    work^0.8 of occupied tiles times capacity of the spikes, or as many for each. A tile gets whole words of sums: with
+    halves an even number of vertices.
+    """
+    word, batch, even = 4 // options.value_bytes, network.batch, options.reduce_rule == "even"
+    placed: dict[tuple[int, int], ReducePlacement] = {}
+    work: dict[tuple[int, int], int] = {}  # by (layer, layer whose spikes they are)
+    for index, layer in enumerate(network.layers):
+        for source in [index - 1] * (index > 0) + [index] * layer.gives_itself_gradients:
+            capacity = network.layers[source].capacity
+            occupied = layers[index].parts
+            # whole work, its fraction dropped, as in the authors' program
+            work[index, source] = 1 if even else int(occupied**options.reduce_exponent * capacity * batch)
+    sizes = {pair: max(1, min(options.reduce_group or batch // 2, layers[pair[0]].parts)) for pair in work}
+    chip_of = {(index, source): _chips_of_groups(layers[index], size, tiles) for (index, source), size in sizes.items()}
+    counts: dict[tuple[int, int], int] = {}  # tiles on each of its chips
+    firsts: dict[tuple[int, int], dict[int, int]] = {pair: {} for pair in work}
+    for chip in sorted({chip for each in chip_of.values() for chip in np.unique(each).tolist()}):
+        on_chip = [pair for pair in work if (chip_of[pair] == chip).any()]
+        total = sum(work[pair] for pair in on_chip) or 1
+        first = begin = chip * tiles + (options.reserved_tiles if chip == 0 else 0)
+        usable = (chip + 1) * tiles - begin
+        for pair in on_chip:
+            count = max(1, work[pair] * usable // total)
+            counts[pair] = min(count, counts.get(pair, count))
+            firsts[pair][chip] = min(first, begin + usable - count)
+            first += count
+    for (index, source), first_tiles in firsts.items():
+        chips, slots = chip_of[index, source], network.layers[source].capacity
+        most = int(np.bincount(chips.ravel()).max()) * slots  # vertices of a chip
+        count = counts[index, source]
+        placed[index, source] = ReducePlacement(
+            tiles=count,
+            first_tiles=first_tiles,
+            group_size=sizes[index, source],
+            groups=len(chips),
+            per_tile=-(-most // (count * word)) * word,
+            slots=slots,
+            chip_of=chips,
+        )
+    numbers = range(len(layers))
+    return tuple(placed.get((n, n - 1)) for n in numbers), tuple(placed.get((n, n)) for n in numbers)
+
 
 MOST_SHORT_IDS = 2**16 - 1  # neurons whose ids and counts fit two bytes
 

@@ -8,7 +8,7 @@ from mimdsim.codelets import neurons as codelets
 from mimdsim.codelets import surrogates
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.place.placement import LayerPlacement
+from mimdsim.compiler.place.layer_partition import LayerPlacement
 from mimdsim.compiler.sparse.fan_in import emit_current
 from mimdsim.compiler.sparse.selection import received
 from mimdsim.graph import Layer, Operation

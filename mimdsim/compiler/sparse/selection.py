@@ -11,7 +11,7 @@ from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
 from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of
-from mimdsim.compiler.place.placement import LayerPlacement
+from mimdsim.compiler.place.layer_partition import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Carry

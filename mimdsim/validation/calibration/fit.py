@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.files import read_whole
-from mimdsim.machine import MimdMachine, with_values
+from mimdsim.base.search_path import Named, is_path, several
+from mimdsim.machine import MimdMachine, sourced_machine, with_values
 from mimdsim.machine.calibrated import (
     DIGITS,
     KIND,
@@ -22,12 +24,13 @@ from mimdsim.machine.calibrated import (
     Table,
     machine_digest,
     narrowed_changes,
+    write_narrowing,
 )
 from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions
 from mimdsim.validation.calibration.measurement_noise import spreads
 from mimdsim.validation.calibration.result import Measured, Narrowed
 from mimdsim.validation.calibration.sensitivities import Dependence, again, dependence
-from mimdsim.validation.tables import Progress, Row, check_files, silent
+from mimdsim.validation.tables import Progress, Row, check_files, find_table, silent
 
 MOST_ROWS = 1000
 MOST_LEFT_OUT = 200  # rows up to which each is predicted from the others
@@ -230,3 +233,35 @@ def _around(one: Doubted, z: float, left: float) -> Interval:
     value = float(min(max(round(value), math.ceil(one.low)), math.floor(one.high))) if one.whole else value
     reach = left * one.half_width
     return max(one.low, value - reach), value, min(one.high, value + reach)
+
+
+def calibrate(
+    machine: Named,
+    tables: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    spread: float = 0.02,
+    data: str | Path | None = None,
+    progress: Progress = silent,
+) -> Narrowed:
+    """Calibrate the uncertain parameters of a machine against tables of measurements, with columns as in references/.
+
+    out: a file to write, which can be given wherever a machine can. spread: standard deviation of a figure, as a share
+    of it, where its row has no `spread`. data: recordings for rows of training steps. Raises DataFileError for tables
+    that cannot be read, DescriptionError where no row bears on the machine.
+    """
+    machine = os.fspath(machine)
+    sourced = sourced_machine(machine)
+    folder = Path.cwd() if out is None else Path(out).parent
+    named = os.path.relpath(machine, folder) if is_path(machine) else machine
+    found = narrow(
+        sourced,
+        [find_table(str(table)) for table in several(tables)],
+        named=named,
+        spread=spread,
+        data=None if data is None else Path(data),
+        progress=progress,
+    )
+    if out is not None:
+        write_narrowing(Path(out), found.content, [f"mimdsim run digits {Path(out).name}"])
+    return found

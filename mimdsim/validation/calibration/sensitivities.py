@@ -8,7 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from mimdsim.base.sources import uncertainty
+from mimdsim.base.units import uncertainty
 from mimdsim.machine import MimdMachine, with_values
 from mimdsim.machine.calibrated import Doubted, doubted_numbers
 from mimdsim.validation.tables import Progress, Row

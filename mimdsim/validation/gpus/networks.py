@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.gpu.gemm import gemm_seconds
-from mimdsim.gpu.recurrent import (
+from mimdsim.gpu.elementwise import (
     ALTERNATING,
     CUDNN_LOOP,
     CUDNN_PERSISTENT,
@@ -25,10 +24,10 @@ from mimdsim.gpu.recurrent import (
     library_loop_seconds,
     persistent_seconds,
 )
+from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.machine.gpu import GpuMachine, Precision
 from mimdsim.validation.gpus.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
-from mimdsim.validation.gpus.eager import FRAMEWORKS, Framework, eager_seconds
-from mimdsim.validation.gpus.fused import find_fused, fused_seconds
+from mimdsim.validation.gpus.eager import FRAMEWORKS, Framework, eager_seconds, find_fused, fused_seconds
 from mimdsim.validation.gpus.products import LARGEST_EXTENT
 
 # Period of a Python call that launches one kernel, of the computer a device was timed in; a fact of that computer.

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
-from mimdsim.base.sources import UNCERTAINTY
+from mimdsim.base.units import UNCERTAINTY
 from mimdsim.compiler import measure_memory
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, changed_machine, load_machine

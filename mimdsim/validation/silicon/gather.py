@@ -13,7 +13,7 @@ from typing import Any
 
 from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
-from mimdsim.base.sources import UNCERTAINTY
+from mimdsim.base.units import UNCERTAINTY
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.sensitivity import Bearing
 from mimdsim.validation.silicon.gather_plan import ITEM_BYTES, GatherPlan, gather_phases, plan_gather

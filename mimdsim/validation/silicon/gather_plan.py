@@ -18,7 +18,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.costs.library.casts import fill_cycles
 from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar_1d_cycles
-from mimdsim.costs.library.slices import multi_slice_cycles, scatter_add_cycles
+from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.machine import MimdMachine
 
 ITEM_BYTES = INDEX_BYTES = 4

@@ -19,13 +19,26 @@ from typing import Any
 
 from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
-from mimdsim.base.sources import UNCERTAINTY
+from mimdsim.base.units import UNCERTAINTY
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.silicon import handwritten_vertices
-from mimdsim.validation.silicon.launch import LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST, TIMER_CYCLES
-from mimdsim.validation.vendor.scaled_add import scaled_add_1d_cycles
+from mimdsim.validation.vendor.popops import scaled_add_1d_cycles
+
+TIMER_CYCLES = 45  # tessellate_ipu/core/tile_interpreter_hw_primitives.py, "overhead of measuring a cycle count"
+# Load the pointer, read the lower half of the counter, 4 cycles until the pointer has arrived, store, read the upper
+# half, store, return value, return (6). Instruction count of our own for CycleCountBarrier in hw_vertex.cpp.
+TIMER_OWN_CYCLES = 1 + 1 + 4 + 1 + 1 + 1 + 1 + 6
+# Reading the counter may stall like writing a special register (put $CCCSLOAD, 6), and the pointer may be loaded only
+# when it is needed: read, load and wait, store, read, store, return value, return.
+TIMER_OWN_MOST = 6 + 6 + 1 + 6 + 1 + 1 + 6
+# Without any wait for the pointer: the compiler may load it after it has read the counter, and store both at the end.
+TIMER_OWN_LEAST = TIMER_OWN_CYCLES - 4
+LAUNCH_CYCLES = TIMER_CYCLES - TIMER_OWN_CYCLES
+LAUNCH_LEAST = TIMER_CYCLES - TIMER_OWN_MOST
+LAUNCH_MOST = TIMER_CYCLES - TIMER_OWN_LEAST
+
 
 COLUMNS = {"id", "vertex", "operation", "dtype", "N", "cycles", "what_cycles_cover", "certainty"}
 MACHINE = "bow"  # cycles; Mk2 and Bow differ in their clock only

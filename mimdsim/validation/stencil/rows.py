@@ -17,7 +17,7 @@ from typing import Any
 
 from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
-from mimdsim.base.sources import UNCERTAINTY
+from mimdsim.base.units import UNCERTAINTY
 from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.pipeline import memory_profile

@@ -13,9 +13,8 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.base.identity import files_below
 from mimdsim.workload.data import braille, digits, dvs_gesture, event_file, nmnist, shd
-from mimdsim.workload.data.augmentation import Augmentation
 from mimdsim.workload.data.event_file import sensor_of
-from mimdsim.workload.data.event_filters import cropped_grid
+from mimdsim.workload.data.event_filters import Augmentation, cropped_grid
 from mimdsim.workload.data.events import POLARITIES, EventLists, EventUse, Ids, bin_nanoseconds, reduced_grid
 from mimdsim.workload.data.generated import open_digits, open_images, open_randman, open_random
 from mimdsim.workload.data.recorded import open_braille, open_dvs_gesture, open_events, open_nmnist, open_shd

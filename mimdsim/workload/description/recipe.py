@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from mimdsim.base.errors import suggest
-from mimdsim.base.names import PathText
 from mimdsim.base.schema import Section
+from mimdsim.base.search_path import PathText
 from mimdsim.numerics.optimisers import OPTIMISERS
 
 MOST_TRAINING_STEPS = 1 << 27  # the most that a checkpoint can count

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mimdsim.base.names import PathText
 from mimdsim.base.schema import OneOrMore, Section
+from mimdsim.base.search_path import PathText
 
 MAX_NEURONS = 1 << 24
 MAX_LAYERS = 256

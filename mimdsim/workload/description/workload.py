@@ -10,15 +10,16 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, MappingError, shortened
-from mimdsim.base.names import Name
-from mimdsim.base.schema import Section, build, changed_table, read_toml
-from mimdsim.base.search_path import Named, beside, find_description, names_of
+from mimdsim.base.files import with_home
+from mimdsim.base.identity import Input, input_of
+from mimdsim.base.schema import Section, build, changed_table, files_named, read_toml
+from mimdsim.base.search_path import Name, Named, beside, find_description, names_of
 from mimdsim.base.units import exact_product
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
+from mimdsim.workload.data.dataset import source_files
 from mimdsim.workload.data.other_source import change_source
-from mimdsim.workload.description.mapping import MappingOptions
-from mimdsim.workload.description.mapping_file import check_layers, read_mapping_file
+from mimdsim.workload.description.mapping import MappingOptions, check_layers, read_mapping_file
 from mimdsim.workload.description.neuron import change_neuron, neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe
 from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, MAX_NEURONS, PER_LAYER, Data, Network
@@ -165,3 +166,20 @@ def find_beside(path: Path, table: dict[str, Any]) -> None:
         named = table[section].get(key) if isinstance(table.get(section), dict) else None
         if isinstance(named, str) and named:
             table[section][key] = beside(path, named)
+
+
+RECORDINGS = "data.path"  # of which each source reads other files
+
+
+def inputs_of(workload: Workload) -> tuple[Input, ...]:
+    """The files of every key that names some, and those that come with a data source, hashed once in a process.
+
+    Raises DataFileError for what is no file, or cannot be read; what is not there has no files.
+    """
+    named = dict(files_named(workload))
+    recordings = source_files(workload.data)
+    found = [input_of(key, path, [("", with_home(path))]) for key, path in named.items() if key != RECORDINGS]
+    if recordings or RECORDINGS in named:
+        key, path = (RECORDINGS, named[RECORDINGS]) if RECORDINGS in named else ("data.source", workload.data.source)
+        found.append(input_of(key, path, recordings))
+    return tuple(found)

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.files import writable_folder, write_atomically
-from mimdsim.base.schema import read_toml
-from mimdsim.base.toml import toml_text, toml_value
+from mimdsim.base.schema import read_toml, toml_text, toml_value
 from mimdsim.workload.description.workload import PATHS, find_beside, find_workload
 from mimdsim.workload.interchange.imported import ImportedNetwork, Population
 from mimdsim.workload.interchange.model_file import layer_names, write_model

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.workload.interchange.linear_maps import IDENTITY, Combination, LinearMap, MapProblem, total
-from mimdsim.workload.interchange.nir_flat import FlatGraph
-from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirNode
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, FlatGraph, NirNode
 
 WHOLE_DELAY = 1e-3  # assumed: how far a delay may be from a whole number of timesteps, in timesteps
 MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence

@@ -16,9 +16,8 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.linear_maps import Combination, LinearMap, MapProblem
 from mimdsim.workload.interchange.nir_composition import Arriving
-from mimdsim.workload.interchange.nir_flat import FlatGraph, flattened
 from mimdsim.workload.interchange.nir_neurons import Discretisation, NeuronProblem, doubts_of, dt_of_file, dynamics_of
-from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirFile, NirNode, Reals
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, FlatGraph, NirFile, NirNode, Reals, flattened
 
 Recurrence = Literal["none", "one_to_one", "all_to_all"]
 AS_FILE = Discretisation()
