@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 import mimdsim
+from mimdsim.pipeline import compile_workload, retime
+from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.profile import load_profile
 from mimdsim.profile.detail import load_beside
 from mimdsim.studies.store import load_activity, load_rows
+from mimdsim.workload import load_workload
 
 WRITTEN = Path(__file__).resolve().parent / "data" / "0.1.0"
 
@@ -63,6 +66,22 @@ def test_rows_and_spikes_are_read(folder: str) -> None:
         activity, _, said = load_activity(path)
         assert activity.counts["input"].any()
         assert said == ()
+
+
+@pytest.mark.parametrize("contexts", [3, 6])
+def test_recorded_spikes_take_the_cycles_and_bytes_that_they_took(contexts: int) -> None:
+    """To the integer: compiled and timed anew with the spikes of the sweep."""
+    (path,) = (WRITTEN / "sweep" / "activity").iterdir()
+    activity = load_activity(path)[0]
+    workload = load_workload(WRITTEN / "small.toml", {"training.max_training_steps": 2})
+    machine = load_tiled(str(WRITTEN / "own.toml"), {"tile.worker_contexts": contexts})
+    timed = retime(compile_workload(workload, machine), machine, activity)
+    rows = [row for path in (WRITTEN / "sweep" / "points").iterdir() for row in load_rows(path).values()]
+    (row,) = (row for row in rows if timed.cycles == round(row["ms_per_training_step"] * 1e6))  # at 1 GHz
+    spans = timed.spans
+    assert sum(span.compute_cycles for span in spans) == row["compute_cycles"]
+    assert sum(span.exchange_cycles for span in spans) == row["exchange_cycles"]
+    assert timed.memory.peak_bytes == row["peak_bytes"]
 
 
 def test_a_sweep_and_a_study_go_on_and_say_what_is_unknown(here: Path) -> None:
