@@ -12,10 +12,9 @@ from mimdsim.program import Codelet, Delivery, Field, Program, Superstep, TileMa
 from mimdsim.program.codelet import WorkerBundles
 from mimdsim.program.exchange_traffic import Tally
 from mimdsim.program.exchanges import plan_exchanges
-from mimdsim.program.local import is_local
 from mimdsim.program.mapping import FLAT, Band
 from mimdsim.program.messages import messages_of
-from mimdsim.program.vertex_boxes import boxes_on_tiles
+from mimdsim.program.vertex_boxes import boxes_on_tiles, is_local
 
 ROWS, COLUMNS, TILES = 7, 9, 6
 

@@ -12,9 +12,8 @@ from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns.exchange_fragments import are_apart
 from mimdsim.numerics.columns.grouping import number_alike
 from mimdsim.program import TileMapping
-from mimdsim.program.local import is_local
 from mimdsim.program.mapping import FLAT, Band
-from mimdsim.program.vertex_boxes import bounds_of, distinct, equal_rows, order_of
+from mimdsim.program.vertex_boxes import bounds_of, distinct, equal_rows, is_local, order_of
 
 TILES = 3
 LAW = settings(max_examples=60, deadline=None)

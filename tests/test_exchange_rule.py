@@ -24,7 +24,7 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
-from mimdsim.program.exchange_rule import EXCHANGE_RULE
+from mimdsim.program.checks.exchange import EXCHANGE_RULE
 from mimdsim.program.mapping import FLAT
 
 COST = WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test")

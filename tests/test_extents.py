@@ -45,8 +45,9 @@ from mimdsim.program import (
     extents_of,
     verify,
 )
+from mimdsim.program.checks.extents import EXTENTS_FOLLOW, check_extents
+from mimdsim.program.checks.scope import Scope
 from mimdsim.program.loop_extents import RECORDED, Derived
-from mimdsim.program.trip_counts import EXTENTS_FOLLOW, check_extents
 from mimdsim.program.vertex_boxes import boxes_of
 from mimdsim.timing import program_loads
 from mimdsim.timing.tile_cycles import Barrel
@@ -356,8 +357,8 @@ def test_spikes_that_are_handed_on_from_elsewhere_are_told() -> None:
         return replace(superstep, copies=copies) if superstep.stage == "hand on spikes" else superstep
 
     changed = made.map_supersteps(change)
-    step, table = _table_of(changed, "LifUpdate", "hidden1")
-    (problem,) = check_extents(changed, step, table)
+    step, _ = _table_of(changed, "LifUpdate", "hidden1")
+    (problem,) = check_extents(Scope(program=changed, superstep=step, tiles=changed.tiles))
     assert "spikes of 'hidden0' at t-1, but reads" in problem.message
 
 
@@ -407,7 +408,7 @@ def passing(joined: str, extent: Recorded, dtype: str = "int32") -> list[Any]:
         },
         recorded={name: (f"{name}.ids",) for name in "abc"},
     )  # fmt: skip
-    return check_extents(program, steps[1], table)
+    return list(check_extents(Scope(program=program, superstep=steps[1], tiles=1)))
 
 
 def joined_of(joined: str) -> tuple[str, ...]:
@@ -451,8 +452,7 @@ def _problems(made: Program, name: str) -> list[Any]:
         problem
         for step, _, _ in made.supersteps()
         if step.name == name
-        for table in step.tables
-        for problem in check_extents(made, step, table)
+        for problem in check_extents(Scope(program=made, superstep=step, tiles=made.tiles))
     ]
 
 

@@ -17,7 +17,7 @@ from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips
 from mimdsim.numerics.sparse import recurrence_and_bias
 from mimdsim.program import Exchange
-from mimdsim.program.exchange_rule import _other_counts
+from mimdsim.program.checks.exchange import _other_counts
 from mimdsim.program.records import EXCHANGE_COLUMNS
 
 BEGINNING = """

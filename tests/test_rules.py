@@ -28,7 +28,7 @@ from mimdsim.program import (
     verify,
 )
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
-from mimdsim.program.repeats import Body
+from mimdsim.program.program import Body
 
 COST = WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test")
 Fields = list[tuple[str, str, tuple[str, ...]]]  # variable, access, box

@@ -30,7 +30,7 @@ from mimdsim.pipeline.warnings import stash_note
 from mimdsim.program import Program, Repeat, Superstep, verify
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.printer import listing
-from mimdsim.program.repeats import stretches
+from mimdsim.program.program import stretches
 from mimdsim.timing import time_program
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, load_workload

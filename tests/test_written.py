@@ -25,8 +25,8 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
-from mimdsim.program.check_initialised import OUTPUT_RULE, READ_RULE, STALE_RULE, WRITER_RULE, check_written
-from mimdsim.program.repeats import Body
+from mimdsim.program.checks.initialised import OUTPUT_RULE, READ_RULE, STALE_RULE, WRITER_RULE, check_written
+from mimdsim.program.program import Body
 
 COST = WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test")
 # name -> shape, what the first axis counts; a has no first axis that a timestep could be taken of
@@ -254,7 +254,7 @@ def test_it_is_what_a_slow_walk_finds(made: Program) -> None:
     assume(not others)
     expected = Walk(made)
     said, outputs = [], {}
-    for problem in check_written(made):
+    for problem in check_written(made, 1):
         if problem.rule == READ_RULE:
             place = re.search(r"(?:reads|copies) (\w)\[(.*?)\] .*in timestep (\d+), which", problem.message)
             assert place is not None

@@ -42,7 +42,7 @@ from mimdsim.pipeline.detail import is_kept
 from mimdsim.profile import TiledProfile
 from mimdsim.profile.detail import Detail
 from mimdsim.program import Program, RecordedActivity
-from mimdsim.program.copies import bytes_within_tiles
+from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.timing import time_program
 
 Build = Callable[[MimdMachine], Program]

@@ -14,7 +14,6 @@ from mimdsim.execution.poison import NO_NUMBER, Poison
 from mimdsim.graph import Graph, SparseSpikes
 from mimdsim.graph.names import listed
 from mimdsim.program import Program, Superstep, VertexTable
-from mimdsim.program.check_initialised import written_by
 from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of, describe_box
 
@@ -125,7 +124,7 @@ def compare(
         if observe is not None:
             observe(superstep, t, subject)
         if beside.reach(superstep, t, found):
-            for name in written_by(superstep):
+            for name in superstep.variables_written:
                 if name not in reference.arrays:
                     continue
                 found.compared += 1

@@ -33,7 +33,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
-from mimdsim.program.copies import bytes_within_tiles
+from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload, load_workload
 
 

@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 
 from mimdsim.program import Program, Superstep, VertexTable
-from mimdsim.program.check_initialised import written_by
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of
@@ -73,7 +72,7 @@ def way_to(program: Program, variable: str) -> str:
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
     wanted, names = {variable}, []
     for superstep in reversed(supersteps):
-        if wanted.isdisjoint(written_by(superstep)):
+        if wanted.isdisjoint(superstep.variables_written):
             continue
         wanted |= {copy.source for copy in superstep.copies}
         wanted |= {

@@ -10,7 +10,7 @@ from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import WORD_BYTES, Chips, Lowering
 from mimdsim.graph.names import before
 from mimdsim.program import Program, Superstep, TileMapping, VertexTable
-from mimdsim.program.repeats import joined
+from mimdsim.program.program import map_runs
 
 # what counts the entries of a sequence, by what these are
 COUNTERS = {"timesteps": "timestep", "segments": "segment", "segment": "place"}
@@ -136,7 +136,7 @@ def count_where_read(program: Program) -> Program:
             return superstep
         return replace(superstep, tables=tuple(table.on_some(reads) for table in superstep.tables))
 
-    return replace(program, body=joined(program.body, lambda stretch: [counted(superstep) for superstep in stretch]))
+    return replace(program, body=map_runs(program.body, lambda stretch: [counted(superstep) for superstep in stretch]))
 
 
 def offset_of(low: Lowering, sequence: str, shift: int) -> str:

@@ -1,7 +1,7 @@
 """The vocabulary of a lowered program (door 1 of ARCHITECTURE.md): which vertex computes what, when, from where.
 
 A program may be compiled or written by hand; engines cannot tell. Reading order: codelet -> extents -> mapping ->
-records -> program -> rows -> verify.
+records -> program -> vertex_boxes -> verify.
 """
 
 from mimdsim.program.codelet import (
@@ -26,9 +26,8 @@ from mimdsim.program.loop_extents import (
     Within,
 )
 from mimdsim.program.mapping import TileMapping
-from mimdsim.program.program import Observables, Potential, Program
+from mimdsim.program.program import Observables, Potential, Program, Repeat, Stretch
 from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Relay, Superstep, Variable, VertexTable
-from mimdsim.program.repeats import Repeat, Stretch
 from mimdsim.program.trip_counts import extents_of
 from mimdsim.program.verify import verify
 

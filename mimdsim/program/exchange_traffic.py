@@ -14,10 +14,17 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import wide
 from mimdsim.numerics.columns import exchange_fragments as numerics
-from mimdsim.program.local import Cut, cut_side_by_side, in_bands, is_local
-from mimdsim.program.mapping import BANDED, FLAT, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, SideBySide, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
-from mimdsim.program.vertex_boxes import bounds_of, equal_rows, order_of, runs_of_boxes, spatial_mapping
+from mimdsim.program.vertex_boxes import (
+    bounds_of,
+    equal_rows,
+    in_bands,
+    is_local,
+    order_of,
+    runs_of_boxes,
+    spatial_mapping,
+)
 
 PIECES_AT_ONCE = 1 << 14  # so that they take little memory, which is used again
 
@@ -60,12 +67,12 @@ class Tally:
         if mapping.axis == BANDED:
             if not mapping.has_copies and numerics.are_apart(bounds_of(boxes)):
                 wanted = _Wanted.of(tiles, boxes)  # each is cut once, however many tiles want it
-                cut = cut_side_by_side(mapping, wanted.bounds.transpose(2, 0, 1), shape)
+                cut = _cut_at_bands(mapping, wanted.bounds.transpose(2, 0, 1), shape)
                 if cut is not None:
                     parts = bounds_of(cut.at(np.arange(len(cut.row)), cut.within))
                     self._count_wanted(cut.apart.mapping, cut.shape, variable.item_bytes, wanted, cut.row, parts)
                     return
-            cut = cut_side_by_side(mapping, boxes, shape)
+            cut = _cut_at_bands(mapping, boxes, shape)
             if cut is not None:
                 part, band = self._senders(cut, tiles[cut.row])
                 on = tiles[cut.row[part]]
@@ -82,7 +89,7 @@ class Tally:
         else:
             self._count(mapping, shape, variable.item_bytes, tiles, boxes)
 
-    def _senders(self, cut: Cut, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _senders(self, cut: _BandCut, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): the parts wanted on `tiles` that no copy but the first holds there, and which copy is sent."""
         first = cut.apart.first
         if not cut.apart.has_copies:
@@ -184,6 +191,81 @@ class Tally:
             link_bytes=self.link_bytes.sum(axis=0) if self.link_bytes.any() else None,
             relayed=self.link_bytes if len(self.link_bytes) > 1 and self.link_bytes.any() else None,
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _BandCut:
+    """Boxes cut at the ranges of a BANDED mapping whose bands lie side by side: the row of each part, its range of the
+    last level, its bounds int64[axes, 2, parts].
+
+    apart: the bands; shape: of the variable with turn after turn further along the axis of their intervals.
+    """
+
+    apart: SideBySide
+    shape: tuple[int, ...]
+    row: np.ndarray
+    within: np.ndarray
+    inside: np.ndarray
+
+    def at(self, part: np.ndarray, band: np.ndarray) -> np.ndarray:
+        """int64[parts, axes, 2]: parts where their bands lie."""
+        moved = self.inside.take(part, axis=2)
+        moved[self.apart.mapping.axis] += self.apart.turn[band] * self._extent
+        return moved.transpose(2, 0, 1)
+
+    @property
+    def _extent(self) -> int:
+        return self.shape[self.apart.mapping.axis] // self.apart.turns
+
+    def _begins(self) -> np.ndarray:
+        """int64[turns + 1]: where the intervals of each turn begin, and the end."""
+        begins: np.ndarray = np.searchsorted(self.apart.mapping.starts, np.arange(self.apart.turns + 1) * self._extent)
+        return begins
+
+    def heads(self) -> np.ndarray:
+        """int64[bands]: the first tile of each band."""
+        tiles: np.ndarray = self.apart.mapping.tiles[self._begins()[self.apart.turn]]
+        return tiles
+
+    def held(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(part, band): the parts, wanted on `tiles`, of which the tile itself holds everything in a band."""
+        part, band = self._bands_on(tiles) if self.apart.has_copies else (np.arange(len(tiles)), self.within)
+        local = is_local(self.apart.mapping, tiles[part], self.at(part, band), self.shape)
+        return part[local], band[local]
+
+    def _bands_on(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(part, band): every band of a part's range of which its tile holds something."""
+        first, begins, turn = self.apart.first, self._begins(), self.apart.turn
+        bands, number = _spread(np.diff(begins)[turn])
+        holders = self.apart.mapping.tiles[begins[turn[bands]] + number]
+        most = int(max(holders.max(initial=0), tiles.max(initial=0))) + 1
+        lies_in = np.repeat(np.arange(len(first) - 1), np.diff(first))
+        found = np.unique(np.stack([lies_in[bands] * most + holders, bands]), axis=1)
+        wanted = self.within * most + tiles
+        begin, end = (np.searchsorted(found[0], wanted, side=side) for side in ("left", "right"))
+        part, number = _spread(end - begin)
+        return part, found[1][begin[part] + number]
+
+
+def _spread(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(which, number): every entry as often as counted, and how often it was there before."""
+    which = np.repeat(np.arange(len(counts)), counts)
+    return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _cut_at_bands(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, ...]) -> _BandCut | None:
+    """Boxes cut at the ranges of a BANDED mapping of `shape`; None if its bands do not lie side by side."""
+    apart = mapping.side_by_side(shape)
+    if apart is None:
+        return None
+    row, within, inside = np.arange(len(boxes)), np.zeros(len(boxes), np.int64), bounds_of(boxes)
+    for axis, edges in apart.levels:
+        begins, stops = np.ascontiguousarray(edges)
+        of, within, inside = numerics.cut_at_ranges(inside, axis, begins, stops, within, shape[axis])
+        row = row[of]
+    axis = apart.mapping.axis
+    room = (*shape[:axis], shape[axis] * apart.turns, *shape[axis + 1 :])
+    return _BandCut(apart=apart, shape=room, row=row, within=within, inside=inside)
 
 
 def _in_rounds(wanted: np.ndarray, relay: Relay) -> np.ndarray:

@@ -1,45 +1,50 @@
 """Derive exchanges: what every superstep must deliver, and the resulting bytes and fragments at every tile.
 
-Planner and verifier share this derivation (`exchange_rule.check_exchange`). How bytes and fragments are counted:
-`tally.py`.
+Planner and verifier share this derivation (`checks/exchange.py`). How bytes and fragments are counted:
+`exchange_traffic.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import count
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns.grouping import digest
-from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.copies import copy_parts
+from mimdsim.program.checks.bounds import (
+    check_copies,
+    check_homes,
+    check_operands,
+    check_shapes,
+    check_tiles,
+    outside_boxes,
+)
+from mimdsim.program.checks.scope import Scope
 from mimdsim.program.exchange_traffic import Pairs, Tally
-from mimdsim.program.local import ByTile, in_bands, is_local
 from mimdsim.program.mapping import BANDED, TileMapping
-from mimdsim.program.places import check_boxes, check_homes, check_places, unfit_box
 from mimdsim.program.program import Program
-from mimdsim.program.records import Delivery, Exchange, Problem, Superstep, Variable, VertexTable
+from mimdsim.program.records import Copy, Delivery, Exchange, Problem, Superstep, Variable
 from mimdsim.program.vertex_boxes import (
+    ByTile,
     Part,
     bounds_of,
-    boxes_of,
+    boxes_on_tiles,
     by_tiles,
     distinct,
     equal_rows,
+    in_bands,
+    is_local,
     spatial_mapping,
-    spatial_shape,
-    takes_timestep,
     to_runs,
 )
 
 _Key = tuple[str, int | None]  # a variable and the shift of "@t"; None: all of it
 _Parts = tuple[np.ndarray, np.ndarray]  # tiles, bounds
-Described = dict[TileMapping, bytes]  # what mappings say as they are now: for one walk over a program
+NAMES_AND_SHAPES = (check_copies, check_tiles, check_operands, check_shapes)  # what a plan rests on
 # digest of an exchange and of what it was derived from, so that it need not be derived again to be trusted
 _DERIVED: WeakKeyDictionary[Exchange, bytes] = WeakKeyDictionary()
 
@@ -50,23 +55,26 @@ def plan_exchanges(program: Program) -> Program:
     Raises MappingError, worded as in `verify`, for tiles and variables that do not exist and for boxes that do not fit.
     """
     _refuse(check_homes(program, program.tiles))
-    described: Described = {}
-    changed: Program = program.map_supersteps(
-        lambda superstep: replace(superstep, exchange=derived_exchange(program, superstep, described))
-    )
-    return changed
+    described: dict[TileMapping, bytes] = {}
+
+    def planned(superstep: Superstep) -> Superstep:
+        scope = Scope(program=program, superstep=superstep, tiles=program.tiles, described=described)
+        return replace(superstep, exchange=derived_exchange(scope))
+
+    return program.map_supersteps(planned)
 
 
-def is_derived(program: Program, superstep: Superstep, described: Described) -> bool:
+def is_derived(scope: Scope) -> bool:
     """Whether the exchange of a superstep was derived from the superstep as it is now, and was not changed."""
-    given = superstep.exchange
-    known = None if given is None else _DERIVED.get(given)
-    return given is not None and known is not None and known == _digest(program, superstep, given, described)
+    exchange = scope.superstep.exchange
+    known = None if exchange is None else _DERIVED.get(exchange)
+    return exchange is not None and known is not None and known == _digest(scope, exchange)
 
 
-def _digest(program: Program, superstep: Superstep, exchange: Exchange, described: Described) -> bytes:
+def _digest(scope: Scope, exchange: Exchange) -> bytes:
     """A key of everything an exchange depends on and of the exchange itself; arrays by content, as they may be
     changed."""
+    program, superstep, described = scope.program, scope.superstep, scope.described
     parts: list[object] = [program.tiles, program.chips, superstep.copies]
     names = {name for copy in superstep.copies for name in (copy.source, copy.target)}
     for table in superstep.tables:
@@ -119,34 +127,53 @@ def _described(mapping: TileMapping) -> list[np.ndarray]:
     return [np.concatenate(numbers), np.concatenate(intervals)]
 
 
-def _refuse(problems: list[Problem]) -> None:
-    if problems:
-        raise MappingError(problems[0].message)
+def _refuse(problems: Iterable[Problem]) -> None:
+    for problem in problems:
+        raise MappingError(problem.message)
 
 
-def _boxes(superstep: Superstep, table: VertexTable, field: Field, variable: Variable) -> np.ndarray:
-    try:
-        return boxes_of(table, field, variable)
-    except ValueError as mismatch:
-        raise MappingError(unfit_box(superstep, table, mismatch).message) from mismatch
-
-
-def derived_exchange(program: Program, superstep: Superstep, described: Described) -> Exchange | None:
+def derived_exchange(scope: Scope) -> Exchange | None:
     """What the vertices and copies of a superstep read from other tiles, with its bytes and pieces; None: nothing.
 
-    Raises MappingError where `check_places` or `check_boxes` finds a problem.
+    Raises MappingError for names, shapes and boxes that a check refuses.
     """
-    _refuse(check_places(program, superstep, program.tiles))
-    exchange = _exchange(program, superstep, None)
+    for check in NAMES_AND_SHAPES:
+        _refuse(check(scope))
+    exchange = _exchange(scope, None)
     if exchange is not None:
-        _DERIVED[exchange] = _digest(program, superstep, exchange, described)
+        _DERIVED[exchange] = _digest(scope, exchange)
     return exchange
 
 
 def sampled_exchange(program: Program, superstep: Superstep, receiving: np.ndarray) -> Exchange | None:
     """The exchange of a superstep whose vertices are all on tiles of `receiving` bool[tiles], and of what its copies
     bring to these; the places that it names are not checked."""
-    return _exchange(program, superstep, receiving)
+    return _exchange(Scope(program=program, superstep=superstep, tiles=program.tiles), receiving)
+
+
+def copy_parts(program: Program, copy: Copy, receiving: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles, int64[parts, axes, 2]): the parts of the source that each target tile needs, a timestep axis left out;
+    only tiles of `receiving` bool[tiles], if given.
+
+    Expects a copy in which `check_copies` finds no problem.
+    """
+    source, target = program.variables[copy.source], program.variables[copy.target]
+    shape = source.shape[copy.source_shift is not None :]
+    mapping = spatial_mapping(target, copy.target_shift is not None)
+    return boxes_on_tiles(mapping if receiving is None else mapping.on_some(receiving), shape)
+
+
+def bytes_within_tiles(program: Program) -> int:
+    """Bytes that the copies in one turn of every superstep move within a tile, which takes no cycles."""
+    within = 0
+    for superstep, _, _ in program.supersteps():
+        for copy in superstep.copies:
+            source, tally = program.variables[copy.source], Tally(program.tiles, program.chips)
+            tiles, boxes = copy_parts(program, copy)
+            tally.count(source, copy.source_shift is not None, tiles, boxes)
+            elements = np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum()
+            within += int(elements) * source.item_bytes - int(tally.total["bytes_received"].sum())
+    return within
 
 
 def count_pairs(program: Program, exchange: Exchange, pairs: Pairs) -> None:
@@ -159,10 +186,11 @@ def count_pairs(program: Program, exchange: Exchange, pairs: Pairs) -> None:
         tally.count(variable, drop, delivery.tiles, delivery.boxes)
 
 
-def _exchange(program: Program, superstep: Superstep, receiving: np.ndarray | None) -> Exchange | None:
+def _exchange(scope: Scope, receiving: np.ndarray | None) -> Exchange | None:
+    program, superstep = scope.program, scope.superstep
     tally = Tally(program.tiles, program.chips)
     deliveries: list[Delivery] = []
-    for name, drop, tiles, boxes in _remote_reads(program, superstep):
+    for name, drop, tiles, boxes in _remote_reads(scope):
         deliveries.append(Delivery(variable=name, tiles=tiles, boxes=boxes))
         tally.count(program.variables[name], drop, tiles, boxes)
     for copy in superstep.copies:
@@ -173,52 +201,48 @@ def _exchange(program: Program, superstep: Superstep, receiving: np.ndarray | No
         tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes, copy.relay)
     if not deliveries:
         return None
-    _count_arranged(program, superstep, tally)
+    _count_arranged(scope, tally)
     return tally.exchange(tuple(deliveries))
 
 
-def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
+def _remote_reads(scope: Scope) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
     """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read from other tiles, in the
     order of the fields that read them first."""
-    asked: dict[_Key, int] = {}
-    found: dict[_Key, list[_Parts]] = {}
+    first: dict[_Key, int] = {}
+    reads: dict[_Key, list[_Parts]] = {}
     known: dict[TileMapping, ByTile] = {}
-    for parts in by_tiles(superstep.tables):
-        for key, (field, wanted) in _wanted_in(program, superstep, parts, known).items():
-            asked[key] = min(field, asked.get(key, field))
-            found.setdefault(key, []).append(distinct(*_joined(wanted)))
-    reads = []
-    for name, shift in sorted(found, key=asked.__getitem__):
-        tiles, bounds = _joined(found[name, shift])
-        reads.append((name, shift is not None, tiles, bounds.transpose(2, 0, 1)))
-    return reads
+    for parts in by_tiles(scope.superstep.tables):
+        for key, (field, wanted) in _wanted_in(scope, parts, known).items():
+            first[key] = min(field, first.get(key, field))
+            reads.setdefault(key, []).append(distinct(*_joined(wanted)))
+    ordered = ((key, *_joined(reads[key])) for key in sorted(reads, key=first.__getitem__))
+    return [(name, shift is not None, tiles, bounds.transpose(2, 0, 1)) for (name, shift), tiles, bounds in ordered]
 
 
 def _wanted_in(
-    program: Program, superstep: Superstep, parts: list[Part], known: dict[TileMapping, ByTile]
+    scope: Scope, parts: list[Part], known: dict[TileMapping, ByTile]
 ) -> dict[_Key, tuple[int, list[_Parts]]]:
     """The number of the first field that reads a variable from other tiles, and what is read there, by vertex."""
     wanted: dict[_Key, tuple[int, list[_Parts]]] = {}
-    number = count()
-    for table, (part, rows) in zip(superstep.tables, parts, strict=True):
-        local: set[tuple[TileMapping, tuple[str, ...], tuple[int, ...]]] = set()  # many fields are read alike
-        for item, field in zip(table.codelet.fields, number, strict=False):
-            if item.access != "read" or (table.vertices and not len(rows)):
-                continue
-            variable = program.variables[table.operands[item.name]]
-            if (alike := (variable.mapping, item.box, variable.shape)) in local:
-                continue
-            boxes = _boxes(superstep, part, item, variable)
-            shape = spatial_shape(variable, item)
-            mapping = spatial_mapping(variable, takes_timestep(item))
-            remote = np.flatnonzero(~is_local(mapping, part.tiles, boxes, shape, known))
-            if not len(remote):
-                local.add(alike)
-            else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
-                bounds = bounds_of(boxes).take(remote, axis=2)
-                _refuse(check_boxes(superstep, table, item, variable, bounds, rows[remote]))
-                key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
-                wanted.setdefault(key, (field, []))[1].append((part.tiles[remote], bounds))
+    parts_of = {id(table): part for table, part in zip(scope.superstep.tables, parts, strict=True)}
+    local: set[tuple[int, TileMapping, tuple[str, ...], tuple[int, ...]]] = set()  # many fields are read alike
+    for number, access in enumerate(scope.accesses):
+        part, rows = parts_of[id(access.table)]
+        if access.field.access != "read" or (access.table.vertices and not len(rows)):
+            continue
+        alike = id(access.table), access.variable.mapping, access.field.box, access.variable.shape
+        if alike in local:
+            continue
+        here = replace(access, table=part)
+        boxes = here.boxes
+        remote = np.flatnonzero(~is_local(here.mapping, part.tiles, boxes, here.shape, known))
+        if not len(remote):
+            local.add(alike)
+        else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
+            bounds = bounds_of(boxes).take(remote, axis=2)
+            _refuse(outside_boxes(scope, access, bounds, rows[remote]))
+            key = access.variable.name, access.shift
+            wanted.setdefault(key, (number, []))[1].append((part.tiles[remote], bounds))
     return wanted
 
 
@@ -229,7 +253,7 @@ def _joined(parts: list[_Parts]) -> _Parts:
     return tiles, bounds
 
 
-def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> None:
+def _count_arranged(scope: Scope, tally: Tally) -> None:
     """Add the pieces that must be put into one row: boxes of `one_row` fields from several tiles, once per tile.
 
     Vertices of a tile that read the same box of a variable share its row; boxes that differ, even if they overlap, get
@@ -237,18 +261,18 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
     vertices need it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one copy per tile of
     what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
     """
-    arranging = [table for table in superstep.tables if any(item.one_row for item in table.codelet.fields)]
-    for parts in by_tiles(arranging):
+    in_rows = [each for each in scope.accesses if each.field.one_row and not each.variable.mapping.is_replicated]
+    tables = list({id(access.table): access.table for access in in_rows}.values())
+    for parts in by_tiles(tables):
+        part_of = {id(table): part for table, (part, _) in zip(tables, parts, strict=True)}
         wanted: dict[_Key, list[_Parts]] = {}
-        for table, _ in parts:
-            for item in table.codelet.fields:
-                variable = program.variables[table.operands[item.name]]
-                if item.one_row and not variable.mapping.is_replicated and table.vertices:
-                    key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
-                    bounds = bounds_of(_boxes(superstep, table, item, variable))
-                    wanted.setdefault(key, []).append((table.tiles, bounds))
+        for access in in_rows:
+            part = part_of[id(access.table)]
+            if part.vertices:
+                bounds = bounds_of(replace(access, table=part).boxes)
+                wanted.setdefault((access.variable.name, access.shift), []).append((part.tiles, bounds))
         for (name, shift), rows_of in wanted.items():
-            _count_rows(program.variables[name], shift is not None, *_joined(rows_of), tally)
+            _count_rows(scope.program.variables[name], shift is not None, *_joined(rows_of), tally)
 
 
 def _count_rows(variable: Variable, drop: bool, tiles: np.ndarray, bounds: np.ndarray, tally: Tally) -> None:

@@ -1,15 +1,120 @@
-"""A program: what lies where, and the supersteps that a device runs."""
+"""A program: what lies where, and the supersteps that a device runs, in repeats nested at most two deep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias, Union
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.program.codelet import Codelet
 from mimdsim.program.records import Superstep, Variable
-from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
+
+Body: TypeAlias = tuple[Union["Superstep", "Repeat"], ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Repeat:
+    """`body` once per turn, from the first to the last, or from the last to the first when `reverse`.
+
+    A turn is one timestep or, if the body holds repeats (all with equally many turns, none with repeats in it), a
+    segment of timesteps; supersteps next to these repeats belong to its first timestep. Raises ValueError otherwise.
+    """
+
+    times: int
+    body: Body
+    reverse: bool = False
+
+    def __post_init__(self) -> None:
+        inner = [item for item in self.body if isinstance(item, Repeat)]
+        if any(item.times != inner[0].times for item in inner):
+            raise ValueError(f"repeats within one repeat differ in their turns: {[item.times for item in inner]}")
+        if any(isinstance(part, Repeat) for item in inner for part in item.body):
+            raise ValueError("a repeat within a repeat within a repeat: a program may have at most two levels")
+
+    @property
+    def segment(self) -> int:
+        """Timesteps of a turn."""
+        return next((item.times for item in self.body if isinstance(item, Repeat)), 1)
+
+    @property
+    def timesteps(self) -> int:
+        """Timesteps of all turns."""
+        return self.times * self.segment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stretch:
+    """Consecutive supersteps: how often they run in all, whether time runs backwards for them, and the repeats that
+    enclose them, outermost first."""
+
+    body: tuple[Superstep, ...]
+    times: int = 1
+    reverse: bool = False
+    repeats: tuple[Repeat, ...] = ()
+
+    @cached_property
+    def timesteps(self) -> range:
+        """The timesteps in which it runs, ascending: next to an inner repeat, the first one of every segment."""
+        if not self.repeats:
+            return range(1)
+        every = self.repeats[0].segment if len(self.repeats) == 1 else 1
+        return range(0, max(self.repeats[0].timesteps, 1), max(every, 1))
+
+
+def stretches(body: Body, around: tuple[Repeat, ...] = ()) -> Iterator[Stretch]:
+    """All supersteps in program order, in runs that no repeat begins or ends within."""
+    times = 1
+    for repeat in around:
+        times *= repeat.times
+    reverse = all(repeat.reverse for repeat in around) and bool(around)
+    run: list[Superstep] = []
+    for item in body:
+        if not isinstance(item, Repeat):
+            run.append(item)
+            continue
+        if run:
+            yield Stretch(body=tuple(run), times=times, reverse=reverse, repeats=around)
+            run = []
+        yield from stretches(item.body, (*around, item))
+    if run:
+        yield Stretch(body=tuple(run), times=times, reverse=reverse, repeats=around)
+
+
+def turns(body: Body, t: int, phases: Collection[str] | None) -> Iterator[tuple[Superstep, int]]:
+    """The supersteps of `phases` (None: all) in the order in which they run, each with its timestep; `t` is the first.
+
+    Repeats without supersteps of these phases are skipped.
+    """
+    for item in body:
+        if not isinstance(item, Repeat):
+            if phases is None or item.phase in phases:
+                yield item, t
+        elif any(phases is None or step.phase in phases for part in stretches(item.body) for step in part.body):
+            order = range(item.times)
+            for turn in reversed(order) if item.reverse else order:
+                yield from turns(item.body, t + turn * item.segment, phases)
+
+
+def map_body(body: Body, change: Callable[[Superstep], Superstep]) -> Body:
+    """The body with `change(superstep)` in place of every superstep."""
+    return tuple(
+        replace(item, body=map_body(item.body, change)) if isinstance(item, Repeat) else change(item) for item in body
+    )
+
+
+def map_runs(body: Body, change: Callable[[list[Superstep]], list[Superstep]]) -> Body:
+    """The body with `change(stretch)` in place of every run of supersteps that no repeat begins or ends within."""
+    made: list[Superstep | Repeat] = []
+    run: list[Superstep] = []
+    for item in body:
+        if isinstance(item, Repeat):
+            made += [*change(run), replace(item, body=map_runs(item.body, change))]
+            run = []
+        else:
+            run.append(item)
+    return (*made, *change(run))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +194,7 @@ class Program:
 
     def map_supersteps(self, change: Callable[[Superstep], Superstep]) -> Program:
         """The program with `change(superstep) -> superstep` applied to each."""
-        return replace(self, body=changed(self.body, change))
+        return replace(self, body=map_body(self.body, change))
 
     def with_codelet(self, name: str, codelet: Codelet) -> Program:
         """The program with vertices of codelet `name` computed by `codelet`; raises MappingError if there are none."""

@@ -236,6 +236,18 @@ EXCHANGE_COLUMNS = (
 )
 
 
+class _OnEveryTile:
+    """int64[total_tiles]: the column of an exchange that has the attribute's name."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, exchange: Exchange, _owner: type) -> np.ndarray:
+        spread = np.zeros(exchange.total_tiles, np.int64)
+        spread[exchange.tiles] = exchange.column(self.name)
+        return spread
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exchange:
     """What one exchange phase delivers, and the resulting counts at the tiles that take part.
@@ -270,38 +282,13 @@ class Exchange:
         """int64[taking part]: a column by name, for the tiles of `tiles`."""
         return wide(self.columns[EXCHANGE_COLUMNS.index(name)])
 
-    def _everywhere(self, name: str) -> np.ndarray:
-        spread = np.zeros(self.total_tiles, np.int64)
-        spread[self.tiles] = self.column(name)
-        return spread
-
-    @property
-    def bytes_sent(self) -> np.ndarray:
-        return self._everywhere("bytes_sent")
-
-    @property
-    def bytes_received(self) -> np.ndarray:
-        return self._everywhere("bytes_received")
-
-    @property
-    def bytes_shared(self) -> np.ndarray:
-        return self._everywhere("bytes_shared")
-
-    @property
-    def fragments_sent(self) -> np.ndarray:
-        return self._everywhere("fragments_sent")
-
-    @property
-    def fragments_received(self) -> np.ndarray:
-        return self._everywhere("fragments_received")
-
-    @property
-    def fragments_arranged(self) -> np.ndarray:
-        return self._everywhere("fragments_arranged")
-
-    @property
-    def bytes_arranged(self) -> np.ndarray:
-        return self._everywhere("bytes_arranged")
+    bytes_sent = _OnEveryTile()
+    bytes_received = _OnEveryTile()
+    bytes_shared = _OnEveryTile()
+    fragments_sent = _OnEveryTile()
+    fragments_received = _OnEveryTile()
+    fragments_arranged = _OnEveryTile()
+    bytes_arranged = _OnEveryTile()
 
     @property
     def moves(self) -> bool:
@@ -332,6 +319,14 @@ class Superstep:
         if wrong := refused(self.phase):
             raise MappingError(f"superstep '{self.name}': phase '{self.phase}' {wrong}")
 
+    @property
+    def variables_written(self) -> tuple[str, ...]:
+        """The variables that its copies and vertices write."""
+        names = [copy.target for copy in self.copies]
+        for table in self.tables:
+            names += [table.operands[item.name] for item in table.codelet.fields if item.writes and table.vertices]
+        return tuple(dict.fromkeys(names))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordedActivity:
@@ -351,11 +346,32 @@ class Problem:
     """A broken rule: which, where, and the vertex's row in its table (-1: not a vertex; empty: no single superstep)."""
 
     rule: str
-    superstep: str
-    codelet: str
-    vertex: int
-    tile: int
+    superstep: str = ""
+    codelet: str = ""
+    vertex: int = -1
+    tile: int = -1
     message: str
+
+
+def problem_in(
+    superstep: Superstep, rule: str, text: str, table: VertexTable | None = None, vertex: int = 0
+) -> Problem:
+    """What a superstep does wrong, or a vertex of it, or what the fields of a table without vertices would do wrong."""
+    where = f"superstep '{superstep.name}'"
+    if table is None:
+        return Problem(rule=rule, superstep=superstep.name, message=f"{where}: {text}")
+    name = table.codelet.name
+    if not table.vertices:
+        message = f"{where}: the empty table of {_codelet_name(table)} {text}"
+        return Problem(rule=rule, superstep=superstep.name, codelet=name, message=message)
+    return Problem(
+        rule=rule,
+        superstep=superstep.name,
+        codelet=name,
+        vertex=vertex,
+        tile=int(table.tiles[vertex]),
+        message=f"{where}: {vertex_name(table, vertex)} {text}",
+    )
 
 
 def vertex_name(table: VertexTable, vertex: int) -> str:
@@ -365,22 +381,3 @@ def vertex_name(table: VertexTable, vertex: int) -> str:
 
 def _codelet_name(table: VertexTable) -> str:
     return table.codelet.name + (f" ({table.layer})" if table.layer else "")
-
-
-def of_vertex(rule: str, superstep: Superstep, table: VertexTable, vertex: int, text: str) -> Problem:
-    """What a vertex does wrong, or what the fields of a table without vertices would do wrong."""
-    empty = not table.vertices
-    who = f"the empty table of {_codelet_name(table)}" if empty else vertex_name(table, vertex)
-    return Problem(
-        rule=rule,
-        superstep=superstep.name,
-        codelet=table.codelet.name,
-        vertex=-1 if empty else vertex,
-        tile=-1 if empty else int(table.tiles[vertex]),
-        message=f"superstep '{superstep.name}': {who} {text}",
-    )
-
-
-def at_large(rule: str, text: str, superstep: str = "") -> Problem:
-    """A problem not caused by a vertex."""
-    return Problem(rule=rule, superstep=superstep, codelet="", vertex=-1, tile=-1, message=text)

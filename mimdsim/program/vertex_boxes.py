@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import exchange_fragments
@@ -212,3 +213,59 @@ def _in_windows(table: VertexTable, window: np.ndarray, windows: int) -> tuple[V
         return table, np.arange(table.vertices), ends
     rows = np.argsort(window, kind="stable")
     return table.some(rows), rows, ends
+
+
+ByTile = tuple[int, np.ndarray]  # as from `interval_of_tiles`
+
+
+def in_bands(
+    mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
+) -> Iterator[tuple[tuple[TileMapping, ...], np.ndarray, np.ndarray, np.ndarray]]:
+    """(mappings of the copies of a range, rows that touch it, their tiles, what of their boxes is in it)."""
+    ranges = tuple(mapping.ranges())
+    bounds, apart = bounds_of(boxes), np.zeros(len(boxes), np.int64)
+    begins, stops = mapping.columns.edges
+    row, within, inside = exchange_fragments.cut_at_ranges(bounds, mapping.bands[0].axis, begins, stops, apart, 0)
+    order = np.argsort(within, kind="stable")
+    row, within, inside = row[order], within[order], inside.take(order, axis=2)
+    ends = np.searchsorted(within, np.arange(len(ranges)), side="right").tolist()
+    for copies, begin, end in zip(ranges, [0, *ends], ends, strict=False):
+        if begin < end:
+            rows = row[begin:end]
+            yield (
+                tuple(band.mapping for band in copies),
+                rows,
+                tiles[rows],
+                inside[:, :, begin:end].transpose(2, 0, 1),
+            )
+
+
+def is_local(
+    mapping: TileMapping,
+    tiles: np.ndarray,
+    boxes: np.ndarray,
+    shape: tuple[int, ...],
+    known: dict[TileMapping, ByTile] | None = None,
+) -> np.ndarray:
+    """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile. known: of mappings
+    that do not change meanwhile, for parts of the rows one after another."""
+    if mapping.axis == BANDED:
+        apart = mapping.side_by_side(shape)
+        if apart is not None:
+            return apart.holds(tiles, bounds_of(boxes), shape)
+        in_all = np.ones(len(tiles), bool)
+        for copies, rows, on, inside in in_bands(mapping, tiles, boxes):
+            in_all[rows] &= np.any([is_local(copy, on, inside, shape) for copy in copies], axis=0)
+        return in_all
+    if mapping.is_replicated:
+        held: np.ndarray = np.isin(tiles, mapping.tiles)
+        return held if held.all() else held | (boxes[:, :, 1] <= boxes[:, :, 0]).any(axis=1)
+    by_tile = None if known is None else known.get(mapping)
+    if by_tile is None:
+        by_tile = numerics.interval_of_tiles(mapping.tiles)
+        if known is not None:
+            known[mapping] = by_tile
+    axis = -1 if mapping.axis == FLAT else mapping.axis
+    given = axis, np.array(shape, np.int64), wide(tiles), bounds_of(boxes)
+    local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, by_tile, *given)
+    return local

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mimdsim.compiler.passes.merge import touched
 from mimdsim.program import Program, Superstep
-from mimdsim.program.repeats import joined
+from mimdsim.program.program import map_runs
 
 
 def drop_dead_code(program: Program) -> Program:
@@ -54,4 +54,4 @@ def _dropped_once(program: Program) -> Program:
         changed = (without(superstep) for superstep in stretch)
         return [superstep for superstep in changed if superstep.tables or superstep.copies]
 
-    return replace(program, body=joined(program.body, filled))
+    return replace(program, body=map_runs(program.body, filled))

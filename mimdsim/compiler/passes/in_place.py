@@ -16,9 +16,8 @@ import numpy as np
 from mimdsim.codelets.in_place_time_slices import KEPT, can_keep, keeping, reading
 from mimdsim.program import Field, Program, Superstep, Variable, VertexTable
 from mimdsim.program.codelet import now_shift
-from mimdsim.program.local import is_local
-from mimdsim.program.repeats import joined
-from mimdsim.program.vertex_boxes import boxes_of, takes_timestep
+from mimdsim.program.program import map_runs
+from mimdsim.program.vertex_boxes import boxes_of, is_local, takes_timestep
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,7 +137,7 @@ class _Rewriting:
         def filled(stretch: list[Superstep]) -> list[Superstep]:
             return [step for step in map(change, stretch) if step.tables or step.copies]
 
-        made = replace(self.program, body=joined(self.program.body, filled))
+        made = replace(self.program, body=map_runs(self.program.body, filled))
         used = {name for step, _, _ in made.supersteps() for table in step.tables for name in table.operands.values()}
         kept = {name for name, variable in made.variables.items() if variable.persistent}
         variables = {name: each for name, each in made.variables.items() if name in used | self.outside | kept}

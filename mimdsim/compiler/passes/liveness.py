@@ -15,8 +15,8 @@ from mimdsim.base.compressed_columns import compact
 from mimdsim.base.phases import in_order
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep, TileFormula
+from mimdsim.program.checks.bounds import require_homes
 from mimdsim.program.mapping import TileMapping
-from mimdsim.program.places import require_homes
 from mimdsim.program.records import CATEGORIES, OVERHEADS
 from mimdsim.program.vertex_boxes import takes_timestep
 

@@ -11,18 +11,18 @@ from dataclasses import replace
 from itertools import groupby
 
 from mimdsim.program import Program, Superstep
-from mimdsim.program.repeats import joined
+from mimdsim.program.program import map_runs
 
 
 def merge_supersteps(program: Program) -> Program:
     """The program with mergeable supersteps of equal stage and depth joined, in every stretch between repeats."""
-    return replace(program, body=joined(program.body, _merge_stretch))
+    return replace(program, body=map_runs(program.body, _merge_stretch))
 
 
 def merge_levels(program: Program) -> Program:
     """The program with all supersteps joined that do not wait for each other, in every stretch between repeats: as few
     as the longest chain of waits has."""
-    return replace(program, body=joined(program.body, _merge_by_level))
+    return replace(program, body=map_runs(program.body, _merge_by_level))
 
 
 def _merge_by_level(stretch: list[Superstep]) -> list[Superstep]:

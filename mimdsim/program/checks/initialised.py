@@ -14,29 +14,30 @@ from functools import cached_property
 import numpy as np
 
 from mimdsim.numerics.columns import exchange_fragments
-from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.checks.scope import Access
+from mimdsim.program.codelet import now_shift
 from mimdsim.program.program import Program
-from mimdsim.program.records import Copy, Problem, Superstep, Variable, VertexTable, at_large, of_vertex
-from mimdsim.program.vertex_boxes import bounds_of, boxes_of, by_rows, describe_box
+from mimdsim.program.records import Copy, Problem, Superstep, Variable, problem_in
+from mimdsim.program.vertex_boxes import bounds_of, by_rows, describe_box
 
 
 @dataclass(kw_only=True, eq=False)
-class Held:
+class DefinedElements:
     """What has been written of a variable: complete entries, and a mask of the elements of partial ones.
 
     timed: the first axis counts entries that some vertex takes one at a time. loaded: it is loaded with values once, so
-    elements that are changed must not be read before that (`leant` on), as a second run would find them changed.
+    elements that are changed must not be read before that (`read_as_loaded`), as a second run would find them changed.
     """
 
     variable: Variable
     timed: bool
     whole: np.ndarray
     masks: dict[int, np.ndarray] = field(default_factory=dict)
-    told: bool = False
+    reported: bool = False
     loaded: bool = False
     writers: tuple[str, ...] = ()  # supersteps, in program order
     source: str = ""  # the variable from which a copy brought unwritten elements here
-    leant: dict[int, np.ndarray] = field(default_factory=dict)
+    read_as_loaded: dict[int, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -53,9 +54,9 @@ class Held:
         entry = self.variable.entry(t, shift)
         return range(entry, entry + 1) if entry >= 0 else range(0)
 
-    def forget(self) -> None:
+    def stop_following(self) -> None:
         """Treat everything as written from now on."""
-        self.whole[:], self.told = True, True
+        self.whole[:], self.reported = True, True
 
     def written(self, entry: int) -> np.ndarray:
         """bool[elements]"""
@@ -80,14 +81,14 @@ class Held:
             known = f"; superstep '{writers[0]}' writes {'others of it' if self.masks else 'it later'}"
         return f"{known}; write it in an earlier superstep, let the host give it (inputs) or load it (values)"
 
-    def lean(self, entry: int, lacking: np.ndarray) -> None:
+    def note_loaded_read(self, entry: int, lacking: np.ndarray) -> None:
         """Note that elements are read with their loaded values."""
-        self.leant[entry] = self.leant[entry] | lacking if entry in self.leant else lacking
+        self.read_as_loaded[entry] = self.read_as_loaded[entry] | lacking if entry in self.read_as_loaded else lacking
 
-    def is_leant(self, entry: int, touched: np.ndarray | None) -> bool:
+    def was_read_as_loaded(self, entry: int, touched: np.ndarray | None) -> bool:
         """Whether any touched element (None: all) has been read with its loaded value."""
-        leant = self.leant.get(entry)
-        return leant is not None and bool((leant if touched is None else leant & touched).any())
+        read = self.read_as_loaded.get(entry)
+        return read is not None and bool((read if touched is None else read & touched).any())
 
     def describe(self, entry: int, element: int) -> str:
         """`dw[3, 7]`, with the entry where there is one."""
@@ -96,14 +97,14 @@ class Held:
         return describe_box(self.variable.name, np.array([[index, index + 1] for index in where]))
 
 
-def held_variables(program: Program) -> dict[str, Held]:
+def _tracked_variables(program: Program) -> dict[str, DefinedElements]:
     """One for every variable that is not defined from the start, or not for every run."""
     lasting = (name for name, one in program.variables.items() if one.values is not None and one.persistent)
     given = {*program.inputs.values(), *lasting}
     timed: set[str] = set()
     writers: dict[str, dict[str, None]] = {}
     for superstep, _, _ in program.supersteps():
-        for name in written_by(superstep):
+        for name in superstep.variables_written:
             writers.setdefault(name, {})[superstep.name] = None
         for table in superstep.tables:
             timed |= {table.operands[item.name] for item in table.codelet.fields if now_shift(item.box[0]) is not None}
@@ -111,7 +112,7 @@ def held_variables(program: Program) -> dict[str, Held]:
             timed |= {copy.source} if copy.source_shift is not None else set()
             timed |= {copy.target} if copy.target_shift is not None else set()
     return {
-        name: Held(
+        name: DefinedElements(
             variable=variable,
             timed=name in timed,  # an empty variable lacks no elements
             whole=np.full(variable.shape[0] if name in timed else 1, 0 in variable.shape),
@@ -123,31 +124,23 @@ def held_variables(program: Program) -> dict[str, Held]:
     }
 
 
-def written_by(superstep: Superstep) -> list[str]:
-    """Variables that a superstep writes."""
-    names = [copy.target for copy in superstep.copies]
-    for table in superstep.tables:
-        names += [table.operands[item.name] for item in table.codelet.fields if item.writes and table.vertices]
-    return list(dict.fromkeys(names))
-
-
 READ_RULE = "what is read was written"
 OUTPUT_RULE = "outputs are written whole"
 STALE_RULE = "loaded values stay"
 WRITER_RULE = "what is read is written by something"
 
 
-def check_written(program: Program) -> list[Problem]:
+def check_written(program: Program, _tiles: int) -> list[Problem]:
     """The first read of every variable with elements that were never written, and outputs that are not fully written.
 
     Expects a program that keeps the other rules.
     """
-    held = held_variables(program)
+    held = _tracked_variables(program)
     left = {id(step): _accesses(program, step, held) for step, _, _ in program.supersteps()}
     problems: list[Problem] = []
     for superstep, t in program.turns():
         for copy in superstep.copies:
-            problems += _hand_on(superstep, copy, held, t)
+            problems += _follow_copy(superstep, copy, held, t)
         reads, writes = left[id(superstep)]
         if not reads and not writes:
             continue
@@ -155,33 +148,31 @@ def check_written(program: Program) -> list[Problem]:
             problem = read.check(superstep, t)
             if problem is not None:
                 problems.append(problem)
-                read.held.forget()  # once is enough
+                read.held.stop_following()  # once is enough
         for write in writes:
             problem = write.note(superstep, t)
             if problem is not None:
                 problems.append(problem)
-                write.held.forget()
+                write.held.stop_following()
         left[id(superstep)] = [one for one in reads if one.may_matter], [one for one in writes if one.may_matter]
     return problems + _outputs(program, held)
 
 
 @dataclass(kw_only=True, eq=False)
-class _Access:
-    """The part of a variable that a field of a table touches; shift None: all entries.
+class _FollowedAccess:
+    """An access of a variable that is followed.
 
     seen: the entries it has touched; as written elements stay written, each is checked once.
     """
 
-    held: Held
-    shift: int | None
-    item: Field
-    table: VertexTable
+    held: DefinedElements
+    access: Access
     seen: set[int] = field(default_factory=set)
 
     @property
     def may_matter(self) -> bool:
         """Whether later turns may reveal anything new."""
-        return (self.shift is not None or not self.seen) and not self.held.whole.all()
+        return (self.access.shift is not None or not self.seen) and not self.held.whole.all()
 
     def check(self, superstep: Superstep, t: int) -> Problem | None:
         """Report an element that it reads but that was never written."""
@@ -189,7 +180,7 @@ class _Access:
             touched, lacking = self._touched(entry), ~self.held.written(entry)
             lacking = lacking if touched is None else lacking & touched
             if self.held.loaded:
-                self.held.lean(entry, lacking)
+                self.held.note_loaded_read(entry, lacking)
             elif lacking.any():
                 return self._problem(superstep, t, entry, lacking)
         return None
@@ -198,22 +189,22 @@ class _Access:
         """Note what it writes; report a change to a loaded value that has been read."""
         for entry in self._fresh(t):
             touched = self._touched(entry)
-            if self.held.is_leant(entry, touched):
-                return of_vertex(STALE_RULE, superstep, self.table, 0, _changes(self.held.variable.name))
+            if self.held.was_read_as_loaded(entry, touched):
+                return problem_in(superstep, STALE_RULE, _changes(self.held.variable.name), self.access.table)
             self.held.add(entry, touched)
         return None
 
     def _fresh(self, t: int) -> Iterator[int]:
-        for entry in self.held.entries(self.shift, t):
+        for entry in self.held.entries(self.access.shift, t):
             if not self.held.whole[entry] and entry not in self.seen:
                 self.seen.add(entry)
                 yield entry
 
     def _of_entry(self, entry: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(rows, boxes) that touch part of an entry, a part of the vertices after another."""
-        for part, rows in by_rows(self.table):
-            boxes = boxes_of(part, self.item, self.held.variable)
-            if self.held.timed and self.shift is None:
+        for part, rows in by_rows(self.access.table):
+            boxes = replace(self.access, table=part).boxes
+            if self.held.timed and self.access.shift is None:
                 here = (boxes[:, 0, 0] <= entry) & (entry < boxes[:, 0, 1])
                 rows, boxes = rows[here], boxes[here, 1:]
             some = (boxes[:, :, 1] > boxes[:, :, 0]).all(axis=1)
@@ -221,7 +212,7 @@ class _Access:
 
     def _touched(self, entry: int) -> np.ndarray | None:
         """bool[elements]: the elements of an entry that it touches; None: all."""
-        return self._alike if self.shift is not None else self._marked(entry)
+        return self._alike if self.access.shift is not None else self._marked(entry)
 
     @cached_property
     def _alike(self) -> np.ndarray | None:
@@ -230,7 +221,7 @@ class _Access:
 
     def _marked(self, entry: int) -> np.ndarray | None:
         size = self.held.size
-        if self.item.writes:
+        if self.access.field.writes:
             volumes = (
                 np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64) for _, boxes in self._of_entry(entry)
             )
@@ -256,45 +247,49 @@ class _Access:
             f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before"
             f"{self.held.advice(superstep.name)}"
         )
-        return of_vertex(READ_RULE, superstep, self.table, int(rows[of[run]]), text)
+        return problem_in(superstep, READ_RULE, text, self.access.table, int(rows[of[run]]))
 
 
-def check_writers(program: Program) -> list[Problem]:
+def check_writers(program: Program, _tiles: int) -> list[Problem]:
     """Copies and partial reads (`Field.in_part`) of variables that nothing ever writes; other reads are followed."""
     problems = []
-    held = held_variables(program)
+    held = _tracked_variables(program)
     for superstep, _, _ in program.supersteps():
         for copy in superstep.copies:
             if _is_never_written(held.get(copy.source)):
-                held[copy.source].told = True
+                held[copy.source].reported = True
                 text = f"copies '{copy.source}' to '{copy.target}', which no superstep writes"
-                problems.append(at_large(WRITER_RULE, f"superstep '{superstep.name}': {text}", superstep.name))
+                problems.append(problem_in(superstep, WRITER_RULE, text))
         for table in superstep.tables:
             for item in table.codelet.fields:
                 one = held.get(table.operands[item.name])
                 if item.reads and item.in_part and table.vertices and one is not None and _is_never_written(one):
-                    one.told = True
+                    one.reported = True
                     text = f"reads '{one.variable.name}', which no superstep writes"
-                    problems.append(of_vertex(WRITER_RULE, superstep, table, 0, text))
+                    problems.append(problem_in(superstep, WRITER_RULE, text, table))
     return problems
 
 
-def _is_never_written(one: Held | None) -> bool:
-    return one is not None and not (one.writers or one.loaded or one.told or one.whole.all())
+def _is_never_written(one: DefinedElements | None) -> bool:
+    return one is not None and not (one.writers or one.loaded or one.reported or one.whole.all())
 
 
-def _accesses(program: Program, superstep: Superstep, held: dict[str, Held]) -> tuple[list[_Access], list[_Access]]:
+def _accesses(
+    program: Program, superstep: Superstep, held: dict[str, DefinedElements]
+) -> tuple[list[_FollowedAccess], list[_FollowedAccess]]:
     """What the vertices of a superstep read, and what they write, of variables that are not defined from the start.
 
     A field that reads and writes is checked only as a read: once all of it has been written, writing adds nothing.
     """
-    reads: list[_Access] = []
-    writes: list[_Access] = []
+    reads: list[_FollowedAccess] = []
+    writes: list[_FollowedAccess] = []
     for table in superstep.tables:
         for item in table.codelet.fields if table.vertices else ():
             name = table.operands[item.name]
             if name in held:
-                access = _Access(held=held[name], shift=now_shift(item.box[0]), item=item, table=table)
+                access = _FollowedAccess(
+                    held=held[name], access=Access(table=table, field=item, variable=held[name].variable)
+                )
                 if item.reads and (held[name].loaded or not item.in_part):
                     reads.append(access)
                     access = replace(access, seen=set())
@@ -303,17 +298,17 @@ def _accesses(program: Program, superstep: Superstep, held: dict[str, Held]) -> 
     return reads, writes
 
 
-def _hand_on(superstep: Superstep, copy: Copy, held: dict[str, Held], t: int) -> list[Problem]:
+def _follow_copy(superstep: Superstep, copy: Copy, held: dict[str, DefinedElements], t: int) -> list[Problem]:
     """A copy moves its source, written or not: the target is written where the source is, and stays so."""
     target, source = held.get(copy.target), held.get(copy.source)
     there = range(0) if target is None else target.entries(copy.target_shift, t)
     here = range(0) if source is None else source.entries(copy.source_shift, t)
     if source is not None and source.loaded:
         for entry in here:
-            source.lean(entry, ~source.written(entry))
-    if target is not None and any(target.is_leant(entry, None) for entry in there) and not target.told:
-        target.forget()
-        return [at_large(STALE_RULE, f"superstep '{superstep.name}': {_changes(copy.target)}", superstep.name)]
+            source.note_loaded_read(entry, ~source.written(entry))
+    if target is not None and any(target.was_read_as_loaded(entry, None) for entry in there) and not target.reported:
+        target.stop_following()
+        return [problem_in(superstep, STALE_RULE, _changes(copy.target))]
     # before the first timestep everything is zero
     if source is None or source.loaded or not len(here) or source.whole[here.start : here.stop].all():
         if target is not None:
@@ -328,8 +323,8 @@ def _hand_on(superstep: Superstep, copy: Copy, held: dict[str, Held], t: int) ->
         what = source.describe(here.start + entry, element)
         text = f"copies {what} over '{copy.target}' in timestep {t}, which nothing has written before"
         text += source.advice(superstep.name)
-        source.forget()
-        return [at_large(READ_RULE, f"superstep '{superstep.name}': {text}", superstep.name)]
+        source.stop_following()
+        return [problem_in(superstep, READ_RULE, text)]
     if target is not None:
         target.source = source.source or copy.source
         for entry, mask in zip(there, np.split(written, len(there)), strict=True):
@@ -344,11 +339,11 @@ def _changes(name: str) -> str:
     )
 
 
-def _outputs(program: Program, held: dict[str, Held]) -> list[Problem]:
+def _outputs(program: Program, held: dict[str, DefinedElements]) -> list[Problem]:
     """Outputs with elements that were never written."""
     problems = []
     for value, name in program.outputs.items():
-        if name not in held or held[name].told or held[name].loaded or held[name].whole.all():
+        if name not in held or held[name].reported or held[name].loaded or held[name].whole.all():
             continue
         one = held[name]
         lacking = np.flatnonzero(~one.whole)
@@ -363,5 +358,5 @@ def _outputs(program: Program, held: dict[str, Held]) -> list[Problem]:
             + (f"; a copy brings it from '{one.source}', where nothing wrote it" if one.source else "")
             + f"; let a vertex write them, or make '{name}' an input of the program too"
         )
-        problems.append(at_large(OUTPUT_RULE, text))
+        problems.append(Problem(rule=OUTPUT_RULE, message=text))
     return problems

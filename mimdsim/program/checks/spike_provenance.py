@@ -17,9 +17,8 @@ import numpy as np
 from mimdsim.base.errors import near
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.loop_extents import Recorded
-from mimdsim.program.program import Program
+from mimdsim.program.program import Body, Program, Repeat, stretches
 from mimdsim.program.records import Superstep, VertexTable
-from mimdsim.program.repeats import Body, Repeat
 
 Entry = tuple[str, int]  # a layer, and the timestep relative to the current one
 # what a variable holds: ("at", layer, shift), ("made", number, ""), or ("before", repeat, variable): since the
@@ -79,7 +78,12 @@ class Origins:
         for item in body:
             if isinstance(item, Repeat):
                 number = len(self._repeats)
-                within: dict[str, Content] = {name: ("before", number, name) for name in _written(item.body)}
+                within: dict[str, Content] = {
+                    name: ("before", number, name)
+                    for stretch in stretches(item.body)
+                    for superstep in stretch.body
+                    for name in superstep.variables_written
+                }
                 self._repeats.append(item)
                 self._ends.append(within)
                 self._walk(item.body, within)
@@ -194,19 +198,6 @@ class Origins:
             seen |= later
             open_ += later
         return frozenset(found)
-
-
-def _written(body: Body) -> set[str]:
-    names: set[str] = set()
-    for item in body:
-        if isinstance(item, Repeat):
-            names |= _written(item.body)
-        else:
-            names |= {copy.target for copy in item.copies}
-            names |= {
-                table.operands[part.name] for table in item.tables for part in table.codelet.fields if part.writes
-            }
-    return names
 
 
 def _shift(item: Field) -> int | None:

@@ -1,0 +1,269 @@
+"""Rules 3, 4 and 8: what is read is local or delivered, what is written is local, and an exchange delivers and counts
+nothing else."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from mimdsim.base.compressed_columns import wide
+from mimdsim.base.errors import near
+from mimdsim.numerics.columns import boxes as numerics
+from mimdsim.program.checks.bounds import NO_VARIABLE
+from mimdsim.program.checks.conflicts import is_written_by
+from mimdsim.program.checks.scope import LOCAL_OR_DELIVERED, MEANWHILE, Access, Scope
+from mimdsim.program.exchanges import copy_parts, derived_exchange, is_derived
+from mimdsim.program.mapping import BANDED, FLAT, TileMapping
+from mimdsim.program.program import Program
+from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Problem, Superstep
+from mimdsim.program.vertex_boxes import (
+    ByTile,
+    bounds_of,
+    by_rows,
+    describe_box,
+    in_bands,
+    is_local,
+    order_of,
+    spatial_mapping,
+)
+
+EXCHANGE_RULE = "an exchange delivers what is read"
+WRITES_LOCAL = "writes are local"
+
+
+def check_deliveries(scope: Scope) -> Iterator[Problem]:
+    """Anything that an exchange names but that does not exist, so that its deliveries cannot be checked."""
+    if scope.superstep.exchange is not None:
+        yield from _of_exchange(scope, _misplaced(scope.program, scope.superstep.exchange))
+
+
+def check_exchange(scope: Scope) -> Iterator[Problem]:
+    """What an exchange delivers though nothing reads it, or counts wrongly, compared with one derived from the boxes.
+
+    Expects a superstep that keeps the other rules.
+    """
+    planned = scope.superstep.exchange
+    if planned is None or is_derived(scope):
+        return
+    wanted = derived_exchange(scope)
+    if wanted is None:
+        nothing = np.zeros((len(EXCHANGE_COLUMNS), 0), np.int64)
+        wanted = Exchange(deliveries=(), total_tiles=scope.program.tiles, tiles=np.zeros(0, np.int64), columns=nothing)
+    yield from _of_exchange(scope, _other_parts(planned, wanted) or _other_counts(planned, wanted))
+
+
+def _of_exchange(scope: Scope, text: str) -> Iterator[Problem]:
+    """The problem `text` of an exchange; none if it is empty."""
+    if text:
+        yield scope.problem(EXCHANGE_RULE, f"its exchange {text}; plan the exchanges again (plan_exchanges)")
+
+
+def _misplaced(program: Program, exchange: Exchange) -> str:
+    """Deliveries of data, or to tiles, that do not exist."""
+    if exchange.total_tiles != program.tiles:
+        return f"is planned for {exchange.total_tiles} tiles, the program has {program.tiles}"
+    for delivery in exchange.deliveries:
+        variable = program.variables.get(delivery.variable)
+        if variable is None:
+            known = near(delivery.variable, program.variables)
+            return f"delivers '{delivery.variable}', {NO_VARIABLE}{known}"
+        shapes = [(len(delivery.tiles), axes, 2) for axes in (len(variable.shape), len(variable.shape) - 1) if axes]
+        if delivery.boxes.shape not in shapes or delivery.tiles.ndim != 1:
+            given = f"boxes of shape {list(delivery.boxes.shape)}, tiles of {list(delivery.tiles.shape)}"
+            return f"delivers parts of '{variable.name}' in {given}; they must be [parts, axes, 2] and [parts]"
+        strange = np.flatnonzero((delivery.tiles < 0) | (delivery.tiles >= program.tiles))
+        if len(strange):
+            row = int(strange[0])
+            box = describe_box(variable.name, delivery.boxes[row])
+            last = program.tiles - 1
+            return f"delivers {box} to tile {int(delivery.tiles[row])}, the program is placed on tiles 0 to {last}"
+        shape = np.array(variable.shape[len(variable.shape) - delivery.boxes.shape[1] :], np.int64)
+        row = int(numerics.first_outside(bounds_of(delivery.boxes), shape)) if len(delivery.tiles) else -1
+        if row >= 0:
+            box = describe_box(variable.name, delivery.boxes[row])
+            return f"delivers {box}, outside the variable's shape {shape.tolist()}"
+    if exchange.columns.shape != (len(EXCHANGE_COLUMNS), len(exchange.tiles)):
+        return f"has columns of shape {list(exchange.columns.shape)} for {len(exchange.tiles)} tiles"
+    strange = np.flatnonzero((exchange.tiles < 0) | (exchange.tiles >= program.tiles))
+    if len(strange):
+        return f"counts bytes on tile {int(exchange.tiles[strange[0]])}, which is not there"
+    twice = np.flatnonzero(exchange.tiles[1:] <= exchange.tiles[:-1])
+    return f"names tile {int(exchange.tiles[twice[0] + 1])} out of order or twice" if len(twice) else ""
+
+
+def _parts(exchange: Exchange) -> dict[tuple[str, int], np.ndarray]:
+    """int64[parts, 1 + 2 axes] by variable and axes: tile and box of every part, sorted."""
+    found: dict[tuple[str, int], list[np.ndarray]] = {}
+    for delivery in exchange.deliveries:
+        rows = np.concatenate([delivery.tiles[:, None], delivery.boxes.reshape(len(delivery.tiles), -1)], axis=1)
+        found.setdefault((delivery.variable, delivery.boxes.shape[1]), []).append(rows)
+    parts = {key: np.concatenate(rows) for key, rows in found.items()}
+    return {key: rows[np.lexsort(rows.T[::-1])] for key, rows in parts.items()}
+
+
+def _other_parts(given: Exchange, wanted: Exchange) -> str:
+    """The first part that is delivered but not wanted, or wanted but not delivered, counting repetitions."""
+    there, here = _parts(wanted), _parts(given)
+    for key in sorted(there | here):
+        empty = np.zeros((0, 1 + 2 * key[1]), np.int64)
+        held, asked = here.get(key, empty), there.get(key, empty)
+        if np.array_equal(held, asked):
+            continue
+        rows, which = np.unique(np.concatenate([held, asked]), axis=0, return_inverse=True)
+        which = which.ravel()
+        more = np.bincount(which[: len(held)], minlength=len(rows)) - np.bincount(
+            which[len(held) :], minlength=len(rows)
+        )
+        row = int(np.flatnonzero(more)[0])
+        part = f"{describe_box(key[0], rows[row, 1:].reshape(-1, 2))} to tile {int(rows[row, 0])}"
+        if more[row] < 0:
+            return f"does not deliver {part}, where it is read"
+        wanted_at_all = bool((which[len(held) :] == row).any())
+        return (
+            f"delivers {part} more often than it is read"
+            if wanted_at_all
+            else f"delivers {part}, which nothing there reads"
+        )
+    return ""
+
+
+def _other_counts(given: Exchange, wanted: Exchange) -> str:
+    """The first tile and column whose count differs from the sum of the parts."""
+    tiles = np.union1d(given.tiles, wanted.tiles)
+    sides = []
+    for exchange in (given, wanted):
+        spread = np.zeros((len(EXCHANGE_COLUMNS), len(tiles)), exchange.columns.dtype)
+        spread[:, np.searchsorted(tiles, exchange.tiles)] = exchange.columns
+        sides.append(spread)
+    wrong = np.argwhere(sides[0] != sides[1])
+    if len(wrong):
+        column, at = wrong[0].tolist()
+        return (
+            f"counts {sides[0][column, at]} {EXCHANGE_COLUMNS[column].replace('_', ' ')} on tile {tiles[at]}, what it "
+            f"delivers amounts to {sides[1][column, at]}"
+        )
+    # the planner records no link bytes if nothing crosses a link
+    linked, amount = (
+        None if each.link_bytes is None or not each.link_bytes.any() else each.rounds for each in (given, wanted)
+    )
+    same = linked is amount if linked is None or amount is None else np.array_equal(linked, amount)
+    return "" if same else "does not count the bytes over links that it delivers"
+
+
+# ---- what is read and written
+
+
+def check_copies_delivered(scope: Scope) -> Iterator[Problem]:
+    """Copies of data that the exchange does not deliver."""
+    for copy in scope.superstep.copies:
+        source, drop = scope.program.variables[copy.source], copy.source_shift is not None
+        tiles, boxes = copy_parts(scope.program, copy)
+        remote = np.flatnonzero(~is_local(spatial_mapping(source, drop), tiles, boxes, source.shape[drop:]))
+        remote = remote[order_of(tiles[None, remote], [0])]  # parts are looked up tile by tile
+        missing = remote[_undelivered(scope.superstep, source.name, tiles[remote], boxes[remote])]
+        if len(missing):
+            text = (
+                f"copies {describe_box(source.name, boxes[missing[0]])} to '{copy.target}' on tile "
+                f"{int(tiles[missing[0]])}, which this superstep's exchange does not deliver; plan its exchange"
+            )
+            yield scope.problem(LOCAL_OR_DELIVERED, text)
+
+
+def check_reach(scope: Scope) -> Iterator[Problem]:
+    """The first vertex of each field that reads what is neither local nor delivered, or writes what is not local."""
+    for access in scope.accesses:
+        known: dict[TileMapping, ByTile] = {}
+        reached = (_reach(scope, replace(access, table=part), rows, known) for part, rows in by_rows(access.table))
+        broken = next(filter(None, reached), None)
+        if broken is not None:
+            rule, text, vertex = broken
+            yield scope.problem(rule, text, access.table, vertex)
+
+
+def _reach(
+    scope: Scope, access: Access, rows: np.ndarray, known: dict[TileMapping, ByTile]
+) -> tuple[str, str, int] | None:
+    """(rule, what is wrong, vertex) of the first of these vertices, `rows` of a table, that breaks one."""
+    boxes, tiles, mapping, shape = access.boxes, access.table.tiles, access.mapping, access.shape
+    name, writes = access.variable.name, access.field.writes
+    if writes and mapping.has_copies:
+        text = f"writes one replica of '{name}', which {len(mapping.tiles)} tiles hold; the others would stay old"
+        return WRITES_LOCAL, text, 0
+    remote = np.flatnonzero(~is_local(mapping, tiles, boxes, shape, known))
+    if not len(remote):
+        return None
+    row = int(remote[0])
+    if writes:
+        text = _lies_elsewhere("writes", name, mapping, boxes[row], shape, int(tiles[row]))
+        return WRITES_LOCAL, text, int(rows[row])
+    if any(is_written_by(copy, name, access.shift) for copy in scope.superstep.copies):
+        text = f"reads {describe_box(name, boxes[row])} of another tile while a copy of the same exchange writes it"
+        return MEANWHILE, f"{text}; read it in the next superstep", int(rows[row])
+    far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
+    missing = remote[_undelivered(scope.superstep, name, tiles[remote], far)]
+    if not len(missing):
+        return None
+    row = int(missing[0])
+    text = _lies_elsewhere("reads", name, mapping, boxes[row], shape, int(tiles[row]))
+    return LOCAL_OR_DELIVERED, f"{text} and is not delivered in this superstep's exchange", int(rows[row])
+
+
+def _undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """bool[rows]: not contained in any delivered box of the variable to that tile."""
+    missing = np.ones(len(tiles), bool)
+    if superstep.exchange is None:
+        return missing
+    for delivery in superstep.exchange.deliveries:
+        # one timestep and the whole sequence are delivered separately, as boxes of different axes
+        alike = delivery.variable == variable and delivery.boxes.shape[1] == boxes.shape[1]
+        if alike and len(delivery.tiles) and len(tiles):
+            missing &= ~_contained(delivery, tiles, boxes)
+    return missing
+
+
+def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """bool[rows]: inside one delivered box."""
+    owners, delivered = delivery.tiles, delivery.boxes
+    if (owners[1:] < owners[:-1]).any():
+        order = np.argsort(owners, kind="stable")
+        owners, delivered = owners[order], delivered[order]
+    first, last = bisect_left(owners, tiles.min()), bisect_right(owners, tiles.max())
+    given = wide(owners[first:last]), bounds_of(delivered[first:last]), wide(tiles), bounds_of(boxes)
+    inside: np.ndarray = numerics.contained_boxes(*given)
+    return inside
+
+
+def _lies_elsewhere(
+    does: str, name: str, mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...], tile: int
+) -> str:
+    element, owner = _first_elsewhere(mapping, box, shape, tile)
+    part = "" if element == tuple(box[:, 0].tolist()) else f"from {name}{list(element)} on "
+    return f"{does} {describe_box(name, box)}, which {part}lies on tile {owner}"
+
+
+def _first_elsewhere(
+    mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...], tile: int
+) -> tuple[tuple[int, ...], int]:
+    """(the first element of a box that lies on another tile than `tile`, that tile); box int64[axes, 2]."""
+    if mapping.axis == BANDED:
+        one, boxes = np.array([tile]), box[None]
+        for copies, _, _, inside in in_bands(mapping, one, boxes):
+            if not any(is_local(copy, one, inside, shape).all() for copy in copies):
+                return _first_elsewhere(copies[0], inside[0], shape, tile)
+    if mapping.axis == FLAT:
+        corners = np.ix_(*(np.arange(start, stop) for start, stop in box.tolist()))
+        places = np.ravel_multi_index(corners, shape).reshape(-1)
+    else:
+        places = np.arange(*box[max(mapping.axis, 0)].tolist())
+    owners = mapping.owners(places)
+    at = int(np.argmax(owners != tile))
+    found = int(places[at])
+    first = [int(start) for start in box[:, 0]]
+    if mapping.axis == FLAT:
+        first = [int(index) for index in np.unravel_index(found, shape)]
+    elif not mapping.is_replicated:
+        first[max(mapping.axis, 0)] = found
+    return tuple(first), int(owners[at])
