@@ -13,8 +13,7 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking import KernelResult, check_kernel
 from mimdsim.checking.outputs import interface_problems
 from mimdsim.checking.program import check_program
-from mimdsim.kernels import Kernel
-from mimdsim.kernels.blocks import KernelError
+from mimdsim.kernels import Kernel, KernelError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
 from mimdsim.program import Codelet, Field, Program, TileFormula, Variable, WorkerBundles

@@ -3,7 +3,7 @@
 Reading order: kernel -> builder -> elementwise -> reductions -> slices -> products. Tutorial: docs/write-a-kernel.md.
 """
 
-from mimdsim.kernels.blocks import KernelError
+from mimdsim.kernels.builder import KernelError
 from mimdsim.kernels.kernel import Kernel
 from mimdsim.kernels.products import PlannedProduct
 from mimdsim.machine import MimdMachine, load_machine

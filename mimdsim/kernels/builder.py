@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.compiler import plan_exchanges
-from mimdsim.kernels.blocks import Opened, OpenRepeat, OpenSuperstep, at_users_line
 from mimdsim.kernels.parts import FORMATS
 from mimdsim.machine import Given, tiled_machine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import whole_numbers
 
 Tiles = int | Sequence[int] | np.ndarray
+OWN_FILES = (str(Path(__file__).resolve().parents[1]), contextlib.__file__)
+
+
+class KernelError(MimdsimError):
+    """A mistake in a program written by hand; its message begins with the file and the line where it was made."""
+
+
+@contextmanager
+def at_users_line() -> Iterator[None]:
+    """Within it, or in a function that it decorates, errors name the line of the innermost caller outside the
+    package: 'file.py, line 12'."""
+    try:
+        yield
+    except KernelError:
+        raise
+    except (MimdsimError, ValueError) as refusal:
+        frame = sys._getframe()
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN_FILES):
+            frame = frame.f_back
+        raise KernelError(f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}: {refusal}") from refusal
+
+
+@dataclass(kw_only=True)
+class OpenSuperstep:
+    """A superstep that vertices are added to."""
+
+    name: str
+    tables: list[VertexTable] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
 
 
 class Builder:
@@ -24,7 +57,7 @@ class Builder:
     Every mistake is refused with a KernelError that names the line of the caller.
     """
 
-    @at_users_line
+    @at_users_line()
     def __init__(self, name: str, machine: Given):
         self.name, self.machine = name, tiled_machine(machine, "a kernel runs on a tiled machine")
         self.variables: dict[str, Variable] = {}
@@ -32,7 +65,7 @@ class Builder:
         self._constants: set[str] = set()
         self._outputs: dict[str, str] = {}
         self.blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
-        self.opened: Opened | None = None
+        self.opened: OpenSuperstep | None = None
         self._taken: set[str] = set()  # names of supersteps
 
     @property
@@ -51,7 +84,7 @@ class Builder:
 
     # ---- variables
 
-    @at_users_line
+    @at_users_line()
     def variable(
         self,
         name: str,
@@ -71,7 +104,7 @@ class Builder:
         """
         return self._declare(name, shape, dtype, mapping, spread, tiles, category, None)
 
-    @at_users_line
+    @at_users_line()
     def constant(
         self,
         name: str,
@@ -91,14 +124,14 @@ class Builder:
         self._constants.add(name)
         return self._declare(name, held.shape, held.dtype.name, mapping, spread, tiles, category, held)
 
-    @at_users_line
+    @at_users_line()
     def input(self, variable: Variable | str, name: str | None = None) -> Variable:
         """Let the host write a variable before every run, as the input `name` (default: the variable's name)."""
         found = self.known(variable)
         self._inputs[self._fresh(name or found.name, self._inputs, "an input")] = found.name
         return found
 
-    @at_users_line
+    @at_users_line()
     def output(self, variable: Variable | str, name: str | None = None) -> Variable:
         """Let the host read a variable after every run, as the output `name` (default: the variable's name)."""
         found = self.known(variable)
@@ -183,7 +216,7 @@ class Builder:
 
     # ---- supersteps
 
-    @at_users_line
+    @at_users_line()
     def vertices(
         self,
         codelet: Codelet,
@@ -261,21 +294,42 @@ class Builder:
                 f"{what} takes supersteps of its own; call it outside of 'with k.superstep(\"{self.opened.name}\")'"
             )
 
-    def superstep(self, name: str, phase: str = "compute") -> OpenSuperstep:
+    @contextmanager
+    def superstep(self, name: str, phase: str = "compute") -> Iterator[None]:
         """`with k.superstep("name"):` all vertices added inside run in one superstep, reported under `phase`."""
-        return OpenSuperstep(self, name, phase)
+        with at_users_line():
+            if self.opened is not None:
+                raise MappingError(f"superstep '{self.opened.name}' is still open; supersteps do not nest")
+            Superstep(name=name, phase=phase)  # its names can be
+        self.opened = opened = OpenSuperstep(name=name)
+        try:
+            yield
+        finally:
+            self.opened = None
+        with at_users_line():
+            if not opened.tables and not opened.copies:
+                raise MappingError(f"superstep '{name}' has no vertices; add some within it, or leave it out")
+            self.append(name, phase, tuple(opened.tables), tuple(opened.copies))
 
-    def repeat(self, times: int, *, reverse: bool = False) -> OpenRepeat:
+    @contextmanager
+    def repeat(self, times: int, *, reverse: bool = False) -> Iterator[None]:
         """`with k.repeat(times):` the supersteps added inside run that many times; "@t" in boxes is the number of the
         turn, from last to first if `reverse`."""
-        return OpenRepeat(self, times, reverse)
+        with at_users_line():
+            if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
+                raise MappingError(f"a repeat of {times!r} turns; a whole number of at least 1 is needed")
+            self.closed("a repeat")
+        self.blocks.append([])
+        try:
+            yield
+        finally:
+            body = self.blocks.pop()
+        with at_users_line():
+            self.blocks[-1].append(Repeat(times=int(times), body=tuple(body), reverse=reverse))
 
+    @at_users_line()
     def program(self) -> Program:
         """The program, its exchanges planned. Raises KernelError if nothing has been added."""
-        return self._program()
-
-    @at_users_line
-    def _program(self) -> Program:
         if self.opened is not None or len(self.blocks) > 1:
             raise MappingError(f"kernel '{self.name}': a superstep or repeat is still open; call program() outside")
         if not self.blocks[0]:
