@@ -11,7 +11,7 @@ import pytest
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking import KernelResult, check_kernel
-from mimdsim.checking.outputs import interface_problems
+from mimdsim.checking.comparison import interface_problems
 from mimdsim.checking.program import check_program
 from mimdsim.kernels import Kernel, KernelError
 from mimdsim.machine import MimdMachine, load_machine

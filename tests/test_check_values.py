@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from networks import ADAM, compiled, machine, small_network
 
-from mimdsim.checking.outputs import wrong_output
+from mimdsim.checking.comparison import wrong_output
 from mimdsim.checking.program import Finding, check_values
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.compiler import Compiled

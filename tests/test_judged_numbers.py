@@ -15,8 +15,8 @@ import pytest
 from linear_networks import linear_network
 from networks import ADAM, small_network
 
-from mimdsim.checking import outputs
-from mimdsim.checking.lockstep import wrong_elements
+from mimdsim.checking import comparison
+from mimdsim.checking.comparison import wrong_elements
 from mimdsim.checking.program import _Gradients
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.graph import SpikingNetwork, gradient_of
@@ -64,11 +64,11 @@ def test_what_is_changed_in_place_is_judged_by_its_change_and_its_rounding() -> 
     start, expected = np.ones(4), np.ones(4) + 2.0**-10
     step = 4 * 2.0**-24 * expected[0]
     held = expected + np.array([0.0, step, 1.01 * step, 2.0**-12])
-    assert outputs._wrong(held, expected, start).tolist() == [False, False, True, True]
-    assert outputs._wrong(expected - (held - expected), expected, start).tolist() == [False, False, True, True]
-    assert outputs._wrong(held, expected, None).tolist() == wrong_elements(held, expected).tolist()
+    assert comparison._wrong(held, expected, start).tolist() == [False, False, True, True]
+    assert comparison._wrong(expected - (held - expected), expected, start).tolist() == [False, False, True, True]
+    assert comparison._wrong(held, expected, None).tolist() == wrong_elements(held, expected).tolist()
     whole = np.array([1, 2])
-    assert outputs._wrong(whole, whole + np.array([0, 1]), whole).tolist() == [False, True]
+    assert comparison._wrong(whole, whole + np.array([0, 1]), whole).tolist() == [False, True]
 
 
 # the published stencil

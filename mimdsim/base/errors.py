@@ -126,10 +126,3 @@ def users_frame(failure: BaseException, file: str = "") -> traceback.FrameSummar
 def same_file(one: str, other: str) -> bool:
     """Whether two paths, relative or not, name one file."""
     return Path(one).resolve() == Path(other).resolve()
-
-
-def raised_at(failure: BaseException, file: str = "") -> str:
-    """`mine.py, line 7`: where the user's code raised, as by `users_frame`."""
-    innermost = users_frame(failure, file)
-    assert innermost is not None
-    return f"{innermost.filename}, line {innermost.lineno}"

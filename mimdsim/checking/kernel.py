@@ -18,17 +18,16 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import show_bytes
+from mimdsim.checking.comparison import RELATIVE_TOLERANCE, misfit
 from mimdsim.checking.coverage import Exercised
 from mimdsim.checking.kernel_values import (
     KINDS_OF_DRAWS,
-    RELATIVE_TOLERANCE,
     draw_inputs,
     expected_outputs,
     first_wrong,
     floor_of,
 )
-from mimdsim.checking.operand_use import Operands, is_own
-from mimdsim.checking.outputs import misfit
+from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.program import Finding, memory_finding, rules_finding, with_missing_exchanges
 from mimdsim.checking.user_code import Checked, called
 from mimdsim.compiler import measure_memory
@@ -148,7 +147,7 @@ def _values(
     undefine(used, "f", KINDS[1])  # fresh memory holds zeros here, but arbitrary data on a device
     start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
     activity: RecordedActivity | None = None
-    elements, largest_floor, operands = 0, 0.0, Operands(is_own)
+    elements, largest_floor, operands = 0, 0.0, Operands()
     try:
         _ran(used, drawn[-1], {})
         for number, values in enumerate(drawn):

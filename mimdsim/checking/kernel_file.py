@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
+from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.files import read_whole
 from mimdsim.base.identity import code_digest, file_digest
 from mimdsim.base.version import __version__
+from mimdsim.checking.comparison import RELATIVE_TOLERANCE
 from mimdsim.checking.coverage import more_vertices
 from mimdsim.checking.kernel import Build, Inputs, KernelResult, Reference, check_kernel
-from mimdsim.checking.kernel_values import RELATIVE_TOLERANCE
-from mimdsim.checking.user_code import load_file
+from mimdsim.checking.user_code import function_in, load_file
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.pipeline.what_if import Asked, difference, machine_levers, most_first
 from mimdsim.profile import NamedFile, RunProfile, WhatIf
@@ -65,8 +63,8 @@ def load_kernel(path: Path, reference: str = "reference") -> KernelFile:
     reference: the name of the function that says what the outputs must be.
     """
     module = load_file(path, HOLDS)
-    build = _function(module, path, "build", "build(machine) that returns a Program")
-    named = _function(module, path, reference, f"{reference}(...) that takes the inputs and returns the outputs")
+    build = function_in(module, path, "build", "build(machine) that returns a Program")
+    named = function_in(module, path, reference, f"{reference}(...) that takes the inputs and returns the outputs")
     inputs = getattr(module, "inputs", None)
     tolerance = getattr(module, "TOLERANCE", RELATIVE_TOLERANCE)
     if not isinstance(tolerance, float | int) or not 0 <= tolerance < 1:
@@ -80,15 +78,6 @@ def load_kernel(path: Path, reference: str = "reference") -> KernelFile:
         inputs=inputs if callable(inputs) else None,
         tolerance=float(tolerance),
     )
-
-
-def _function(module: Any, path: Path, name: str, wanted: str) -> Callable[..., Any]:
-    found = getattr(module, name, None)
-    if callable(found):
-        function: Callable[..., Any] = found
-        return function
-    known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-    raise DescriptionError(str(path), [f"defines no function {wanted}{suggest(name, known)}"])
 
 
 def profile_of(kernel: KernelFile, result: KernelResult, asked: Asked | None = None) -> RunProfile:

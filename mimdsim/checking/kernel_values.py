@@ -10,13 +10,12 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.units import told_apart
-from mimdsim.checking.provenance import last_writer, way_to
+from mimdsim.checking.comparison import last_writer, way_to
 from mimdsim.checking.user_code import called
 from mimdsim.execution.fp16 import HALF_BYTES
 from mimdsim.program import Program, Variable
-from mimdsim.program.vertex_boxes import describe_box
+from mimdsim.program.vertex_boxes import describe_element
 
-RELATIVE_TOLERANCE = 1e-5
 KINDS_OF_DRAWS = 5  # the first of `_random`, each compared strictly too
 OFF, MANY = 0.01, 0.01  # of an element; of all elements
 ROUNDINGS = 4  # assumed: of numbers as large as the largest, in an element that is all that is left of them
@@ -201,7 +200,7 @@ def first_wrong(
         if wrong.any():
             where = tuple(np.argwhere(wrong)[0].tolist())
             variable = program.outputs[name]
-            box = describe_box(variable, np.array([[index, index + 1] for index in where]))
+            box = describe_element(variable, where)
             one, other = _told_apart(held[where], expected[where])
             return (
                 f"{last_writer(program, variable, where)} leaves {box} = {one}, {whose} "

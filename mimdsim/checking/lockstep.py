@@ -8,17 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.checking.comparison import difference
 from mimdsim.execution import Executor
 from mimdsim.execution.execute import Observer
 from mimdsim.execution.poison import NO_NUMBER, Poison
 from mimdsim.graph import Graph, SparseSpikes
 from mimdsim.graph.names import listed
-from mimdsim.program import Program, Superstep, VertexTable
-from mimdsim.program.records import vertex_name
-from mimdsim.program.vertex_boxes import boxes_of, describe_box
-
-RELATIVE_TOLERANCE = 1e-5
-LEAST = 1e-8  # values all below this are the rounding remains of sums that cancel
+from mimdsim.program import Program, Superstep
 
 Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, lazily
 
@@ -167,55 +163,3 @@ def _valid(held: np.ndarray, expected: np.ndarray, trace: Trace, value: str, t: 
     if counts is None:
         return expected
     return np.where(np.arange(expected.shape[1]) < counts[:, 1:], expected, held)
-
-
-def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> np.ndarray:
-    """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), or not numbers."""
-    if held.dtype.kind != "f":
-        other: np.ndarray = held != expected
-        return other
-    largest = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0
-    with np.errstate(invalid="ignore"):
-        near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * max(scale or largest, LEAST)) | (held == expected)
-    wrong: np.ndarray = ~(near | (np.isnan(held) & np.isnan(expected)))
-    return wrong
-
-
-def difference(executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int) -> str | None:
-    """The difference of a variable from its expected value after a superstep in words, with the vertex that writes
-    it."""
-    held = executor.arrays[variable]
-    if held.shape != expected.shape:
-        return f"superstep '{superstep.name}': '{variable}' has shape {held.shape}, should be {expected.shape}"
-    wrong = wrong_elements(held, expected)
-    if not wrong.any():
-        return None
-    where = tuple(int(index) for index in np.argwhere(wrong)[0])
-    vertex = _writer(executor.program, superstep, variable, where)
-    box = describe_box(variable, np.array([[index, index + 1] for index in where]))
-    shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"= {held[where]:.7g}"
-    return (
-        f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {box} {shown}, "
-        f"should be {expected[where]:.7g}; {int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
-    )
-
-
-def _writer(program: Program, superstep: Superstep, variable: str, where: tuple[int, ...]) -> str:
-    """The vertex of the superstep that writes an element."""
-    for table in superstep.tables:
-        found = _row_writing(program, table, variable, where)
-        if found is not None:
-            return vertex_name(table, found)
-    return "no vertex of it (a copy, or an element that is never written)"
-
-
-def _row_writing(program: Program, table: VertexTable, variable: str, where: tuple[int, ...]) -> int | None:
-    for item in table.codelet.fields:
-        if not item.writes or table.operands[item.name] != variable:
-            continue
-        boxes = boxes_of(table, item, program.variables[variable])
-        element = np.array(where[len(where) - boxes.shape[1] :])
-        rows = np.flatnonzero(((boxes[:, :, 0] <= element) & (element < boxes[:, :, 1])).all(axis=1))
-        if len(rows):
-            return int(rows[0])
-    return None

@@ -28,10 +28,11 @@ Made = list[bytes]
 class Operands:
     """The fields of some codelets that have not mattered yet, tried while a program runs superstep by superstep.
 
-    of: which codelets are tried. A field that says which entry of a sequence is taken matters by being what it is.
+    of: which codelets are tried, by default what their authors wrote, not what comes with mimdsim. A field that says
+    which entry of a sequence is taken matters by being what it is.
     """
 
-    def __init__(self, of: Callable[[Codelet], bool]):
+    def __init__(self, of: Callable[[Codelet], bool] = lambda codelet: not is_library(codelet.compute)):
         self.of = of
         self.idle: dict[tuple[str, str], int] = {}  # (codelet, field) -> turns in which it was tried for nothing
         self.matters: set[tuple[str, str]] = set()  # those of which a value changed something
@@ -139,8 +140,3 @@ def others(values: np.ndarray) -> Iterator[np.ndarray]:
     yield -finite - scale / 4
     yield np.zeros_like(values)
     yield np.roll(finite.reshape(-1), 1).reshape(values.shape) * values.dtype.type(0.7)
-
-
-def is_own(codelet: Codelet) -> bool:
-    """Whether a codelet computes what its author wrote, not what comes with mimdsim."""
-    return not is_library(codelet.compute)

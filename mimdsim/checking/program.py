@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError, raised_at
+from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.base.units import counted, show_bytes
-from mimdsim.checking.lockstep import LEAST, RELATIVE_TOLERANCE, Trace, compare, gradients_at_ids
-from mimdsim.checking.operand_use import Operands, is_own
-from mimdsim.checking.outputs import interface_problems, misfit, wrong_output
+from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, wrong_output
+from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids
+from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
-from mimdsim.checking.user_code import load_file
+from mimdsim.checking.user_code import called, function_in, load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.execution import Executor
 from mimdsim.execution.cost_lower_bound import overclaimed
@@ -90,14 +89,7 @@ def _built(
     if build is None:
         return compiled, compiled.program
     subject = Subject(program=compiled.program, compiled=compiled, network=compiled.network, machine=machine)
-    try:
-        program = build(subject)
-    except MimdsimError:
-        raise
-    except (Exception, SystemExit) as failure:
-        file = build.__code__.co_filename if isinstance(build, FunctionType) else ""
-        said = f"raised {type(failure).__name__}: {failure} ({raised_at(failure, file)})"
-        raise DescriptionError("build(subject)", [said]) from None
+    program = called("build(subject)", build, subject)
     if not isinstance(program, Program):
         raise DescriptionError("build(subject)", [f"must return a Program, returned {type(program).__name__}"])
     return compiled, with_missing_exchanges(program)
@@ -166,7 +158,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     undefine(reference, "f")
     wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
     partial = gradients_at_ids(compiled.graph)
-    compared, gradients, operands = 0, _Gradients(compiled), Operands(is_own)
+    compared, gradients, operands = 0, _Gradients(compiled), Operands()
     crossed = _Crossed(compiled.network)
     activity: RecordedActivity | None = None
     for draw in DRAWS:
@@ -320,8 +312,5 @@ def _time(program: Program, compiled: Compiled, machine: MimdMachine, activity: 
 
 def load_build(path: Path) -> Callable[[Subject], Program]:
     """`build` from a user's Python file. The file is run: check only files you trust."""
-    build = getattr(load_file(path, "defines build(subject), as --program takes it"), "build", None)
-    if not callable(build):
-        raise DescriptionError(str(path), ["defines no function build(subject) that returns a Program"])
-    found: Callable[[Subject], Program] = build
-    return found
+    module = load_file(path, "defines build(subject), as --program takes it")
+    return function_in(module, path, "build", "build(subject) that returns a Program")

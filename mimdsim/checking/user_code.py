@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mimdsim.base.errors import DescriptionError, MimdsimError, same_file, users_frame
+from mimdsim.base.errors import DescriptionError, MimdsimError, same_file, suggest, users_frame
 from mimdsim.base.files import open_regular
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Finding
@@ -36,8 +36,18 @@ def load_file(path: Path, holds: str) -> ModuleType:
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as failure:
-        raise DescriptionError(str(path), [f"cannot be imported: {_told(failure, str(path))}"]) from None
+        raise DescriptionError(str(path), [f"cannot be imported: {_failure_text(failure, str(path))}"]) from None
     return module
+
+
+def function_in(module: ModuleType, path: Path, name: str, wanted: str) -> Callable[..., Any]:
+    """A function of a user's file; raises DescriptionError that says what is wanted."""
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise DescriptionError(str(path), [f"defines no function {wanted}{suggest(name, known)}"])
+    named: Callable[..., Any] = function
+    return named
 
 
 def called(what: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -46,10 +56,10 @@ def called(what: str, function: Callable[..., Any], *given: Any, **named: Any) -
     try:
         return function(*given, **named)
     except (Exception, SystemExit) as failure:
-        raise DescriptionError(what, [_told(failure, code.co_filename if code else "")]) from None
+        raise DescriptionError(what, [_failure_text(failure, code.co_filename if code else "")]) from None
 
 
-def _told(failure: BaseException, file: str) -> str:
+def _failure_text(failure: BaseException, file: str) -> str:
     """Message and place of a failure, as by `users_frame`."""
     if isinstance(failure, SyntaxError) and failure.filename and same_file(failure.filename, file):
         return f"{type(failure).__name__}: {failure.msg} (line {failure.lineno})"

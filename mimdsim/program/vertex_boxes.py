@@ -176,6 +176,11 @@ def describe_box(variable: str, box: np.ndarray) -> str:
     return f"{variable}[{', '.join(parts)}]"
 
 
+def describe_element(variable: str, where: Sequence[int]) -> str:
+    """`w[3, 7]`"""
+    return f"{variable}[{', '.join(map(str, where))}]"
+
+
 ROWS_AT_ONCE = 1 << 16
 Part = tuple[VertexTable, np.ndarray]  # some vertices of a table, and their rows in it
 

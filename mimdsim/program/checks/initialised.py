@@ -18,7 +18,7 @@ from mimdsim.program.checks.scope import Access
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Problem, Superstep, Variable, problem_in
-from mimdsim.program.vertex_boxes import bounds_of, by_rows, describe_box
+from mimdsim.program.vertex_boxes import bounds_of, by_rows, describe_element
 
 
 @dataclass(kw_only=True, eq=False)
@@ -93,8 +93,7 @@ class DefinedElements:
     def describe(self, entry: int, element: int) -> str:
         """`dw[3, 7]`, with the entry where there is one."""
         where = [int(index) for index in np.unravel_index(element, self.shape)]
-        where = [entry, *where] if self.timed else where
-        return describe_box(self.variable.name, np.array([[index, index + 1] for index in where]))
+        return describe_element(self.variable.name, [entry, *where] if self.timed else where)
 
 
 def _tracked_variables(program: Program) -> dict[str, DefinedElements]:

@@ -1,4 +1,7 @@
-"""The results of a training step, compared with the interpreter: loss, scores, gradients, weights, moments."""
+"""Values compared with what they should be: which elements are wrong, and which vertex left the first of them there.
+
+What is compared at the end of a training step: loss, scores, gradients, weights, moments (`wrong_output`).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,49 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import near
-from mimdsim.checking.lockstep import wrong_elements
-from mimdsim.checking.provenance import last_writer
 from mimdsim.compiler import Compiled
 from mimdsim.execution import Executor
 from mimdsim.execution.poison import NO_NUMBER
-from mimdsim.program import Program
-from mimdsim.program.vertex_boxes import describe_box
+from mimdsim.program import Program, Superstep
+from mimdsim.program.codelet import now_shift
+from mimdsim.program.records import vertex_name
+from mimdsim.program.vertex_boxes import boxes_of, describe_element
 
+RELATIVE_TOLERANCE = 1e-5
+LEAST = 1e-8  # values all below this are the rounding remains of sums that cancel
 ROUNDING = 4 * 2.0**-24  # relative to a number that a small change is added to
+MOST_NAMED = 8  # supersteps on the way to a value
+
+
+def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> np.ndarray:
+    """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), or not numbers."""
+    if held.dtype.kind != "f":
+        other: np.ndarray = held != expected
+        return other
+    largest = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0
+    with np.errstate(invalid="ignore"):
+        near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * max(scale or largest, LEAST)) | (held == expected)
+    wrong: np.ndarray = ~(near | (np.isnan(held) & np.isnan(expected)))
+    return wrong
+
+
+def difference(executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int) -> str | None:
+    """The difference of a variable from its expected value after a superstep in words, with the vertex that writes
+    it."""
+    held = executor.arrays[variable]
+    if held.shape != expected.shape:
+        return f"superstep '{superstep.name}': '{variable}' has shape {held.shape}, should be {expected.shape}"
+    wrong = wrong_elements(held, expected)
+    if not wrong.any():
+        return None
+    where = tuple(int(index) for index in np.argwhere(wrong)[0])
+    vertex = _writer(executor.program, superstep, variable, where, t)
+    vertex = vertex or "no vertex of it (a copy, or an element that is never written)"
+    shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"= {held[where]:.7g}"
+    return (
+        f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {describe_element(variable, where)} {shown}, "
+        f"should be {expected[where]:.7g}; {int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
+    )
 
 
 def wrong_output(
@@ -43,7 +80,7 @@ def wrong_output(
         wrong = _wrong(held, expected, _start(compiled, value, inputs))
         if wrong.any():
             where = tuple(int(index) for index in np.argwhere(wrong)[0])
-            box = describe_box(name, np.array([[index, index + 1] for index in where]))
+            box = describe_element(name, where)
             shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"is {held[where]:.7g}"
             return count, (
                 f"{last_writer(program, name, where)} leaves output '{value}' wrong: {box} {shown}, should be "
@@ -118,3 +155,55 @@ def interface_problems(program: Program, compiled: Program) -> Iterator[str]:
                 f"{known.dtype} in {known.item_bytes}, for which its codelets and costs are made: give a variable of "
                 "another format another name"
             )
+
+
+# ---- where a value comes from
+
+
+def last_writer(program: Program, variable: str, where: tuple[int, ...]) -> str:
+    """`superstep 'sum', timestep 3: vertex 17 of Sum on tile 5`, or that nothing writes the element."""
+    for superstep, t in reversed(list(program.turns())):
+        if writer := _writer(program, superstep, variable, where, t):
+            at = f", timestep {t}" if program.timesteps > 1 else ""
+            return f"superstep '{superstep.name}'{at}: {writer}"
+    return "no superstep of the program"
+
+
+def _writer(program: Program, superstep: Superstep, variable: str, where: tuple[int, ...], t: int) -> str:
+    """The vertex or copy of the superstep that writes an element in timestep t, '' if none does."""
+    held = program.variables[variable]
+    for table in superstep.tables:
+        for item in table.codelet.fields:
+            shift = now_shift(item.box[0])
+            entry = where[0] if shift is None else held.entry(t, shift)
+            if not item.writes or table.operands[item.name] != variable or entry != where[0]:
+                continue
+            boxes = boxes_of(table, item, held)
+            element = np.array(where[len(where) - boxes.shape[1] :])
+            rows = np.flatnonzero(((boxes[:, :, 0] <= element) & (element < boxes[:, :, 1])).all(axis=1))
+            if len(rows):
+                return vertex_name(table, int(rows[0]))
+    for copy in superstep.copies:
+        if copy.target == variable and (copy.target_shift is None or held.entry(t, copy.target_shift) == where[0]):
+            return f"the copy of '{copy.source}'"
+    return ""
+
+
+def way_to(program: Program, variable: str) -> str:
+    """`; made of what 'multiply 0' and 'add' write`: the supersteps that a variable's values come from, last first.
+
+    Empty if it is made of inputs alone, by the superstep that is named anyway.
+    """
+    supersteps = [superstep for superstep, _, _ in program.supersteps()]
+    wanted, names = {variable}, []
+    for superstep in reversed(supersteps):
+        if wanted.isdisjoint(superstep.variables_written):
+            continue
+        wanted |= {copy.source for copy in superstep.copies}
+        wanted |= {
+            table.operands[item.name] for table in superstep.tables for item in table.codelet.fields if item.reads
+        }
+        names.append(superstep.name)
+    before = [f"'{name}'" for name in dict.fromkeys(names[1:])]
+    more = " and earlier ones" if len(before) > MOST_NAMED else ""
+    return f"; made of what {', '.join(before[:MOST_NAMED])}{more} left" if before else ""
