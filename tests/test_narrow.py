@@ -20,7 +20,7 @@ from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.units import kind_of, uncertainty, within
 from mimdsim.cli import main
 from mimdsim.machine import MimdMachine, changed_machine, load_machine, with_values
-from mimdsim.machine.calibrated import Table, doubted_numbers, machine_digest
+from mimdsim.machine.calibrated import Table, machine_digest, uncertain_numbers
 from mimdsim.pipeline import compile_workload, config_digest, retime
 from mimdsim.validation.calibration import Narrowed, narrowed_by
 from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions, misses
@@ -107,12 +107,12 @@ def test_measurements_that_tell_numbers_apart_recover_them() -> None:
         low, middle, high = intervals(found)[name]
         assert low <= value <= high, name
         assert middle == pytest.approx(value, rel=0.02), name
-        assert high - low < 0.2 * 2 * doubted_numbers(bow)[name].half_width, name
+        assert high - low < 0.2 * 2 * uncertain_numbers(bow)[name].half_width, name
     assert all(row.error(row.after) < 0.005 < row.error(row.before) for row in found.rows)
     assert not found.contradictions
     assert {"energy.bundle_joules", "sync.loop_cycles", "links.bytes_per_second"} <= set(found.stay)
     for name in found.stay:
-        assert doubted_numbers(found.machine)[name] == doubted_numbers(bow)[name]
+        assert uncertain_numbers(found.machine)[name] == uncertain_numbers(bow)[name]
 
 
 def test_numbers_that_only_appear_together_share_the_change_and_stay_wide() -> None:
@@ -216,7 +216,7 @@ def changed_sources(kind: str) -> MimdMachine:
 
 
 def true_machine() -> MimdMachine:
-    sources = {name: one.source for name, one in doubted_numbers(tiled("tiny")).items()}
+    sources = {name: one.source for name, one in uncertain_numbers(tiled("tiny")).items()}
     changes = {name: (float(value), sources.get(name, "derived: its cost")) for name, value in TRUE.items()}
     return with_values(tiled("tiny"), changes)
 
@@ -289,7 +289,7 @@ def test_the_file_is_a_machine_and_the_sourced_one_stays(own: tuple[Narrowed, Pa
     assert "narrowed by tiny-mine.toml" in machine.title
     for number in found.content.number:
         if not number.name.startswith("codelet "):
-            one = doubted_numbers(machine)[number.name]
+            one = uncertain_numbers(machine)[number.name]
             assert one.value == number.narrowed[1]
             assert kind_of(one.source).startswith("measured within ")
             assert "narrowed by mine.csv from " in one.source
@@ -319,7 +319,7 @@ def test_a_run_on_it_has_its_values_and_narrower_intervals(own: tuple[Narrowed, 
     assert after.seconds_low < true.seconds_per_training_step < after.seconds_high
     what_if = load_machine(str(own[1]), {"sync.internal_cycles": machine.sync.internal_cycles})
     assert isinstance(what_if, MimdMachine)
-    assert what_if.known_together is None  # correlations hold for what was measured
+    assert what_if.correlation is None  # correlations hold for what was measured
     changed = retime(compiled, what_if, activity)
     assert (changed.seconds_high - changed.seconds_low) > (after.seconds_high - after.seconds_low)
     assert sum(doubt.cycles for doubt in after.doubts) == pytest.approx(after.cycles, abs=len(after.doubts))
@@ -335,7 +335,7 @@ def test_waits_are_doubted_by_the_numbers_that_set_them_where_these_are_known() 
     changes["mapping.state_gradient"] = "per_batch"
     compiled = compile_workload(load_workload("digits", changes), described, must_fit=False)
     activity = filled_activity(compiled.network, 0.5)
-    numbers = doubted_numbers(described)
+    numbers = uncertain_numbers(described)
     known = [name for name in numbers if name.startswith(("exchange.", "sync."))]
     machine = with_values(described, {name: (numbers[name].value, "measured within 2 %: here") for name in known})
     before, after = (retime(compiled, each, activity) for each in (described, machine))
@@ -429,10 +429,10 @@ def test_a_spread_that_is_none_is_refused(tmp_path: Path, cell: str) -> None:
 def test_figures_that_say_nothing_leave_everything_as_it_was() -> None:
     found = mimdsim.calibrate("c600", "multislice.csv", spread=1.0)
     assert not found.content.number
-    assert found.machine.known_together is None
+    assert found.machine.correlation is None
     assert found.machine.exchange == found.sourced.exchange
     assert "no row bears on a number of the machine" in str(found)
-    assert set(found.stay) == set(doubted_numbers(found.sourced))
+    assert set(found.stay) == set(uncertain_numbers(found.sourced))
 
 
 @pytest.mark.slow

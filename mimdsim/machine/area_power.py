@@ -1,6 +1,6 @@
 """What a chip is made of: its area by bits, transistors and links, and how voltage and clock set its power.
 
-Watts are those of one chip at its working temperature; what they come to is computed in `costs/silicon.py`.
+Watts are those of one chip at its working temperature; what they come to is computed in `costs/area_power.py`.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -34,7 +34,7 @@ from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, SourcedSection, build, read_toml, toml_value
 from mimdsim.base.search_path import PathText
 from mimdsim.base.units import UNCERTAINTY, dimension, kind_of, uncertainty, within
-from mimdsim.machine.mimd import KnownTogether, MimdMachine
+from mimdsim.machine.mimd import Correlation, MimdMachine
 
 KIND = "narrowed"
 CODELET = "codelet "  # before the name of a codelet whose costs are scaled
@@ -47,7 +47,7 @@ Interval = tuple[float, float, float]  # lowest, value, highest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doubted:
+class UncertainNumber:
     """A number that may be off: its name, interval, source as described; whole: takes whole numbers only."""
 
     name: str
@@ -66,7 +66,7 @@ class Doubted:
         return self.low, self.value, self.high
 
 
-def doubted_numbers(machine: MimdMachine) -> dict[str, Doubted]:
+def uncertain_numbers(machine: MimdMachine) -> dict[str, UncertainNumber]:
     """Every sourced number that measurements can narrow, by its dotted name, in the order of the description.
 
     Left out: what is counted, clocks, voltages, sizes, and numbers that are 0, which have no interval.
@@ -75,13 +75,13 @@ def doubted_numbers(machine: MimdMachine) -> dict[str, Doubted]:
     for section in type(machine).model_fields:
         values = getattr(machine, section)
         for key, source in values.sources.items() if isinstance(values, SourcedSection) else ():
-            one = _doubted(values, section, key, source)
+            one = _uncertain_number(values, section, key, source)
             if one is not None:
                 found[one.name] = one
     return found
 
 
-def _doubted(values: SourcedSection, section: str, key: str, source: str) -> Doubted | None:
+def _uncertain_number(values: SourcedSection, section: str, key: str, source: str) -> UncertainNumber | None:
     value, name, unit = getattr(values, key), f"{section}.{key}", dimension(key)
     field = type(values).model_fields[key]
     whole = field.annotation is int
@@ -93,7 +93,7 @@ def _doubted(values: SourcedSection, section: str, key: str, source: str) -> Dou
     low, high = value - off, value + off
     for bound in field.metadata:  # what the field allows at all
         low, high = max(low, getattr(bound, "ge", low)), min(high, getattr(bound, "le", high))
-    return Doubted(name=name, low=low, value=value, high=high, source=source, whole=whole)
+    return UncertainNumber(name=name, low=low, value=value, high=high, source=source, whole=whole)
 
 
 class Table(Section):
@@ -160,12 +160,12 @@ class Narrowing(Section):
         return low + np.tril(low, -1).T
 
     @property
-    def together(self) -> KnownTogether | None:
+    def together(self) -> Correlation | None:
         """What its numbers are known to together."""
         if not self.correlation:
             return None
         names = tuple(number.name for number in self.number)
-        return KnownTogether(names=names, correlation=tuple(map(tuple, self._whole_correlation().tolist())))
+        return Correlation(names=names, correlation=tuple(map(tuple, self._whole_correlation().tolist())))
 
 
 def machine_digest(machine: MimdMachine) -> str:
@@ -194,14 +194,18 @@ def narrowed_changes(machine: MimdMachine, found: Narrowing, where: str) -> dict
             f"mimdsim calibrate {machine.name} {tables}"
         )
         raise DescriptionError(where, [problem])
-    known, tables = doubted_numbers(machine), ", ".join(table.file for table in found.table)
+    known, tables = uncertain_numbers(machine), ", ".join(table.file for table in found.table)
+    widest = max(UNCERTAINTY.values())
     changes: dict[str, tuple[float, str]] = {}
     problems = []
     for number in found.number:
         low, value, high = number.narrowed
         kind = within("measured", max(high - value, value - low) / value if value else 1.0)
         if number.name.startswith(CODELET):
-            problems += _problems_of_factor(number)
+            least, factor, most = number.sourced
+            if factor != 1 or least < 1 - widest or most > 1 + widest:
+                wanted = f"[lowest, 1, highest] within {1 - widest:g} to {1 + widest:g}"
+                problems.append(f"'{number.name}': sourced must be {wanted}")
             source = f"{kind}: narrowed by {tables} from {number.sourced[1]:g}"
             changes[number.name] = value, source
             continue
@@ -215,28 +219,6 @@ def narrowed_changes(machine: MimdMachine, found: Narrowing, where: str) -> dict
     if problems:
         raise DescriptionError(where, problems)
     return changes
-
-
-def _problems_of_factor(number: Number) -> list[str]:
-    widest = max(UNCERTAINTY.values())
-    low, value, high = number.sourced
-    if value == 1 and 1 - widest <= low and high <= 1 + widest:
-        return []
-    return [f"'{number.name}': sourced must be [lowest, 1, highest] within {1 - widest:g} to {1 + widest:g}"]
-
-
-def with_changes(table: Mapping[str, Any], changes: Mapping[str, tuple[float, str]]) -> dict[str, Any]:
-    """A machine's table with (value, source) by name, as `narrowed_changes` gives them."""
-    made = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
-    for name, (value, source) in changes.items():
-        if name.startswith(CODELET):
-            costs = made.setdefault("costs", {})
-            scaled = {"factor": value, "source": source}
-            costs["scaled"] = {**costs.get("scaled", {}), name.removeprefix(CODELET): scaled}
-        else:
-            section, _, key = name.partition(".")
-            made[section] = {**made[section], key: value, "sources": {**made[section]["sources"], key: source}}
-    return made
 
 
 def write_narrowing(path: Path, found: Narrowing, remarks: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.base.schema import Section, build, changed_table, given_keys, read_toml, whence
 from mimdsim.base.search_path import Named, beside, find_description, is_path, names_of, possible_path
 from mimdsim.base.units import UNITS, dimension, show_quantity
-from mimdsim.machine.calibrated import KIND, Narrowing, doubted_numbers, narrowed_changes, read_narrowing, with_changes
+from mimdsim.machine.calibrated import CODELET, KIND, Narrowing, narrowed_changes, read_narrowing, uncertain_numbers
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
 
@@ -50,21 +50,6 @@ UNIT_MEANT = {"hz": "GHz", "bytes_per_second": "GB/s", "bytes": "KiB", "seconds"
 UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}
 
 
-def larger_parts(machine: MimdMachine, text: str, changed: Collection[str]) -> list[str]:
-    """A message for every part that is larger than its whole, with both numbers."""
-    found = []
-    for section, part, whole in PARTS:
-        values = getattr(machine, section)
-        if getattr(values, part) <= getattr(values, whole):
-            continue
-        at, at_whole = (whence((section, key), text, changed) for key in (part, whole))
-        found.append(
-            f"'{section}.{part}'{at}: {show_quantity(getattr(values, part), part)} is more than '{section}.{whole}'"
-            f"{at_whole}, {show_quantity(getattr(values, whole), whole)}; give at most that"
-        )
-    return found
-
-
 def implausible(machine: Section, text: str, changed: Collection[str]) -> list[str]:
     """A message for every number out of bounds, with the bounds and the unit that may have been meant."""
     found = []
@@ -101,7 +86,7 @@ def list_machines() -> tuple[str, ...]:
 
 
 def find_machine(name: Named) -> Path:
-    """The file of a machine given by name ('bow'; `base/places.py` says where it is searched) or by path."""
+    """The file of a machine given by name ('bow'; `base/search_path.py` says where it is searched) or by path."""
     return find_description("models", "machine", name)
 
 
@@ -136,14 +121,15 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     A changed number's source becomes "assumed: what-if value", and the title says that something was changed. Where a
     change makes a whole smaller than the part that the description has of it, such as the executable region of a tile's
     memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that look as if
-    their unit is missing or that are larger than their whole (`machine/plausible.py`). A file that says `narrowed`, or
-    of that kind, is a machine with the numbers of one's own measurements (`machine/narrowed.py`).
+    their unit is missing or that are larger than their whole (`implausible`). A file that says `narrowed`, or
+    of that kind, is a machine with the numbers of one's own measurements (`machine/calibrated.py`).
     """
     path = find_machine(name)
     table, text = read_toml(path)
     if table.get("kind") == KIND:
-        found = read_narrowing(path)
-        return _narrowed(path, _sourced(path, found), found, path, changes)
+        content = read_narrowing(path)
+        original = sourced_machine(beside(path, content.machine) if is_path(content.machine) else content.machine)
+        return _narrowed(path, original, content, path, changes)
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join((*KINDS, KIND))
@@ -161,11 +147,6 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     except ValueError as problem:
         raise DescriptionError(str(path), [f"'{KIND}' {problem}"]) from None
     return _narrowed(path, sourced, read_narrowing(file), file, changes)
-
-
-def _sourced(path: Path, found: Narrowing) -> MimdMachine:
-    """The machine that a file narrows; a path is one beside the file."""
-    return sourced_machine(beside(path, found.machine) if is_path(found.machine) else found.machine)
 
 
 def sourced_machine(name: Named) -> MimdMachine:
@@ -186,7 +167,7 @@ def _narrowed(
     table = given_keys(machine) | {"name": path.stem}
     made = _with_changes(MimdMachine, table, changes or {}, str(path), "")
     assert isinstance(made, MimdMachine)
-    return made if changes else made.knowing(found.together)
+    return made if changes else made.with_correlation(found.together)
 
 
 def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMachine:
@@ -207,12 +188,19 @@ def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMac
 
 def with_values(machine: MimdMachine, values: Mapping[str, tuple[float, str]], title: str = "") -> MimdMachine:
     """A machine with (value, source) by the names of its doubted numbers and of codelets; whole where a number is."""
-    known = doubted_numbers(machine)
-    whole = {
-        name: (round(value) if name in known and known[name].whole else value) for name, (value, _) in values.items()
-    }
-    table = with_changes(given_keys(machine), {name: (whole[name], source) for name, (_, source) in values.items()})
-    made = _with_changes(MimdMachine, table | ({"title": title} if title else {}), {}, f"machine '{machine.name}'", "")
+    known, table = uncertain_numbers(machine), given_keys(machine)
+    table |= {"title": title} if title else {}
+    for name, (value, source) in values.items():
+        if name.startswith(CODELET):
+            scaled = {"factor": value, "source": source}
+            costs = table.get("costs", {})
+            table["costs"] = costs | {"scaled": costs.get("scaled", {}) | {name.removeprefix(CODELET): scaled}}
+        else:
+            section, _, key = name.partition(".")
+            number = round(value) if name in known and known[name].whole else value
+            sources = table[section]["sources"] | {key: source}
+            table[section] = table[section] | {key: number, "sources": sources}
+    made = _with_changes(MimdMachine, table, {}, f"machine '{machine.name}'", "")
     assert isinstance(made, MimdMachine)
     return made
 
@@ -236,21 +224,29 @@ def _with_changes(
     machine = build(kind, table, where=where, text=text, changed=changed)
     problems = implausible(machine, text, changed)
     if not problems and isinstance(machine, MimdMachine):
-        machine = _with_smaller_parts(machine, changed)
-        problems = larger_parts(machine, text, changed)
+        machine, problems = _fit_parts(machine, text, changed)
     if problems:
         raise DescriptionError(where, problems)
     return machine
 
 
-def _with_smaller_parts(machine: MimdMachine, changed: set[str]) -> MimdMachine:
-    """`machine` with parts no larger than the wholes that were changed without them."""
+def _fit_parts(machine: MimdMachine, text: str, changed: set[str]) -> tuple[MimdMachine, list[str]]:
+    """`machine` with parts no larger than wholes that were changed without them; and a message, with both numbers, for
+    every other part that is larger than its whole."""
+    problems = []
     for section, part, whole in PARTS:
         values = getattr(machine, section)
-        most = getattr(values, whole)
-        alone = f"{section}.{whole}" in changed and f"{section}.{part}" not in changed
-        if alone and getattr(values, part) > most:
+        size, most = getattr(values, part), getattr(values, whole)
+        if size <= most:
+            continue
+        if f"{section}.{whole}" in changed and f"{section}.{part}" not in changed:
             sources = values.sources | {part: f"assumed: what-if value {show_quantity(most, part)}, all of {whole}"}
             smaller = values.model_copy(update={part: most, "sources": sources})
             machine = machine.model_copy(update={section: smaller})
-    return machine
+            continue
+        at, at_whole = (whence((section, key), text, changed) for key in (part, whole))
+        problems.append(
+            f"'{section}.{part}'{at}: {show_quantity(size, part)} is more than '{section}.{whole}'{at_whole}, "
+            f"{show_quantity(most, whole)}; give at most that"
+        )
+    return machine, problems

@@ -170,16 +170,16 @@ class Links(SourcedSection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownTogether:
-    """Numbers that measurements tell together better than one by one: their names, as of `machine/narrowed.py`, and the
-    correlations of what is left unknown of them, float64[n, n] as rows."""
+class Correlation:
+    """Of numbers that measurements tell together better than one by one: their names, as of `machine/calibrated.py`,
+    and the correlations of what is left unknown of them, float64[n, n] as rows."""
 
     names: tuple[str, ...]
     correlation: tuple[tuple[float, ...], ...]
 
 
 class MimdMachine(Section):
-    """A tiled machine. `name` is its file's stem. known_together: of a narrowed machine, until a number is changed."""
+    """A tiled machine. `name` is its file's stem. correlation: of a narrowed machine, until a number is changed."""
 
     kind: Literal["mimd"]
     name: Name
@@ -195,7 +195,7 @@ class MimdMachine(Section):
     costs: CodeletCosts | None = None
     area: Area | None = None
     power: Power | None = None
-    _known_together: KnownTogether | None = PrivateAttr(default=None)
+    _correlation: Correlation | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _static_power_from_somewhere(self) -> MimdMachine:
@@ -206,13 +206,13 @@ class MimdMachine(Section):
         return self
 
     @property
-    def known_together(self) -> KnownTogether | None:
-        return self._known_together
+    def correlation(self) -> Correlation | None:
+        return self._correlation
 
-    def knowing(self, together: KnownTogether | None) -> MimdMachine:
+    def with_correlation(self, together: Correlation | None) -> MimdMachine:
         """This machine with numbers that are known together."""
         made = self.model_copy()
-        made._known_together = together
+        made._correlation = together
         return made
 
     def __hash__(self) -> int:  # its sections hold dicts; equality compares them all

@@ -25,9 +25,9 @@ def config_digest(workload: Workload, *machines: Machine) -> str:
     files that they name."""
     named = [(each.key, each.sha256) for each in inputs_of(workload)]
     together = [
-        astuple(machine.known_together)
+        astuple(machine.correlation)
         for machine in machines
-        if isinstance(machine, MimdMachine) and machine.known_together is not None
+        if isinstance(machine, MimdMachine) and machine.correlation is not None
     ]
     if not named and not together:
         return descriptions_digest(workload, *machines)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as member
 from functools import cache
@@ -177,49 +177,50 @@ class Codelet:
         if self.columns == OF_THE_BOXES:
             boxes = (item.box for item in self.fields if self.form == "table")
             object.__setattr__(self, "columns", columns_of(*boxes))
+        for problem in self._problems():
+            raise MappingError(f"codelet '{self.name}': {problem}")
+
+    def _problems(self) -> Iterator[str]:
         if not isinstance(self.cost, WorkerBundles | TileFormula):
-            raise MappingError(
-                f"codelet '{self.name}': its cost is a {type(self.cost).__name__}, not WorkerBundles (bundles by loop "
-                "level), shared_bundles(...) or a TileFormula"
+            yield (
+                f"its cost is a {type(self.cost).__name__}, not WorkerBundles (bundles by loop level), "
+                "shared_bundles(...) or a TileFormula"
             )
-        bundles = [*(term.bundles for term in self.flops)]
-        if isinstance(self.cost, WorkerBundles):
-            bundles += [self.cost.fixed, *(term.bundles for term in self.cost.terms)]
+        terms = self.cost.terms if isinstance(self.cost, WorkerBundles) else ()
+        bundles = [term.bundles for term in (*self.flops, *terms)]
+        bundles += [self.cost.fixed] if isinstance(self.cost, WorkerBundles) else []
         if any(not 0 <= number < math.inf for number in bundles):
-            raise MappingError(f"codelet '{self.name}': bundles and flops must be finite and not negative: {bundles}")
-        for term in self.cost.terms if isinstance(self.cost, WorkerBundles) else ():
+            yield f"bundles and flops must be finite and not negative: {bundles}"
+        for term in terms:
             if not 0 <= term.pairable <= term.bundles:
-                raise MappingError(
-                    f"codelet '{self.name}': of {term.bundles:g} bundles for {term.extents}, "
-                    f"{term.pairable:g} cannot be pairable: only 0 to all of them can"
+                yield (
+                    f"of {term.bundles:g} bundles for {term.extents}, {term.pairable:g} cannot be pairable: only 0 to "
+                    "all of them can"
                 )
         for what, size in (("code_bytes", self.code_bytes), ("scratch_bytes", self.scratch_bytes)):
             if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-                raise MappingError(f"codelet '{self.name}': {what} {size} must not be negative, and whole")
+                yield f"{what} {size} must not be negative, and whole"
         if not self.cost.source:
-            raise MappingError(f"codelet '{self.name}': its cost names no source")
+            yield "its cost names no source"
         if not is_kind(self.cost.kind):
-            raise MappingError(
-                f"codelet '{self.name}': kind of source '{self.cost.kind}' must be one of {', '.join(UNCERTAINTY)}"
-            )
+            yield f"kind of source '{self.cost.kind}' must be one of {', '.join(UNCERTAINTY)}"
         if self.form not in ("table", "vertex"):
-            raise MappingError(f"codelet '{self.name}': form '{self.form}' must be 'table' or 'vertex'")
+            yield f"form '{self.form}' must be 'table' or 'vertex'"
         if self.joinable and not (self.along and set(self.along) <= set(self.columns)):
-            raise MappingError(
-                f"codelet '{self.name}': joinable along the last axis that columns cut of its first field, whose box "
-                f"is {self.fields[0].box}; its columns are {list(self.columns)}"
+            yield (
+                f"joinable along the last axis that columns cut of its first field, whose box is {self.fields[0].box}; "
+                f"its columns are {list(self.columns)}"
             )
+        sequences = [item.name for item in self.fields if item.box and now_shift(item.box[0]) is not None]
         for item in self.fields:
-            sequences = [other.name for other in self.fields if other.box and now_shift(other.box[0]) is not None]
             if item.entry_of and (item.entry_of not in sequences or not item.reads):
-                raise MappingError(
-                    f"codelet '{self.name}': field '{item.name}' ({item.access}) says the entry of '{item.entry_of}'; "
-                    f'it must be read, and name a field taken at "@t", of which there are {sequences}'
+                yield (
+                    f"field '{item.name}' ({item.access}) says the entry of '{item.entry_of}'; it must be read, and "
+                    f'name a field taken at "@t", of which there are {sequences}'
                 )
         for name, extent in self.extents.items():
-            wrong = self._misdeclared(extent)
-            if wrong:
-                raise MappingError(f"codelet '{self.name}': extent '{name}' {wrong}")
+            if wrong := self._misdeclared(extent):
+                yield f"extent '{name}' {wrong}"
 
     def _misdeclared(self, extent: Extent) -> str:
         """What is wrong with a declared extent, or ''."""

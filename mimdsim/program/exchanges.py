@@ -98,7 +98,7 @@ def _key(parts: Sequence[object]) -> bytes:
     for part in parts:
         if isinstance(part, np.ndarray):
             content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
-            content = content if content.flags.writeable else content.copy()  # else kernels are compiled again
+            content = content if content.flags.writeable else content.copy()  # else it is compiled again
             words = len(content) // 8 * 8
             found.update(repr((part.dtype.str, part.shape)).encode())
             found.update(digest(content[:words].view(np.uint64)).data)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mimdsim.program.codelet import Field, WorkerBundles, now_shift
-from mimdsim.program.loop_extents import Hits, Listed, Recorded, Spikes, SpikesOver, Within
+from mimdsim.program.loop_extents import Hits, Listed, Recorded, Spikes, SpikesOver, Turns, Within
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP
 from mimdsim.program.program import Program, Repeat
 from mimdsim.program.records import Exchange, Superstep, Variable, VertexTable
@@ -20,6 +20,14 @@ LEGEND = (
     "@t is the timestep. A cost is in bundles that the vertex's worker context issues, or in cycles of the whole tile.",
 )
 HITS = {"listed": "listed ids", "spikes": "spikes", "gradient": "gradient entries"}
+WORDS: dict[type[Recorded], str] = {
+    Spikes: "spikes of {layer}{at}",
+    Listed: "listed ids of {layer}{at}",
+    SpikesOver: "spikes of {layer} over its samples{at}",
+    Hits: "{which} of {layer} in its range{at}",
+    Within: "1 where its slot of {layer} is listed{at}",
+    Turns: "counted as it runs",
+}
 ACCESS = {"read": "reads  ", "write": "writes ", "update": "updates"}
 
 
@@ -152,15 +160,5 @@ def _extent(extent: np.ndarray | Recorded) -> str:
             return "none"
         low, high = int(extent.min()), int(extent.max())
         return str(low) if low == high else f"{low} to {high}"
-    at = "" if not extent.shift else f" at @t{extent.shift:+d}"
-    if isinstance(extent, Spikes):
-        return f"spikes of {extent.layer}{at}"
-    if isinstance(extent, Listed):
-        return f"listed ids of {extent.layer}{at}"
-    if isinstance(extent, SpikesOver):
-        return f"spikes of {extent.layer} over its samples{at}"
-    if isinstance(extent, Hits):
-        return f"{HITS[extent.which]} of {extent.layer} in its range{at}"
-    if isinstance(extent, Within):
-        return f"1 where its slot of {extent.layer} is listed{at}"
-    return "counted as it runs"
+    at = f" at @t{extent.shift:+d}" if extent.shift else ""
+    return WORDS[type(extent)].format(layer=extent.layer, at=at, which=HITS[getattr(extent, "which", "listed")])

@@ -49,7 +49,7 @@ def own_shares(program: Program, machine: MimdMachine, loads: Sequence[Superstep
 def known_together(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:
     """The doubts with the half widths of a narrowed machine's numbers made smaller, in proportion, until they add up to
     what these numbers are known to together."""
-    known = machine.known_together
+    known = machine.correlation
     if known is None:
         return doubts
     signs = {one.name: one.sign for one in own}

@@ -25,9 +25,9 @@ from mimdsim.machine.calibrated import (
     Narrowing,
     Number,
     Table,
-    doubted_numbers,
     machine_digest,
     read_narrowing,
+    uncertain_numbers,
     write_narrowing,
 )
 from mimdsim.pipeline import simulate
@@ -128,7 +128,7 @@ class NarrowedFile(Described):
         self.source = self.folder / "narrowed.toml"
         if not self.source.exists():
             machine: Any = load_machine("tiny")
-            known = doubted_numbers(machine)
+            known = uncertain_numbers(machine)
             sync = known["sync.internal_cycles"].interval
             numbers = (
                 Number(

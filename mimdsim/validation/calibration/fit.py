@@ -17,11 +17,11 @@ from mimdsim.machine import MimdMachine, sourced_machine, with_values
 from mimdsim.machine.calibrated import (
     DIGITS,
     KIND,
-    Doubted,
     Interval,
     Narrowing,
     Number,
     Table,
+    UncertainNumber,
     machine_digest,
     narrowed_changes,
     write_narrowing,
@@ -118,7 +118,7 @@ def narrowed_by(
         measured.append(one)
     return Narrowed(
         sourced=machine,
-        machine=made.knowing(content.together),
+        machine=made.with_correlation(content.together),
         content=content,
         rows=tuple(measured),
         stay=tuple(
@@ -227,7 +227,7 @@ class _Fit:
         return tuple(numbers), formulas, tuple(rows_of)
 
 
-def _around(one: Doubted, z: float, left: float) -> Interval:
+def _around(one: UncertainNumber, z: float, left: float) -> Interval:
     """The interval of two standard deviations that are `left` of the sourced ones, within the sourced interval."""
     value = min(max(one.value + z * one.half_width / 2, one.low), one.high)
     value = float(min(max(round(value), math.ceil(one.low)), math.floor(one.high))) if one.whole else value

@@ -10,7 +10,7 @@ import numpy as np
 
 from mimdsim.base.units import uncertainty
 from mimdsim.machine import MimdMachine, with_values
-from mimdsim.machine.calibrated import Doubted, doubted_numbers
+from mimdsim.machine.calibrated import UncertainNumber, uncertain_numbers
 from mimdsim.validation.tables import Progress, Row
 
 FORMULA = "formula of "  # before the file and kind of rows
@@ -25,7 +25,7 @@ class Dependence:
     one formula what else widens their intervals, which no machine holds ("formula of FILE, NAME").
     """
 
-    numbers: tuple[Doubted, ...]
+    numbers: tuple[UncertainNumber, ...]
     effects: np.ndarray
     predicted: np.ndarray
 
@@ -52,7 +52,7 @@ def again(rows: Sequence[Row], machine: MimdMachine) -> np.ndarray:
 
 def dependence(machine: MimdMachine, rows: Sequence[Row], progress: Progress) -> Dependence:
     """Of rows that all bear on `machine`; raises MimdsimError where one cannot be predicted within the intervals."""
-    known = list(doubted_numbers(machine).values())
+    known = list(uncertain_numbers(machine).values())
     sections = [_Section(machine, list(one)) for _, one in groupby(known, lambda one: one.name.partition(".")[0])]
     effects = np.zeros((len(rows), len(known)))
     predicted = np.zeros(len(rows))
@@ -63,10 +63,12 @@ def dependence(machine: MimdMachine, rows: Sequence[Row], progress: Progress) ->
         effects[at] = np.concatenate([section.effects(row.bearing.again, predicted[at]) for section in sections])
     for name, kind in _codelets(rows).items():
         off = uncertainty(kind)
-        known.append(Doubted(name=name, low=1 - off, value=1.0, high=1 + off, source=f"{kind}: its cost"))
+        known.append(UncertainNumber(name=name, low=1 - off, value=1.0, high=1 + off, source=f"{kind}: its cost"))
         effects = np.column_stack([effects, off * np.array([_part(row, name) for row in rows])])
     for formula, column in _formulas(rows, np.abs(effects).sum(axis=1)).items():
-        known.append(Doubted(name=formula, low=-1.0, value=0.0, high=1.0, source="assumed: what else is doubted"))
+        known.append(
+            UncertainNumber(name=formula, low=-1.0, value=0.0, high=1.0, source="assumed: what else is doubted")
+        )
         effects = np.column_stack([effects, column])
     return Dependence(numbers=tuple(known), effects=effects, predicted=predicted)
 
@@ -74,7 +76,7 @@ def dependence(machine: MimdMachine, rows: Sequence[Row], progress: Progress) ->
 class _Section:
     """The numbers of one section of a machine, and machines with them at the ends of their intervals."""
 
-    def __init__(self, machine: MimdMachine, numbers: list[Doubted]):
+    def __init__(self, machine: MimdMachine, numbers: list[UncertainNumber]):
         self._numbers = numbers
         self._all = with_values(machine, {one.name: (one.high, one.source) for one in numbers})
         self._ends = [tuple(round(end) if one.whole else end for end in (one.low, one.high)) for one in numbers]
