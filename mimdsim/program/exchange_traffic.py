@@ -14,7 +14,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import wide
 from mimdsim.numerics.columns import exchange_fragments as numerics
-from mimdsim.program.mapping import BANDED, FLAT, SideBySide, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, SideBySide, TileMapping, repeat_each
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
 from mimdsim.program.vertex_boxes import (
     bounds_of,
@@ -236,21 +236,15 @@ class _BandCut:
     def _bands_on(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): every band of a part's range of which its tile holds something."""
         first, begins, turn = self.apart.first, self._begins(), self.apart.turn
-        bands, number = _spread(np.diff(begins)[turn])
+        bands, number = repeat_each(np.diff(begins)[turn])
         holders = self.apart.mapping.tiles[begins[turn[bands]] + number]
         most = int(max(holders.max(initial=0), tiles.max(initial=0))) + 1
         lies_in = np.repeat(np.arange(len(first) - 1), np.diff(first))
         found = np.unique(np.stack([lies_in[bands] * most + holders, bands]), axis=1)
         wanted = self.within * most + tiles
         begin, end = (np.searchsorted(found[0], wanted, side=side) for side in ("left", "right"))
-        part, number = _spread(end - begin)
+        part, number = repeat_each(end - begin)
         return part, found[1][begin[part] + number]
-
-
-def _spread(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(which, number): every entry as often as counted, and how often it was there before."""
-    which = np.repeat(np.arange(len(counts)), counts)
-    return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _cut_at_bands(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, ...]) -> _BandCut | None:

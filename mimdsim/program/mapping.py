@@ -31,6 +31,12 @@ def whole_numbers(what: str, values: ArrayLike) -> np.ndarray:
     return column
 
 
+def repeat_each(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(which, number): every entry as often as counted, and how often it was there before."""
+    which = np.repeat(np.arange(len(counts)), counts)
+    return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 def _ascend(tiles: np.ndarray) -> bool:
     return bool((tiles[1:] > tiles[:-1]).all())
 
@@ -109,8 +115,7 @@ class TileMapping:
         strides = [int(np.prod(shape[index + 1 :], dtype=np.int64)) for index in range(len(shape))]
         lengths = bounds[:, :, 1] - bounds[:, :, 0]
         rows = np.prod(lengths[:, :-1], axis=1, dtype=np.int64)
-        box = np.repeat(np.arange(len(tiles)), rows)
-        number = np.arange(len(box)) - np.repeat(np.cumsum(rows) - rows, rows)
+        box, number = repeat_each(rows)
         start = bounds[box, -1, 0].astype(np.int64)
         for index in range(len(shape) - 2, -1, -1):
             start += (bounds[box, index, 0] + number % lengths[box, index]) * strides[index]

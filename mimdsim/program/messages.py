@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.program.mapping import BANDED, FLAT, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, TileMapping, repeat_each
 from mimdsim.program.program import Program
 from mimdsim.program.records import Delivery, Exchange
 from mimdsim.program.vertex_boxes import boxes_on_tiles, runs_of_boxes, spatial_mapping, to_runs
@@ -78,8 +78,8 @@ def _readings(program: Program, number: int, delivery: Delivery, room: int) -> _
         count = np.searchsorted(holders.starts, stop, side="left") - first
         if int(count.sum()) > room:
             return None
-        run = np.repeat(np.arange(len(start)), count)
-        interval = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
+        run, turn = repeat_each(count)
+        interval = first[run] + turn
         start, stop = np.maximum(start[run], holders.starts[interval]), np.minimum(stop[run], holders.stops[interval])
         reader, sender = reader[run], holders.tiles[interval]
     travels = (sender != reader) & (sender // per_chip == reader // per_chip)
@@ -149,7 +149,8 @@ def _together(parts: _Readings) -> Messages:
     sender = columns[1][first]
     _, kept, group = np.unique(np.rec.fromarrays([sender, alike]), return_index=True, return_inverse=True)
     count = np.diff(np.append(first, len(order)))[kept]
-    at = np.repeat(first[kept], count) + np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    which, number = repeat_each(count)
+    at = first[kept][which] + number
     return Messages(
         sender=sender[kept],
         size_bytes=np.bincount(group.ravel(), weights=size_bytes[first], minlength=len(kept)).astype(np.int64),

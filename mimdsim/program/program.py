@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -46,13 +47,20 @@ class Repeat:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stretch:
-    """Consecutive supersteps: how often they run in all, whether time runs backwards for them, and the repeats that
-    enclose them, outermost first."""
+    """Consecutive supersteps, and the repeats that enclose them, outermost first."""
 
     body: tuple[Superstep, ...]
-    times: int = 1
-    reverse: bool = False
     repeats: tuple[Repeat, ...] = ()
+
+    @property
+    def times(self) -> int:
+        """How often they run in all."""
+        return math.prod(repeat.times for repeat in self.repeats)
+
+    @property
+    def reverse(self) -> bool:
+        """Whether time runs backwards for them."""
+        return bool(self.repeats) and all(repeat.reverse for repeat in self.repeats)
 
     @cached_property
     def timesteps(self) -> range:
@@ -63,23 +71,28 @@ class Stretch:
         return range(0, max(self.repeats[0].timesteps, 1), max(every, 1))
 
 
-def stretches(body: Body, around: tuple[Repeat, ...] = ()) -> Iterator[Stretch]:
-    """All supersteps in program order, in runs that no repeat begins or ends within."""
-    times = 1
-    for repeat in around:
-        times *= repeat.times
-    reverse = all(repeat.reverse for repeat in around) and bool(around)
+def _runs(body: Body) -> Iterator[tuple[Superstep, ...] | Repeat]:
+    """The repeats of a body, and the supersteps between them, run by run."""
     run: list[Superstep] = []
     for item in body:
-        if not isinstance(item, Repeat):
+        if isinstance(item, Superstep):
             run.append(item)
             continue
         if run:
-            yield Stretch(body=tuple(run), times=times, reverse=reverse, repeats=around)
+            yield tuple(run)
             run = []
-        yield from stretches(item.body, (*around, item))
+        yield item
     if run:
-        yield Stretch(body=tuple(run), times=times, reverse=reverse, repeats=around)
+        yield tuple(run)
+
+
+def stretches(body: Body, around: tuple[Repeat, ...] = ()) -> Iterator[Stretch]:
+    """All supersteps in program order, in runs that no repeat begins or ends within."""
+    for item in _runs(body):
+        if isinstance(item, Repeat):
+            yield from stretches(item.body, (*around, item))
+        else:
+            yield Stretch(body=item, repeats=around)
 
 
 def turns(body: Body, t: int, phases: Collection[str] | None) -> Iterator[tuple[Superstep, int]]:
@@ -107,14 +120,9 @@ def map_body(body: Body, change: Callable[[Superstep], Superstep]) -> Body:
 def map_runs(body: Body, change: Callable[[list[Superstep]], list[Superstep]]) -> Body:
     """The body with `change(stretch)` in place of every run of supersteps that no repeat begins or ends within."""
     made: list[Superstep | Repeat] = []
-    run: list[Superstep] = []
-    for item in body:
-        if isinstance(item, Repeat):
-            made += [*change(run), replace(item, body=map_runs(item.body, change))]
-            run = []
-        else:
-            run.append(item)
-    return (*made, *change(run))
+    for item in _runs(body):
+        made += [replace(item, body=map_runs(item.body, change))] if isinstance(item, Repeat) else change(list(item))
+    return tuple(made)
 
 
 @dataclass(frozen=True, kw_only=True)

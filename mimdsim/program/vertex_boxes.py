@@ -11,7 +11,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import exchange_fragments
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping, repeat_each
 from mimdsim.program.records import Variable, VertexTable
 
 
@@ -111,9 +111,8 @@ def boxes_of_runs(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndar
     """(tiles, boxes) of a FLAT mapping's intervals, cut where the last axis of `shape` ends."""
     width = shape[-1]
     first, last = mapping.starts // width, (mapping.stops - 1) // width
-    count = last - first + 1
-    run = np.repeat(np.arange(len(count)), count)
-    row = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
+    run, number = repeat_each(last - first + 1)
+    row = first[run] + number
     boxes = np.empty((len(run), len(shape), 2), np.int64)
     boxes[:, -1, 0] = np.maximum(mapping.starts[run] - row * width, 0)
     boxes[:, -1, 1] = np.minimum(mapping.stops[run] - row * width, width)
