@@ -113,9 +113,7 @@ def test_every_source_of_recordings_refuses_them(tmp_path: Path, source: str, sa
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "source", ["nmnist", pytest.param("shd", marks=pytest.mark.slow), "dvs_gesture", "braille"]
-)
+@pytest.mark.parametrize("source", ["nmnist", pytest.param("shd", marks=pytest.mark.slow), "dvs_gesture", "braille"])
 def test_every_source_of_recordings_counts_them(tmp_path: Path, source: str) -> None:
     data = recordings(tmp_path, source).model_copy(update={"timesteps": 6, "bin_seconds": 1.0})
     for part in open_dataset(data, 1):

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mimdsim.base.errors import shortened
 from mimdsim.base.files import other_kind
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Path]  # generic from click 8.2 on
+else:
+    _ParamType = click.ParamType
+
 LONGEST_NAME = 255  # bytes of one part; the limit of Linux's file systems (limits.h, NAME_MAX)
 LONGEST_PATH = 4095  # PATH_MAX, without the zero byte at its end
 
 
-class GivenPath(click.ParamType):
+class GivenPath(_ParamType):
     """A path that is given on the command line; `written`: a file to write, so no folder."""
 
     name = "path"

@@ -103,7 +103,8 @@ def _wrong(held: np.ndarray, expected: np.ndarray, start: np.ndarray | None) -> 
     rounded: np.ndarray = np.abs(held - expected) <= ROUNDING * np.abs(expected)
     # left as it was is not rounded: what changes by two units in the last place cannot come to none
     rounded &= (held != start) | (np.abs(expected - start) < 2 * np.spacing(np.abs(start)))
-    return wrong_elements(held, expected, change) & ~rounded
+    result: np.ndarray = wrong_elements(held, expected, change) & ~rounded
+    return result
 
 
 def misfit(executor: Executor) -> str:

@@ -28,7 +28,7 @@ from mimdsim.checking.kernel_values import (
     floor_of,
 )
 from mimdsim.checking.operand_use import Operands
-from mimdsim.checking.program import Finding, memory_finding, rules_finding, with_missing_exchanges
+from mimdsim.checking.program import memory_finding, rules_finding, with_missing_exchanges
 from mimdsim.checking.user_code import Checked, called
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
@@ -38,7 +38,7 @@ from mimdsim.execution.poison import KINDS, undefine
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.pipeline import detail_of, memory_profile
 from mimdsim.pipeline.detail import is_kept
-from mimdsim.profile import TiledProfile
+from mimdsim.profile import Finding, TiledProfile
 from mimdsim.profile.detail import Detail
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.exchanges import bytes_within_tiles

@@ -49,7 +49,7 @@ def calibrate_command(
 
 @click.command("narrow", hidden=True, params=calibrate_command.params)
 @click.pass_context
-def narrow_command(context: click.Context, **given: Any) -> None:
+def narrow_command(context: click.Context, /, **given: Any) -> None:
     """The name of `mimdsim calibrate` in 0.1."""
     say("mimdsim narrow is  mimdsim calibrate  from 0.2 on", err=True)
     context.invoke(calibrate_command, **given)

@@ -16,6 +16,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import dense, fan_in, losses, neurons, recurrence_and_bias, spikes, training, truncation
 from mimdsim.codelets.vertex_overhead import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
+from mimdsim.numerics.optimisers import FORMS
 from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles
 from mimdsim.program.loop_extents import Extent
 
@@ -123,7 +124,7 @@ SHORT_IDS = {
 }
 # library vertices: the formula for any number of bytes per element, by the formula for four
 _FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
-    *(partial(training.update_formula, each, rate) for each in training.FORMS.values() for rate in (False, True)),
+    *(partial(training.update_formula, each, rate) for each in FORMS.values() for rate in (False, True)),
     dense.slice_formula,
     dense.fill_formula,
     dense.copy_formula,

@@ -45,7 +45,7 @@ def made_once(make: Make[Given]) -> Make[Given]:
             low.mappings[key] = make(low, *given, **named)
         return low.mappings[key]
 
-    return known
+    return known  # type: ignore[return-value]  # wraps() forgets that the first parameter is positional
 
 
 @dataclass

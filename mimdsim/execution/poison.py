@@ -48,7 +48,8 @@ class Poison:
     def found(self, array: np.ndarray) -> np.ndarray:
         """bool, of the array's shape: which elements hold it, as far as their type can tell it from a number."""
         if array.dtype.kind == "f" and not self.sign:
-            return np.isnan(array)
+            result: np.ndarray = np.isnan(array)
+            return result
         if array.dtype.kind == "b":
             return np.zeros(array.shape, bool)
         if array.dtype.kind == "f" and array.dtype.itemsize > 2:  # and what was made of it

@@ -19,7 +19,7 @@ from mimdsim.graph.neurons import constants_of
 from mimdsim.graph.truncation import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
-from mimdsim.numerics.fused.vectors import WIDTH
+from mimdsim.numerics.fused.interpreted import WIDTH
 
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray]
 Term = tuple[int, int, np.ndarray]  # the strip it adds to, the strip it weighs, its coefficients [2, neurons]

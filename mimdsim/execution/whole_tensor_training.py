@@ -17,7 +17,7 @@ from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics import training as updates
 from mimdsim.numerics.fused import whole_tensors as kernels
-from mimdsim.numerics.fused.vectors import WIDTH
+from mimdsim.numerics.fused.interpreted import WIDTH
 from mimdsim.numerics.sparse import losses
 
 WHOLE = np.array([0]), np.array([WIDTH])  # all columns of a block

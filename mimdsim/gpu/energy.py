@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from mimdsim.costs.energy import energy_profile
 from mimdsim.gpu.elementwise import L2_FOOTPRINT_SHARE
-from mimdsim.gpu.kernels import Kernel, ListKernel, Product, Recurrent
+from mimdsim.gpu.kernels import Kernel, Product, Recurrent
+from mimdsim.gpu.sparse_kernels import ListKernel
 from mimdsim.machine.gpu import GpuMachine, Precision
 from mimdsim.profile.records import EnergyProfile, KernelSpan
 

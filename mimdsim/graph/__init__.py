@@ -5,8 +5,9 @@ table) -> scan -> differentiate -> network (the training graph) -> interpret (it
 """
 
 from mimdsim.graph.differentiate import differentiate
+from mimdsim.graph.layer import Layer
 from mimdsim.graph.names import gradient_of
-from mimdsim.graph.network import Layer, SpikingNetwork, training_graph
+from mimdsim.graph.network import SpikingNetwork, training_graph
 from mimdsim.graph.operations import OPERATIONS, interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes, Value
 from mimdsim.numerics.optimisers.adam import Adam

@@ -144,7 +144,7 @@ class LinearNeuron:
     @property
     def neurons(self) -> int:
         """The number of neurons that the arrays describe; 1 when one number holds for all."""
-        return max(array.shape[-1] for array in self.arrays)
+        return int(max(array.shape[-1] for array in self.arrays))
 
     @property
     def resets(self) -> bool:
@@ -224,7 +224,8 @@ def _read_out(neuron: LinearNeuron, x: np.ndarray) -> np.ndarray:
             u += readout[row] * x[row]
     if neuron.offset.any():
         u += in_dtype(neuron.offset, x.dtype)
-    return u
+    result: np.ndarray = u
+    return result
 
 
 def _neuron_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:

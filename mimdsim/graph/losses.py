@@ -145,7 +145,8 @@ def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Rows that sum to one."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
+    result: np.ndarray = shifted / shifted.sum(axis=-1, keepdims=True)
+    return result
 
 
 def _cross_entropy(logits: Logits, scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:

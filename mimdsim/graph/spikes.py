@@ -174,7 +174,7 @@ def _spike_gradient(capacity: int, q: np.ndarray, spikes: SparseSpikes, weights:
 def _product_flops(inputs: tuple[Value, ...], attributes: Any) -> int:
     """Dense meaning: 2 * batch * fan_in * neurons."""
     if isinstance(attributes, tuple):
-        return 2 * inputs[0].shape[0] * attributes[0] * attributes[1]
+        return int(2 * inputs[0].shape[0] * attributes[0] * attributes[1])
     weights = inputs[-1]
     return 2 * inputs[0].shape[0] * weights.shape[0] * weights.shape[1]
 

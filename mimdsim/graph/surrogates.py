@@ -30,32 +30,38 @@ class Surrogate:
 
 def _superspike(x: np.ndarray, k: Any) -> np.ndarray:
     scaled = k * np.abs(x) + x.dtype.type(1)
-    return x.dtype.type(1) / (scaled * scaled)
+    result: np.ndarray = x.dtype.type(1) / (scaled * scaled)
+    return result
 
 
 def _arctan(x: np.ndarray, k: Any) -> np.ndarray:
     half = k * x.dtype.type(0.5)
     scaled = x.dtype.type(np.pi) * half * x
-    return half / (scaled * scaled + x.dtype.type(1))
+    result: np.ndarray = half / (scaled * scaled + x.dtype.type(1))
+    return result
 
 
 def _sigmoid(x: np.ndarray, k: Any) -> np.ndarray:
     decay = np.exp(-k * np.abs(x))  # even in x; the absolute value keeps it from overflowing
     raised = decay + x.dtype.type(1)
-    return k * decay / (raised * raised)
+    result: np.ndarray = k * decay / (raised * raised)
+    return result
 
 
 def _triangular(x: np.ndarray, k: Any) -> np.ndarray:
-    return np.maximum(k - k * k * np.abs(x), x.dtype.type(0))
+    result: np.ndarray = np.maximum(k - k * k * np.abs(x), x.dtype.type(0))
+    return result
 
 
 def _boxcar(x: np.ndarray, k: Any) -> np.ndarray:
-    return np.where(k * np.abs(x) < x.dtype.type(0.5), k, x.dtype.type(0))
+    result: np.ndarray = np.where(k * np.abs(x) < x.dtype.type(0.5), k, x.dtype.type(0))
+    return result
 
 
 def _smooth_triangular(x: np.ndarray, k: Any) -> np.ndarray:
     inside = np.clip(k * x, -1, 1)
-    return inside - np.sign(inside) * inside * inside / 2
+    result: np.ndarray = inside - np.sign(inside) * inside * inside / 2
+    return result
 
 
 SURROGATES = {

@@ -50,7 +50,8 @@ class Parts:
     @property
     def elements(self) -> np.ndarray:
         """int64[parts]"""
-        return np.prod(self.lengths, axis=1, dtype=np.int64)
+        result: np.ndarray = np.prod(self.lengths, axis=1, dtype=np.int64)
+        return result
 
 
 def box_of(axes: int) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ class Chip(SourcedSection):
     @property
     def diameter(self) -> int:
         """Hops between the two tiles that are farthest from each other."""
-        return self.hops(self.grid_columns - 1, -(-self.tiles // self.grid_columns) - 1)
+        return int(self.hops(self.grid_columns - 1, -(-self.tiles // self.grid_columns) - 1))
 
     def hops(self, columns: Any, rows: Any) -> Any:
         """Most hops between tiles that are at most so many columns and rows apart: whole numbers, or int64 arrays."""

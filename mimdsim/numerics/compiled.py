@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 import numba
 import numpy as np
@@ -35,13 +35,11 @@ DIGEST_BYTES = 32
 CONFIG: Any = numba.config  # set by the environment
 ErrorModel = Literal["python", "numpy"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 
 @overload
-def compiled(function: Function) -> Function: ...
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]: ...
 @overload
-def compiled(*, error_model: ErrorModel) -> Callable[[Function], Function]: ...
+def compiled(*, error_model: ErrorModel) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def compiled(function: Any = None, *, error_model: ErrorModel = "python") -> Any:
     """`function` compiled by numba without fastmath and the interpreter's lock, and kept on disk; interpreted
     with NUMBA_DISABLE_JIT=1."""
@@ -79,7 +77,7 @@ def folder() -> Path:
             if path.is_file():
                 path.unlink()
             is_new = not path.is_dir()
-            _Place(str(path)).ensure_cache_path()
+            _Place(str(path)).ensure_cache_path()  # type: ignore[no-untyped-call]
             os.utime(path)
             if is_new:
                 _remove_unused(place)
@@ -179,12 +177,12 @@ class _Cache(FunctionCache):
         self._name, self._py_func = repr(function), function
         self._impl = _Compiled(function)
         self._cache_path = str(folder())
-        self._cache_file = _Files(self._impl.filename_base)
-        self.enable()
+        self._cache_file: Any = _Files(self._impl.filename_base)
+        self.enable()  # type: ignore[no-untyped-call]
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super()._load_overload(sig, target_context)
+            return super()._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # whatever a file that this process cannot use makes of it
-            self._cache_file.forget(self._index_key(sig, target_context.codegen()))
+            self._cache_file.forget(self._index_key(sig, target_context.codegen()))  # type: ignore[no-untyped-call]
             return None

@@ -83,7 +83,7 @@ class Detail:
 
     @property
     def tiles(self) -> int:
-        return self.busy.shape[1]
+        return int(self.busy.shape[1])
 
     @cached_property
     def memory(self) -> np.ndarray:

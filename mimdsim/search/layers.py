@@ -72,7 +72,8 @@ class LayerTable:
         """The mapping of a row of `combined`."""
         of, *layers = pick.tolist()
         split = {name: self.known[row][0].options.split[name] for name, row in zip(self.names, layers, strict=True)}
-        return self.known[of][0].options.model_copy(update={"split": split})
+        result: MappingOptions = self.known[of][0].options.model_copy(update={"split": split})
+        return result
 
     def improved(self, row: int, aims: Aims, room: int) -> Iterator[Candidate]:
         """Mappings with other layers than mapping `row`, on at most `room` tiles, a few of each exchange of a layer;

@@ -124,19 +124,24 @@ class Draws:
 
     def _column(self, name: str, at: np.ndarray, draws: slice) -> np.ndarray:
         """float64[rows, draws] or [rows, 1]."""
+        result: np.ndarray
         if name == TIME:
-            return 1e3 * (self.seconds[at, None] + self.reach[at] @ self.positions[:, draws])
+            result = 1e3 * (self.seconds[at, None] + self.reach[at] @ self.positions[:, draws])
+            return result
         middle, low, high = (ends[at, None] for ends in self._ends(name))
         if name == "ratio":
             times = self._column(TIME, at, draws) / 1e3
             if self.reference is None:  # not known: taken as certain
-                return middle * times / self.seconds[at, None]
+                result = middle * times / self.seconds[at, None]
+                return result
             seconds, reach = self.reference
-            return times / np.tile(seconds[:, None] + reach @ self.positions[:, draws], (len(at) // self.width, 1))
+            result = times / np.tile(seconds[:, None] + reach @ self.positions[:, draws], (len(at) // self.width, 1))
+            return result
         if name in BY_TIME:
             other = BY_TIME[name]
             whole = 1e3 * self.seconds[at, None] if other == TIME else self._ends(other)[0][at, None]
-            return middle * whole / np.maximum(self._column(other, at, draws), np.finfo(float).tiny)
+            result = middle * whole / np.maximum(self._column(other, at, draws), np.finfo(float).tiny)
+            return result
         if name == ENERGY:
             static, dynamic = (self._ends(part)[0][at, None] for part in WATTS)
             whole, drawn = static + dynamic, sum(self._column(part, at, draws) for part in WATTS)
@@ -149,7 +154,8 @@ class Draws:
         if not self._differs(name):
             return middle
         place = self.position_of(name)[None, draws]
-        return middle + np.where(place < 0, place * (middle - low), place * (high - middle))
+        result: np.ndarray = middle + np.where(place < 0, place * (middle - low), place * (high - middle))
+        return result
 
     def _differs(self, name: str) -> bool:
         middle, low, high = self._ends(name)

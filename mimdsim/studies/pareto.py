@@ -45,7 +45,8 @@ class Judged:
     @cached_property
     def kept(self) -> np.ndarray:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
-        return self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
+        result: np.ndarray = self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
+        return result
 
     @cached_property
     def shown_values(self) -> tuple[list[str], ...]:
@@ -187,7 +188,8 @@ def _shares(draws: Draws, designs: np.ndarray, metrics: Sequence[Metric], study:
         on = nondominated(values[:, :, ::step]) & kept[:, ::step]
         counts += np.stack([kept.sum(axis=1), on.sum(axis=1), best.sum(axis=1)])
         of_front += on.shape[1]
-    return counts / np.array([[draws.count], [of_front], [draws.count]])
+    result: np.ndarray = counts / np.array([[draws.count], [of_front], [draws.count]])
+    return result
 
 
 def nondominated(values: np.ndarray) -> np.ndarray:

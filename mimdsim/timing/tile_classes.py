@@ -40,7 +40,8 @@ class Dealt:
     @property
     def tile(self) -> np.ndarray:
         """int64[vertices]: the tile of each from the superstep's first on."""
-        return np.subtract(self.tiles, self.first, dtype=np.int64)
+        result: np.ndarray = np.subtract(self.tiles, self.first, dtype=np.int64)
+        return result
 
     def constant(self, dual_issue: float) -> np.ndarray:
         """float64[vertices]: bundles independent of spikes, with a share of the pairable ones issued together with

@@ -84,7 +84,8 @@ def tile_cycles(workers: np.ndarray, beside: np.ndarray) -> np.ndarray:
     """float64: all cycles of tiles, from those of their workers [..., tiles] and those beside them [tiles]."""
     if not beside.any():
         return workers
-    return beside + workers
+    result: np.ndarray = beside + workers
+    return result
 
 
 def worker_cycles(bundles: np.ndarray, barrel: Barrel) -> np.ndarray:

@@ -89,7 +89,8 @@ class Memory:
         if index in self.buffers:
             tiles, size = self.buffers[index]
             live[tiles] += size
-        return live
+        result: np.ndarray = live
+        return result
 
     def largest(self, tile: int, count: int) -> list[tuple[str, int]]:
         """The variables that take most of a tile at the peak superstep."""

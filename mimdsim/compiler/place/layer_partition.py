@@ -188,12 +188,12 @@ class LayerPlacement:
 
     @property
     def fan_in_parts(self) -> int:
-        return self.grid.shape[1]
+        return int(self.grid.shape[1])
 
     @property
     def parts(self) -> int:
         """Tiles that share the weights of a sample."""
-        return self.grid[0].size
+        return int(self.grid[0].size)
 
     def cut_rows(self, rows: int) -> np.ndarray:
         """int64[fan-in parts + 1]: part f has rows edges[f]..edges[f + 1] of a matrix of weights; of one row the first

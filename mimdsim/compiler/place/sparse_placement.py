@@ -82,7 +82,8 @@ def _chips_of_groups(layer: LayerPlacement, group_size: int, tiles: int) -> np.n
     parts = layer.grid.reshape(layer.copies, -1)
     groups = layer.parts // group_size
     of_copy: np.ndarray = parts[:, np.arange(groups) * group_size] // tiles
-    return of_copy[layer.copy_of].T
+    result: np.ndarray = of_copy[layer.copy_of].T
+    return result
 
 
 def reductions_of(

@@ -32,7 +32,7 @@ def arrivals(sender, duration, first, port, of_end_first, of_end, places):  # ty
     while len(running) > 0:
         now, count = running[0][0], 0
         while len(running) > 0 and running[0][0] == now:
-            message = heapq.heappop(running)[1]
+            message = heapq.heappop(running)[1]  # type: ignore[assignment]
             _occupy(message, sender, first, port, free, 1)
             for k in range(first[message] - 1, first[message + 1]):
                 end = port[k] if k >= first[message] else sender[message]

@@ -25,8 +25,8 @@ import numpy as np
 
 from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import surrogate
+from mimdsim.numerics.fused.interpreted import WIDTH
 from mimdsim.numerics.fused.vectors import (
-    WIDTH,
     above,
     add_products,
     add_strip,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.fused.vectors import WIDTH, above, copy_strips, dot_strip, integrate_strip, lowest_bit, sum_strip
+from mimdsim.numerics.fused.interpreted import WIDTH
+from mimdsim.numerics.fused.vectors import above, copy_strips, dot_strip, integrate_strip, lowest_bit, sum_strip
 from mimdsim.numerics.fused.whole_linear import FIRED, ONE_BIT
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.equations import integrated, unless_spiked
-from mimdsim.numerics.fused.vectors import WIDTH, above, add_run, lowest_bit
+from mimdsim.numerics.fused.interpreted import WIDTH
+from mimdsim.numerics.fused.vectors import above, add_run, lowest_bit
 from mimdsim.numerics.sparse import neurons, spikes
 
 ONE_BIT, NO_FLAG = np.uint64(1), np.int32(0)

@@ -35,7 +35,8 @@ def least_in_box(function: Function, low: np.ndarray, high: np.ndarray) -> np.nd
         if moved is None:
             break
         z, (value, gradient, curvature) = moved
-    return z
+    result: np.ndarray = z
+    return result
 
 
 def _moved(
@@ -76,7 +77,8 @@ def misses(effects: np.ndarray, distances: np.ndarray, low: np.ndarray, high: np
 
     def beyond(z: np.ndarray) -> np.ndarray:
         off = effects @ z - distances
-        return off - np.clip(off, -MET, MET)
+        result: np.ndarray = off - np.clip(off, -MET, MET)
+        return result
 
     def squares(z: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         off = beyond(z)
@@ -84,7 +86,8 @@ def misses(effects: np.ndarray, distances: np.ndarray, low: np.ndarray, high: np
         value = (float(off @ off) + RIDGE * float(z @ z)) / 2
         return value, effects.T @ off + RIDGE * z, of_missed.T @ of_missed + ridge
 
-    return np.abs(beyond(least_in_box(squares, low, high)))
+    result: np.ndarray = np.abs(beyond(least_in_box(squares, low, high)))
+    return result
 
 
 def contradictions(

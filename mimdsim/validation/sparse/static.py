@@ -66,7 +66,8 @@ class StaticChoice:
 def _spread(probability: NDArray[np.floating[Any]], count: Ints) -> Ints:
     """Expected number present out of `count`, plus one standard deviation, as the partitioner counts."""
     spread = np.ceil(np.sqrt(probability * (1 - probability) * count))
-    return np.minimum(np.ceil(probability * count + spread), count).astype(np.int64)
+    result: Ints = np.minimum(np.ceil(probability * count + spread), count).astype(np.int64)
+    return result
 
 
 def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Ints, Ints]:

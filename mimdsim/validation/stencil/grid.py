@@ -28,11 +28,13 @@ class Blocks:
 
     @property
     def rows(self) -> np.ndarray:
-        return self.bottom - self.top
+        result: np.ndarray = self.bottom - self.top
+        return result
 
     @property
     def columns(self) -> np.ndarray:
-        return self.right - self.left
+        result: np.ndarray = self.right - self.left
+        return result
 
     def take(self, chosen: np.ndarray) -> Blocks:
         """Those at the places `chosen`."""

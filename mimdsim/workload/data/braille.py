@@ -135,4 +135,5 @@ def _crossed(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     polarity = 1 - off  # as elsewhere, 1 is ON
     base = (row + 1) * inputs_of(levels) + (polarity * TAXELS + taxel) * levels + start
-    return np.repeat(base, count) + within
+    result: npt.NDArray[np.int64] = np.repeat(base, count) + within
+    return result

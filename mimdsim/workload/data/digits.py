@@ -170,7 +170,10 @@ def _resample(images: npt.NDArray[np.int32], axis: int, extent: int, grid: int, 
     position = np.clip(np.rint((centre + 1) * _FRACTION).astype(np.int64), 0, (extent + 1) * _FRACTION - 1)
     lower = position // _FRACTION
     weight = (position % _FRACTION).astype(np.int32).reshape(-1, *[1] * (2 - axis))
-    return images.take(lower, axis) * (_FRACTION - weight) + images.take(lower + 1, axis) * weight
+    result: npt.NDArray[np.int32] = (
+        images.take(lower, axis) * (_FRACTION - weight) + images.take(lower + 1, axis) * weight
+    )
+    return result
 
 
 def _log_intensities() -> npt.NDArray[np.int32]:

@@ -24,7 +24,7 @@ def terms(smoothness: float) -> int:
     """How many frequencies are summed: ceil(PRECISION^(-1/smoothness)), at most MAX_TERMS; 32 for smoothness 2."""
     if smoothness <= -math.log(PRECISION) / math.log(MAX_TERMS):
         return MAX_TERMS
-    return min(math.ceil(PRECISION ** (-1 / smoothness)), MAX_TERMS)
+    return int(min(math.ceil(PRECISION ** (-1 / smoothness)), MAX_TERMS))
 
 
 def manifold(

@@ -89,7 +89,8 @@ class Arriving:
             raise MapProblem(
                 f"a delay of {delay[0]:g} s is {timesteps:.6g} timesteps of {self._dt:g} s; a whole number is needed"
             )
-        return round(timesteps)
+        whole: int = round(timesteps)
+        return whole
 
     def _count(self, made: Combination) -> None:
         self._composed_values += sum(
