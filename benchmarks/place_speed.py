@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from mappings import aims_of, case_of, combined_mappings, layer_table, random_mappings, rank_correlation
 
 from mimdsim.machine import load_machine

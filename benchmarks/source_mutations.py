@@ -44,7 +44,7 @@ def main() -> None:
     given = parser.parse_args()
     began = time.perf_counter()
     copies = [refreshed(ROOT, given.folder / f"copy-{number}") for number in range(given.processes)]
-    files = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("test_*.py"))]
+    files = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
     files = [name for name in files if Path(name).stem not in NO_TESTS_OF_VALUES]
     chosen = sample(given)
     for interpreted in (False, True):

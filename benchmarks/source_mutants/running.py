@@ -21,7 +21,7 @@ from source_mutants.mutants import Mutant
 # imported once, before the processes fork; the package itself is imported by each of them, from its copy
 HEAVY = ("numpy", "numba", "pytest", "hypothesis", "networkx", "simpy", "pydantic", "click", "jinja2", "h5py")
 MOST_SECONDS = 150.0
-PINNED = "tests/test_pinned_"  # tables of figures as they are: they notice most, and run first
+PINNED = "tests/golden/test_pinned_"  # tables of figures as they are: they notice most, and run first
 QUICK = 0.3  # seconds
 
 
@@ -206,7 +206,7 @@ def _child(copy: Path, tests: list[str], known: set[str], log: Path, interpreted
     os.dup2(output, 1)
     os.dup2(output, 2)
     sys.dont_write_bytecode = True
-    sys.path[:0] = [str(copy), str(copy / "tests")]
+    sys.path[:0] = [str(copy), str(copy / "tests" / "support")]
     code = 3
     try:
         import hypothesis

@@ -1,7 +1,7 @@
 """C = A B on the matrix units, split over tiles as the vendor's library plans it.
 
 Operands are declared with the plan's mappings, so nothing has to be arranged first. For published sizes see
-tests/test_kernels_examples.py: products of 4096 x 4096 by 4096 x n on a Bow chip agree
+tests/unit/test_kernels_examples.py: products of 4096 x 4096 by 4096 x n on a Bow chip agree
 with references/tiled_products.csv within its 15 %.
 
     mimdsim check examples/kernels/matrix_product.py bow --strict

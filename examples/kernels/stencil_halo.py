@@ -2,7 +2,7 @@
 
 Every worker context blurs a slice of its tile's block. Blocks and slices are cut as in a published program
 (thorbenlouw/lbm-graphcore); for its image of 2200 x 1122 pixels on a Mk1 chip, compute, exchange and sync are within
-15 % of its profile (references/stencil_phases.csv, tests/test_kernels_examples.py). The compiler's copies
+15 % of its profile (references/stencil_phases.csv, tests/unit/test_kernels_examples.py). The compiler's copies
 before and after the blur are left out here; mimdsim/check/published/stencil/program.py includes them.
 
     mimdsim check examples/kernels/stencil_halo.py bow --strict

@@ -1,0 +1,51 @@
+"""What README and docs/ quote from a command is what it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from test_run import mimdsim
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+QUOTED = re.compile(r"^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"mimdsim (?:run|compare|check|validate|explain|calibrate|place|sweep|study|list)\b[^`\n#]*")
+
+
+def quoted() -> list[tuple[str, str, str]]:
+    """(page and number, command, lines) of every block of text: of the command named last before it."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for number, block in enumerate(QUOTED.finditer(text)):
+            before = COMMAND.findall(text[: block.start()].rpartition("\n#")[2])
+            found.append((f"{page.name}-{number}", before[-1].strip() if before else "", block[1]))
+    return found
+
+
+def test_blocks_of_text_name_their_command() -> None:
+    assert {name.partition(".")[0] for name, _, _ in quoted()} >= {"README", "other-machines", "own-measurements"}
+    assert not [name for name, command, _ in quoted() if not command]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "lines"), [pytest.param(*rest, id=name) for name, *rest in quoted()])
+def test_commands_print_what_is_quoted(command: str, lines: str, tmp_path: Path) -> None:
+    """Every line, in order, however it is wrapped; '...' stands for some that are left out."""
+    arguments = shlex.split(command)[1:]
+    if arguments[0] == "calibrate":
+        arguments = [str(path) if (path := ROOT / "references" / each).is_file() else each for each in arguments]
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        printed = " ".join(mimdsim(*arguments).split())
+    finally:
+        os.chdir(here)
+    for part in re.split(r"^\s*\.\.\.\s*$", lines, flags=re.MULTILINE):
+        for sentence in re.split(r"\n(?= {0,4}\S)", part.strip("\n")):
+            wanted = " ".join(sentence.split())
+            assert wanted in printed, f"{command} no longer prints: {wanted}"

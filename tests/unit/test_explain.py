@@ -1,0 +1,226 @@
+"""Why a superstep takes its cycles: rows that sum to what the profile says, for any tile of any program."""
+
+from __future__ import annotations
+
+import random
+import runpy
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mimdsim.base.errors import MappingError
+from mimdsim.checking.program import shrunk
+from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
+from mimdsim.compiler import measure_memory
+from mimdsim.execution import Executor
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload, memory_profile
+from mimdsim.profile import TiledProfile
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.program.printer import listing
+from mimdsim.timing import explain, program_loads, time_program
+from mimdsim.timing.explanation import Row
+from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.validation.products.matrix_vector import matrix_vector_program
+from mimdsim.validation.stencil.program import make_program
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
+
+
+@cache
+def machine(name: str, **changes: Any) -> MimdMachine:
+    found = load_machine(name, {key.replace("__", "."): value for key, value in changes.items()})
+    assert isinstance(found, MimdMachine)
+    return found
+
+
+def timed(program: Program, on: MimdMachine, activity: RecordedActivity) -> TiledProfile:
+    return time_program(program, on, activity, memory_profile(program, measure_memory(program, on), on), must_fit=False)
+
+
+def assert_explained(program: Program, on: MimdMachine, activity: RecordedActivity, others: int = 2) -> None:
+    """Every span of the profile, from its slowest tile and from random ones."""
+    profile, loads = timed(program, on, activity), program_loads(program, activity, Barrel.of(on))
+    draw = random.Random(0)
+    for number, span in enumerate(profile.spans):
+        for tile in (None, *(draw.randrange(program.tiles) for _ in range(others))):
+            found = explain(program, on, number, tile, activity)
+            told = found.compute_cycles, found.exchange_cycles, found.sync_cycles
+            assert told == (span.compute_cycles, span.exchange_cycles, span.sync_cycles), (span.name, tile)
+            assert found.cycles == span.cycles
+            if number < len(loads):
+                assert found.busy_cycles == loads[number].busy[found.tile], (span.name, tile)
+            if number < len(loads) and tile is None and span.compute_cycles:
+                assert found.tile == span.slowest_tile
+
+
+WORKLOADS = [
+    ("digits", {}, "bow", {}),
+    ("digits", {"mapping.neurons_unit": 1}, "bow", {"links__chips": 3}),
+    ("digits", {}, "mk1", {}),
+    ("digits", {"mapping.stash": "every:2"}, "tiny", {}),
+    ("digits", {"mapping.neurons_per_tile": 12}, "bow", {"tile__worker_contexts": 9, "tile__compiled_dual_issue": 0.5}),
+    ("digits", {"network.spikes": "dense"}, "mk2", {}),
+]
+
+
+def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Program, RecordedActivity]:
+    compiled = compile_workload(shrunk(name, changes, 6, 8), on, must_fit=False)
+    executor = Executor(compiled.program)
+    given = drawn_inputs(compiled.network, DRAWS[0])
+    executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
+    executor.run()
+    return compiled.program, executor.activity()
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize(("name", "changes", "on", "fields"), WORKLOADS)
+def test_the_rows_of_compiled_programs_sum_to_the_profile(
+    name: str, changes: dict[str, Any], on: str, fields: dict[str, Any]
+) -> None:
+    chosen = machine(on, **fields)
+    program, activity = recorded(name, changes, chosen)
+    assert_explained(program, chosen, activity)
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize(("on", "fields"), [("bow", {}), ("mk1", {}), ("mk1", {"links__chips": 2})])
+def test_the_rows_of_a_stencil_sum_to_the_profile(on: str, fields: dict[str, Any]) -> None:
+    chosen = machine(on, **fields)
+    assert_explained(make_program(chosen, "float", 96, 120, chosen.links.chips), chosen, NOTHING)
+
+
+@pytest.mark.parametrize("variant", ["c++", "assembler"])
+def test_the_rows_of_a_product_sum_to_the_profile(variant: str) -> None:
+    on = machine("mk2")
+    assert_explained(matrix_vector_program(on, 500, 300, variant), on, NOTHING)
+
+
+# ---- what is said
+
+
+def smoothing() -> tuple[Program, MimdMachine]:
+    """Two vertices a tile, each 30 bundles and 5 for each of 4 cells."""
+    found = runpy.run_path(str(ROOT / "examples" / "hand_written.py"))
+    on = machine("tiny", chip__tiles=4)
+    return found["build"](on), on
+
+
+def test_the_table_of_a_program_by_hand() -> None:
+    program, on = smoothing()
+    found = explain(program, on, "smooth", 1)
+    assert [one.number for one in found.contexts] == [0, 1]
+    assert found.contexts[1].vertices == ("3 of Smooth",)
+    assert found.work[0].vertices == (2, 3)
+    assert found.work[0].how == "30 + 5 x 4 cells = 50 bundles"
+    rows = {row.what: row for row in (*found.compute, *found.exchange, *found.sync)}
+    assert rows["Smooth, to begin with"].cycles == 30 * 6
+    assert rows["Smooth, for each of cells"].cycles == 5 * 4 * 6
+    assert rows["Smooth, for each of cells"].how == "5 bundles x 4 turns x 6 issue cycles"
+    assert rows["fixed part of an exchange"].cycles == on.exchange.fixed_cycles
+    assert rows["barrier of the chip"].cycles == on.sync.internal_cycles
+    text = str(found)
+    assert f"takes {found.cycles:,} cycles on tiny: one execution, seen from tile 1" in text
+    assert "longest context 50 bundles x 6 issue cycles = 300; all bundles 100: the longest context decides" in text
+    assert all(len(line) <= 110 for line in text.splitlines())
+
+
+def test_scarce_issue_slots_are_told() -> None:
+    program, on = smoothing()
+    crowded = on.model_copy(update={"tile": on.tile.model_copy(update={"issue_cycles": 1})})
+    found = explain(program, crowded, "smooth", 1)
+    assert found.busy_cycles == 100
+    assert {row.note for row in found.compute} == {"in all contexts"}
+    assert "the issue of all bundles decides" in str(found)
+
+
+def test_a_cheaper_codelet_is_explained_cheaper() -> None:
+    program, on = smoothing()
+    (table,) = next(program.supersteps())[0].tables
+    cost = replace(table.codelet.cost, fixed=10)
+    found = explain(program.with_codelet("Smooth", replace(table.codelet, cost=cost)), on, "smooth")
+    assert found.busy_cycles == (10 + 20) * 6
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("arranging_rows", (Row(what="invented", how="7", cycles=7.0),)), ("Workers.rows", [])],
+    ids=["a row too many", "rows that are missing"],
+)
+def test_rows_that_are_not_what_the_engine_counts_are_a_fault(
+    monkeypatch: pytest.MonkeyPatch, name: str, rows: Any
+) -> None:
+    program, on = smoothing()
+    module = sys.modules["mimdsim.timing.explain"]  # the package has a function of this name
+    owner, _, attribute = name.rpartition(".")
+    monkeypatch.setattr(getattr(module, owner) if owner else module, attribute, lambda *_: rows)
+    told = "307" if rows else "0"
+    with pytest.raises(RuntimeError, match=rf"'smooth' on tile 1: the rows of compute sum to {told} .* counts 300"):
+        explain(program, on, "smooth", 1)
+
+
+def test_what_is_not_there_cannot_be_explained() -> None:
+    program, on = smoothing()
+    with pytest.raises(MappingError, match=r"no superstep 'smoth' in the program; did you mean 'smooth'\?"):
+        explain(program, on, "smoth")
+    with pytest.raises(MappingError, match="no superstep 7 in the program, which has 1, counted from 0"):
+        explain(program, on, "7")
+    with pytest.raises(MappingError, match="no tile 4: the program has tiles 0 to 3"):
+        explain(program, on, "smooth", 4)
+    with pytest.raises(MappingError, match="no timestep 1: the superstep runs 1 times, counted from 0"):
+        explain(program, on, "smooth", timestep=1)
+    twice = replace(program, body=(*program.body, replace(next(program.supersteps())[0])))
+    with pytest.raises(MappingError, match=r"2 supersteps are called 'smooth': give the number of one, \[0, 1\]"):
+        explain(twice, on, "smooth")
+    assert explain(twice, on, 1).busy_cycles == 300
+
+
+def test_a_timestep_can_be_chosen() -> None:
+    on = machine("bow")
+    program, activity = recorded("digits", {}, on)
+    shown = [explain(program, on, "state gradient", 12, activity, timestep) for timestep in range(6)]
+    assert {one.cycles for one in shown} == {shown[0].cycles}  # all executions, whichever is shown
+    longest = [max(context.bundles for context in one.contexts) for one in shown]
+    assert len(set(longest)) > 1
+    assert explain(program, on, "state gradient", 12, activity).timestep == int(np.argmax(longest))
+
+
+# ---- the program as text
+
+
+def test_the_listing_tells_boxes_and_costs() -> None:
+    program, _ = smoothing()
+    lines = listing(program, [534]).splitlines()
+    at = lines.index("smoothing: smooth, 24 bytes received, 534 cycles")
+    assert lines[at + 1 : at + 7] == [
+        "  exchange to 4 tiles, most to tile 1: 8 bytes",
+        "    4 parts: old[4:10] to tile 0 .. old[24:30] to tile 3",
+        "  Smooth 8 vertices on 4 tiles, 0 to 3",
+        "    writes  out = new[start:stop]: [0:4] .. [28:32]",
+        "    reads   cells = old[start:after]: [0:6] .. [28:34]",
+        "    costs   30 bundles + 5 for each of cells (assumed); cells: 4",
+    ]
+    assert "  old: float32[34] cells, axis 0 over 4 tiles" in lines
+    assert "cycles" not in listing(program).split("\n\n")[1]
+
+
+def test_the_listing_of_a_compiled_program_tells_what_spikes_set() -> None:
+    program, _ = recorded("digits", {}, machine("bow"))
+    text = listing(program)
+    assert "reads   ids = ids.input[sample, :]: [0, :] .. [7, :]" in text
+    assert "spikes: spikes of hidden0 at @t-1" in text
+    assert "v.hidden0[:, start:stop]: [:, 0:2] .. [:, 254:256]" in text
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    program, on = smoothing()
+    page = (ROOT / "docs" / "explain.md").read_text()
+    command = "$ mimdsim explain examples/hand_written.py tiny smooth --tile 1"
+    assert f"```\n{command}\n{explain(program, on, 'smooth', 1)}\n```" in page
+    assert f"```\n{listing(program, [534])}```" in page

@@ -1,0 +1,362 @@
+"""Machines that are not the published chip: an instruction set without costs, costs of their own, other vectors, and
+exchanges and syncs that grow with distance."""
+
+from __future__ import annotations
+
+import csv
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from by_hand import compute_cycles, timed, tiny
+
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.compiler import plan_exchanges
+from mimdsim.costs.exchange_endpoint import endpoint_cycles
+from mimdsim.costs.isa_costs import costs_of_another, priced
+from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine
+from mimdsim.pipeline import other_costs, simulate
+from mimdsim.profile import RunProfile
+from mimdsim.program import (
+    Codelet,
+    Field,
+    Length,
+    Program,
+    Superstep,
+    Term,
+    TileFormula,
+    TileMapping,
+    Variable,
+    Vectors,
+    VertexTable,
+    WorkerBundles,
+)
+from mimdsim.report import summary_lines
+from mimdsim.report.headline import verdicts
+from mimdsim.report.machine_comparison import contenders
+from mimdsim.studies import make_study
+from mimdsim.studies.answer_text import answer_lines
+from mimdsim.studies.executors import Local
+from mimdsim.studies.files import write_report
+from mimdsim.studies.runner import run_study
+from mimdsim.workload import load_workload
+
+NOC = Path(__file__).resolve().parents[3] / "shared" / "references" / "silicon" / "tenstorrent_noc_latencies.csv"
+UNKNOWN = "costs are those of another instruction set"
+BUNDLES = WorkerBundles(
+    fixed=5, terms=(Term(bundles=2, extents=("pairs",), pairable=1),), kind="measured", source="a test"
+)
+LIBRARY = TileFormula(cycles=lambda extents, contexts, _: 700 + 0 * extents["pairs"], kind="measured", source="a test")
+
+
+def shift(out: np.ndarray, cells: np.ndarray) -> None:
+    out[:] = cells[: len(out)] + 1
+
+
+def moved(senders: list[int], readers: list[int], each: int = 12, cost: Any = BUNDLES) -> Program:
+    """On every reader one vertex that takes the `each` cells of a sender."""
+
+    def variable(name: str, tiles: list[int]) -> Variable:
+        starts = np.arange(len(tiles)) * each
+        mapping = TileMapping.split(0, np.array(tiles), starts, starts + each)
+        return Variable(name=name, shape=(len(tiles) * each,), dtype="float32", mapping=mapping)
+
+    codelet = Codelet(
+        name="Shift",
+        fields=(
+            Field(name="out", access="write", box=("start:stop",)),
+            Field(name="cells", access="read", box=("start:stop",)),
+        ),
+        columns=(),
+        compute=shift,
+        form="vertex",
+        cost=cost,
+        flops=(Term(bundles=1, extents=("cells",)),),
+        extents={"cells": Length("cells", 0), "pairs": Vectors("cells", 0, per=2)},
+    )
+    starts = np.arange(len(readers)) * each
+    table = VertexTable(
+        codelet=codelet, tiles=np.array(readers), operands={"out": "new", "cells": "old"},
+        columns={"start": starts, "stop": starts + each},
+    )  # fmt: skip
+    variables = {"old": variable("old", senders), "new": variable("new", readers)}
+    made = Program(
+        tiles=16, variables=variables, body=(Superstep(name="shift", tables=(table,)),),
+        inputs={"old": "old"}, outputs={"new": "new"},
+    )  # fmt: skip
+    return plan_exchanges(made)
+
+
+def written(tmp_path: Path, text: str = "", instruction_set: str = "other") -> MimdMachine:
+    """The tiny machine, of another instruction set, with more sections."""
+    machine = load_machine(str(file_of(tmp_path, text, instruction_set)))
+    assert isinstance(machine, MimdMachine)
+    return machine
+
+
+def file_of(tmp_path: Path, text: str, instruction_set: str = "other") -> Path:
+    path = tmp_path / "mine.toml"
+    shipped = find_machine("tiny").read_text()
+    path.write_text(shipped.replace('instruction_set = "colossus"', f'instruction_set = "{instruction_set}"') + text)
+    return path
+
+
+def rate(bundles: float, outside: float) -> str:
+    sources = 'bundles_per_operation = "assumed: a test"\nvertex_bundles = "derived: a test"\n'
+    numbers = f"bundles_per_operation = {bundles}\nvertex_bundles = {outside}\n"
+    return f"\n[costs]\n{numbers}[costs.sources]\n{sources}"
+
+
+def counted(fixed: float, bundles: float, extent: str, name: str = "Shift", source: str = "published: a test") -> str:
+    terms = f'terms = [{{ bundles = {bundles}, extents = ["{extent}"] }}]'
+    return f'\n[costs.codelets.{name}]\nfixed = {fixed}\n{terms}\nsource = "{source}"\n'
+
+
+def test_an_instruction_set_without_costs_is_told_and_keeps_the_cycles(tmp_path: Path) -> None:
+    program, other = moved([0], [1]), written(tmp_path)
+    assert priced(program, other) is program
+    assert timed(program, tiny()).costs_of_another == ()
+    found = timed(program, other)
+    assert found.costs_of_another == ("Shift",)
+    assert found.cycles == timed(program, tiny()).cycles
+    assert f"unknown: {UNKNOWN}" in repr(found)
+
+
+def test_costs_counted_for_a_machine_replace_those_of_the_codelet(tmp_path: Path) -> None:
+    """7 bundles and 4 for each of 12 cells, or 3 for each of 6 pairs, every sixth cycle; published, so a tenth off."""
+    program = moved([0], [1])
+    by_cell = written(tmp_path, counted(7, 4, "cells"))
+    assert compute_cycles(program, by_cell) == [6 * (7 + 4 * 12)]
+    assert compute_cycles(program, written(tmp_path, counted(7, 3, "vectors"))) == [6 * (7 + 3 * 6)]
+    found = timed(program, by_cell)
+    assert found.costs_of_another == ()
+    (doubt,) = (one for one in found.doubts if one.name == "codelet Shift")
+    assert (doubt.kind, doubt.half_width_cycles) == ("published", 33)
+    assert ("codelet Shift", "a test") in [(one.name, one.source) for one in found.assumptions]
+    # codelets that are not counted have no costs of this machine
+    assert costs_of_another(program, written(tmp_path, counted(7, 4, "cells", name="Other"))) == ("Shift",)
+    # nor does a count change what another machine takes
+    assert compute_cycles(program, tiny()) == [6 * (5 + 2 * 6)]
+
+
+def test_a_rate_prices_every_instruction_that_was_counted(tmp_path: Path) -> None:
+    """Two instructions for each of 6 pairs at 1.5 bundles, and 20 outside; the less certain source of both counts."""
+    program, machine = moved([0], [1]), written(tmp_path, rate(1.5, 20))
+    assert compute_cycles(program, machine) == [6 * (20 + 1.5 * 2 * 6)]
+    found = timed(program, machine)
+    assert found.costs_of_another == ()
+    assert {one.kind for one in found.doubts if one.name == "codelet Shift"} == {"assumed"}
+
+
+def test_a_rate_prices_library_vertices_by_vectors_moved_and_computed(tmp_path: Path) -> None:
+    """6 pairs loaded, 6 stored, 12 flops as 6 vectors: 18 at 1.5 bundles, and 20 on each of the six contexts."""
+    program = moved([0], [1], cost=LIBRARY)
+    assert compute_cycles(program, tiny()) == [700]
+    assert compute_cycles(program, written(tmp_path, rate(1.5, 20))) == [6 * 20 + 27]
+
+
+@pytest.mark.parametrize(("width", "turns"), [(4, 12), (8, 6), (16, 3), (64, 1)])
+def test_loops_over_vectors_take_those_of_the_machine(width: int, turns: int) -> None:
+    program = moved([0], [1])
+    machine = tiny(tile_vector_bytes=width)
+    assert compute_cycles(program, machine) == [6 * (5 + 2 * turns)]
+    assert (priced(program, machine) is program) == (width == 8)
+
+
+def test_an_extent_that_no_loop_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MappingError, match=r"costs.codelets.Shift: .*extent 'cell'.*did you mean 'cells'"):
+        timed(moved([0], [1]), written(tmp_path, counted(7, 4, "cell")))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (rate(0, 1), "costs.bundles_per_operation"),
+        (rate(1, -1), "costs.vertex_bundles"),
+        ('\n[costs]\nvertex_bundles = 1\n[costs.sources]\nvertex_bundles = "assumed: x"\n', "needs both"),
+        ("\n[costs]\n", "holds no costs"),
+        ("\n[costs]\nbundles_per_operation = 1\nvertex_bundles = 1\n", "has no entry in 'sources'"),
+        (counted(7, 4, "cells", source="guessed"), "must begin with one of measured, published"),
+        (counted(7, -4, "cells"), "greater than or equal to 0"),
+        (counted(7, 4, "cells").replace("fixed", "fixd"), "unknown key 'costs.codelets.Shift.fixd'"),
+    ],
+)
+def test_costs_that_cannot_be_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        load_machine(str(file_of(tmp_path, text)))
+    assert said in str(caught.value)
+
+
+def test_a_machine_says_its_instruction_set(tmp_path: Path) -> None:
+    path = file_of(tmp_path, "")
+    path.write_text(path.read_text().replace('instruction_set = "other"\n', "").replace("instruction_set =", "#"))
+    with pytest.raises(DescriptionError, match=r"""missing key 'tile.instruction_set'; write "colossus" if"""):
+        load_machine(str(path))
+
+
+# ---- distance
+
+
+def test_exchange_and_sync_grow_with_distance_where_a_machine_says_how() -> None:
+    """Tiles 0 and 14 of a grid of 4 x 4: 2 columns and 3 rows apart; the chip's corners are 6 hops from each other."""
+    near, far = moved([0], [1]), moved([0], [14])
+    plain = timed(far, tiny())
+    assert timed(near, tiny()).cycles == plain.cycles
+    by_hop = tiny(exchange_hop_cycles=10, sync_hop_cycles=2.5)
+    for program, hops in ((near, 1), (far, 5)):
+        found = timed(program, by_hop)
+        assert found.exchange_cycles == plain.exchange_cycles + 10 * hops
+        assert found.sync_cycles == plain.sync_cycles + 15
+    # closed to rings: 2 columns and at most 2 rows
+    assert timed(far, tiny(exchange_hop_cycles=10, chip_grid="torus")).exchange_cycles == plain.exchange_cycles + 40
+    assert timed(far, tiny(sync_hop_cycles=10, chip_grid="torus")).sync_cycles == plain.sync_cycles + 40
+
+
+@pytest.mark.parametrize(
+    ("tiles", "columns", "mesh", "torus"), [(16, 4, 6, 4), (80, 8, 16, 9), (7, 7, 6, 3), (1, 1, 0, 0), (10, 4, 5, 3)]
+)
+def test_the_diameter_of_a_grid(tiles: int, columns: int, mesh: int, torus: int) -> None:
+    size = {"chip_tiles": tiles, "chip_grid_columns": columns}
+    assert tiny(**size).chip.diameter == mesh
+    assert tiny(**size, chip_grid="torus").chip.diameter == torus
+
+
+WORMHOLE: dict[str, Any] = {}  # as it ships
+BLACKHOLE = {  # of the same network model (tenstorrent/tt-npe, blackhole.hpp): a packet of 128 bytes takes 128 / 6
+    "exchange.hop_cycles": 11, "exchange.bytes_per_cycle": 60.9, "exchange.send_fragment_cycles": 21.3,
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not NOC.exists(), reason="the shared table of measurements is not here")
+@pytest.mark.parametrize(
+    ("arch", "changes", "packet", "ring", "patterns", "rows", "mean", "worst"),
+    [
+        ("WORMHOLE_B0", WORMHOLE, 8192, 22, ("UNICAST", "ONE_TO_ONE", "ONE_FROM_ONE"), 209, 0.070, 0.314),
+        ("BLACKHOLE", BLACKHOLE, 16384, 29, ("UNICAST", "ONE_TO_ONE", "ONE_FROM_ONE"), 165, 0.056, 0.374),
+        ("WORMHOLE_B0", WORMHOLE, 8192, 22, ("UNICAST", "ONE_TO_ALL"), 194, 0.124, 0.464),
+        ("BLACKHOLE", BLACKHOLE, 16384, 29, ("UNICAST", "ONE_TO_ALL"), 236, 0.151, 0.512),
+        ("WORMHOLE_B0", WORMHOLE, 8192, 22, ("UNICAST", "ALL_TO_ALL"), 132, 0.590, 0.883),
+        ("BLACKHOLE", BLACKHOLE, 16384, 29, ("UNICAST", "ALL_TO_ALL"), 121, 0.586, 0.914),
+        ("WORMHOLE_B0", WORMHOLE, 8192, 22, ("MULTICAST_LINKED", "ONE_TO_ALL"), 209, 0.342, 0.715),
+        ("BLACKHOLE", BLACKHOLE, 16384, 29, ("MULTICAST_LINKED", "ONE_TO_ALL"), 253, 0.360, 0.851),
+    ],
+)
+def test_hops_and_width_against_measured_transfers(
+    arch: str, changes: dict[str, Any], packet: int, ring: int, patterns: tuple[str, ...], rows: int, mean: float,
+    worst: float,
+) -> None:  # fmt: skip
+    """Start-up, hops, and the longer of bytes and requests; the errors of docs/other-machines.md, large ones too.
+
+    Nothing is taken from these rows: request and answer go once round a ring of either axis, as networks are one-way.
+    """
+    machine = load_machine("wormhole", changes)
+    assert isinstance(machine, MimdMachine)
+    fabric, errors, none = machine.exchange, [], np.zeros(1, np.int64)
+    for row in measured_transfers():
+        if row["arch"] != arch or row["mechanism"] != patterns[0] or row["pattern"] not in patterns[1:]:
+            continue
+        many, size = int(row["num_transactions"]), int(row["transaction_size_bytes"])
+        hops = ring / 2 if row["same_axis"] == "1" else ring
+        moving = endpoint_cycles(np.array([many * size]), none, np.array([many * -(-size // packet)]), none, fabric)
+        cycles = fabric.fixed_cycles + fabric.hop_cycles * hops + int(moving[0])
+        errors.append(abs(cycles / float(row["latency_cycles"]) - 1))
+    assert len(errors) == rows
+    assert np.mean(errors) == pytest.approx(mean, abs=0.002)
+    assert max(errors) == pytest.approx(worst, abs=0.002)
+
+
+@lru_cache(maxsize=1)
+def measured_transfers() -> list[dict[str, str]]:
+    """Between the memories of tiles, without rows that repeat the last one measured."""
+    with NOC.open() as table:
+        return [row for row in csv.DictReader(table) if row["memory"] == "L1" and row["filled_not_measured"] == "0"]
+
+
+# ---- explanations and verdicts
+
+
+def test_explanations_add_up_with_costs_and_distance_of_a_machine(tmp_path: Path) -> None:
+    text = rate(1.5, 20) + counted(7, 3, "vectors", name="LifUpdate")
+    path = file_of(tmp_path, text)
+    changes = {"exchange.hop_cycles": 3, "sync.hop_cycles": 2, "tile.vector_bytes": 16}
+    machine = load_machine(str(path), changes)
+    assert isinstance(machine, MimdMachine)
+    run = simulate(load_workload("nmnist-2-random", TINY), machine)
+    assert run.tiled.costs_of_another == ()
+    assert run.profile.advice == ()
+    for number, span in list(enumerate(run.tiled.spans))[::6]:
+        told = run.explain(number)
+        parts = (*told.compute, *told.waiting), told.exchange, told.sync
+        cycles = [round(sum(row.cycles for row in rows)) for rows in parts]
+        assert cycles == [span.compute_cycles, span.exchange_cycles, span.sync_cycles], span.name
+    busy = [span.busy_cycles for span in run.tiled.spans if span.op != "repeat"]
+    assert run.detail.busy.sum(axis=1).tolist() == busy
+    assert any(row.what == "way" for number in range(len(busy)) for row in run.explain(number).exchange)
+
+
+def test_costs_of_no_codelet_are_said(tmp_path: Path) -> None:
+    machine = written(tmp_path, rate(1, 1) + counted(7, 3, "cells", name="Shft"))
+    (said,) = other_costs(moved([0], [1]), machine)
+    assert "no codelet of this program is called 'Shft'; did you mean 'Shift'?" in said
+
+
+TINY: dict[str, Any] = {
+    "data.inputs": 20, "data.classes": 3, "data.timesteps": 2, "data.input_capacity": 6, "data.activity": 0.2,
+    "data.train_samples": 8, "data.test_samples": 2, "network.hidden": [8], "network.capacity": [4, 3],
+    "training.batch": 4, "training.max_training_steps": 1,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def compared(first: str, second: str) -> RunProfile:
+    one, other, gpu = (load_machine(name) for name in (first, second, "a100"))
+    assert isinstance(one, MimdMachine)
+    assert isinstance(other, MimdMachine)
+    assert isinstance(gpu, GpuMachine)
+    return simulate(load_workload("nmnist-2-random", TINY), one, (gpu,), beside=(other,)).profile
+
+
+def test_a_foreign_machine_beside_the_reference_has_an_unknown_time() -> None:
+    """80 tiles of 1.5 MB on a mesh-like network."""
+    profile = compared("tiny", "wormhole")
+    (foreign,) = profile.tiled_beside
+    assert foreign.tiles == 80
+    assert foreign.memory.limit_bytes == 1464 * 1024
+    reference, other, gpu = contenders(profile)[:3]
+    assert reference.ratio_words == "reference"
+    assert (other.ratio_words, other.decided) == (f"unknown: {UNKNOWN}", False)
+    assert not gpu.unknown  # it is held against the reference
+    (said,) = (one.text for one in verdicts(profile) if one.subject == "machine")
+    assert said.startswith(f"Unknown against the reference: {UNKNOWN}; with them ")
+    (warning,) = (one for one in profile.warnings if "instruction set" in one)
+    assert 'wormhole runs the instruction set "tensix"' in warning
+    assert "[costs.codelets.NAME]" in warning
+    assert any("unknown" in line for line in summary_lines(profile))
+
+
+def test_a_foreign_reference_leaves_every_ratio_unknown() -> None:
+    profile = compared("wormhole", "tiny")
+    assert {one.ratio_words for one in contenders(profile) if not one.reference} == {f"unknown: {UNKNOWN}"}
+    said = {one.subject: one for one in verdicts(profile)}
+    assert said["time"].text.startswith(f"Unknown: {UNKNOWN}; with them ")
+    assert said["GPU"].text.startswith("Unknown against the strongest GPU strategy")
+    assert "advice" not in said
+    assert said["machine"].mood == "bad"
+
+
+def test_a_study_of_a_machine_without_costs_answers_nothing_of_time(tmp_path: Path) -> None:
+    text = find_machine("tiny").read_text(encoding="utf-8").replace('"colossus"', '"rv32"')
+    (tmp_path / "own.toml").write_text(text, encoding="utf-8")
+    axes = {"chip.clock_hz": [1e9, 2e9]}
+    given = {"workloads": ["digits"], "machine": str(tmp_path / "own.toml"), "axes": axes, "fill": 0.5}
+    studied = run_study(
+        make_study("own", metrics=("time", "tiles"), **given), tmp_path / "o", Local(1), lambda *_: None
+    )
+    assert [row["ms_per_training_step"] for row in studied.rows] == [None, None]
+    assert all(row["compute_cycles"] and row["ratio"] is None for row in studied.rows)
+    assert all("times, ratios and energy are unknown" in row["note"] for row in studied.rows)
+    said = "\n".join(answer_lines(studied))
+    assert "Unknown of every point, so not asked: time." in said
+    assert all(path.exists() for path in write_report(studied, tmp_path / "o"))
