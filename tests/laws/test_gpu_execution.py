@@ -11,7 +11,7 @@ from gpu_dense_meaning import DenseSpikes
 from gpu_execution import execute
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.linear_networks import linear_network
+from linear_networks import linear_network
 from tests.networks import SMALL, given_values, networks, small_network
 
 from mimdsim.base.errors import MappingError
