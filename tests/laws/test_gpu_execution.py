@@ -12,7 +12,7 @@ from gpu_execution import execute
 from hypothesis import given
 from hypothesis import strategies as st
 from linear_networks import linear_network
-from tests.networks import SMALL, given_values, networks, small_network
+from networks import SMALL, given_values, networks, small_network
 
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.strategies import STRATEGIES
