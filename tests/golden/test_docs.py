@@ -49,3 +49,17 @@ def test_commands_print_what_is_quoted(command: str, lines: str, tmp_path: Path)
         for sentence in re.split(r"\n(?= {0,4}\S)", part.strip("\n")):
             wanted = " ".join(sentence.split())
             assert wanted in printed, f"{command} no longer prints: {wanted}"
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    package = ROOT / "mimdsim"
+    files = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    names = re.findall(r"`([\w/.-]+\.(?:py|js|css|html|txt|toml))`", text)
+    assert len(names) > 200
+    missing = [
+        name
+        for name in names
+        if not (ROOT / name).exists() and not any(f"/{file}".endswith(f"/{name}") for file in files)
+    ]
+    assert missing == []
