@@ -270,3 +270,20 @@ def test_a_row_that_no_training_step_has_does_not_stop_the_others(tmp_path: Path
     wrong, *rest = rows_of_text(tmp_path, head + row.format(batch=0) + row.format(batch=4))
     assert "'training.batch': must be greater than 0" in wrong.note
     assert rest[0].predicted is not None
+
+
+def test_the_fewest_slots_grow_with_what_is_written_out() -> None:
+    """Once the trip's own instructions are outweighed, each copy of the body adds as many."""
+    least = [slots_of_trip(unroll).least for unroll in (1, 8, 16, 24)]
+    assert all(slots_of_trip(unroll).least <= slots_of_trip(unroll).counted for unroll in (1, 8, 16, 24))
+    assert least[2] - least[1] == least[3] - least[2] > 0
+
+
+@pytest.mark.parametrize("column", ["iterations_per_tile", "unroll_factor", "workers_per_tile", "tile_cycles_max"])
+def test_loops_of_nothing_are_refused(column: str, tmp_path: Path) -> None:
+    header, row = find_table("worker_loop_cycles.csv").read_text(encoding="utf-8").splitlines()[:2]
+    values = dict(zip(header.split(","), row.split(","), strict=True)) | {column: "0"}
+    path = tmp_path / "loops.csv"
+    path.write_text(header + "\n" + ",".join(values.values()) + "\n", encoding="utf-8")
+    with pytest.raises(DataFileError, match=f"line 2: .*{column} '0'.* must be numbers of at least 1"):
+        check_files((path,), None, lambda *_: None)

@@ -114,6 +114,13 @@ def test_a_pixel_costs_its_instructions(variant: str, bundles: int) -> None:
     assert cost.terms[0].bundles == bundles  # 21 a vector, 5 a pixel
 
 
+def test_a_pixel_takes_eleven_operations_of_each_of_its_four_channels() -> None:
+    """Three products and eight sums, whatever instructions they are written in."""
+    for variant in VARIANTS:
+        (term,) = blur_codelet(variant).flops
+        assert (term.bundles, term.extents) == (4 * (3 + 8), ("pixels",))
+
+
 def test_halos_are_received_once_and_nothing_of_them_is_arranged() -> None:
     """Four tiles, 6 x 6 pixels each: a tile receives its halo; contexts that share rows find edges in one piece."""
     machine = load_machine("tiny", {"chip.tiles": 4})
