@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -32,17 +32,6 @@ HELD = {  # what a folder is of, by what is in it
 }
 STUDY, RUN, KERNEL = HELD["study.toml"], HELD["weights.safetensors"], HELD["profile.json"]
 HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def refuse_other(folder: Path, *kinds: str) -> None:
@@ -128,7 +117,7 @@ def _taken(path: Path) -> int | None:
     except OSError as problem:
         raise cannot_write(path, problem) from None
     try:
-        _lock(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     except FileNotFoundError:  # removed by its previous owner

@@ -27,6 +27,9 @@ class Commands(click.Group):
     exit code 4."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
+        if sys.platform == "win32":
+            say("mimdsim: runs on Linux; on Windows, use it in WSL", err=True)
+            sys.exit(2)
         gc.set_threshold(FEW_COLLECTIONS)
         watch_memory()
         atexit.register(gc.freeze)  # at its end Python would look once more, through all that it then gives up

@@ -180,3 +180,8 @@ def test_an_interrupted_training_says_how_to_go_on(
     assert "Aborted!" in output
     assert (f"interrupted; the same command with --resume continues from {file}" in output) is written
     assert not (tmp_path / "out").exists()
+
+
+def test_windows_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert mimdsim("list", code=2) == "mimdsim: runs on Linux; on Windows, use it in WSL\n"
