@@ -46,10 +46,15 @@ def test_digits() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not (SHARED / "nmnist").is_dir(), reason="the recordings are not here")
 def test_nmnist_recordings() -> None:
+    """Means of five seeds, whose accuracies differ by up to 7 %. One recording is 1 %; the standard error of 90 % is 3 %,
+    that of a difference of two 4.2 %."""
     common = {"data.path": str(SHARED / "nmnist"), "training.epochs": 10, "training.evaluate": "end"}
-    sparse = accuracy("nmnist-256", TEN | common)
-    assert sparse >= 0.9 - 0.03  # one recording is 1 %, the standard error of 90 % is 3 %
-    assert sparse >= accuracy("nmnist-256", EVERYTHING | common) - 0.03
+    sparse, everything = (
+        sum(accuracy("nmnist-256", lists | common | {"seed": seed}) for seed in range(1, 6)) / 5
+        for lists in (TEN, EVERYTHING)
+    )
+    assert sparse >= 0.9 - 0.03
+    assert sparse >= everything - 0.042
 
 
 @pytest.mark.slow
