@@ -46,8 +46,8 @@ def test_digits() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not (SHARED / "nmnist").is_dir(), reason="the recordings are not here")
 def test_nmnist_recordings() -> None:
-    """Means of five seeds, whose accuracies differ by up to 7 %. One recording is 1 %; the standard error of 90 % is 3 %,
-    that of a difference of two 4.2 %."""
+    """Means of five seeds, whose accuracies differ by up to 7 %. One recording is 1 %; the standard error of 90 % is
+    3 %, that of a difference of two 4.2 %."""
     common = {"data.path": str(SHARED / "nmnist"), "training.epochs": 10, "training.evaluate": "end"}
     sparse, everything = (
         sum(accuracy("nmnist-256", lists | common | {"seed": seed}) for seed in range(1, 6)) / 5
