@@ -23,7 +23,7 @@ COMPARISONS = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, n
 Place = tuple[str, int]  # file, line
 
 
-class Exercised:
+class Coverage:
     """Lines of users' codelets that ran, and how many of their comparisons were true, over all runs of `program`."""
 
     def __init__(self, program: Program):
@@ -35,36 +35,40 @@ class Exercised:
             for codelet in (table.codelet for table in superstep.tables):
                 function = codelet.compute
                 if not is_library(function) and isinstance(function, FunctionType) and id(codelet) not in watched:
-                    self._codes |= dict.fromkeys(_codes(function.__code__))
+                    self._codes |= dict.fromkeys(_nested_codes(function.__code__))
                     watched[id(codelet)] = replace(codelet, compute=partial(self._run, function))
-        self.program = program.map_supersteps(
-            lambda step: replace(
-                step,
-                tables=tuple(
-                    table.with_codelet(watched[id(table.codelet)]) if id(table.codelet) in watched else table
-                    for table in step.tables
-                ),
+        self.program = (
+            program
+            if not watched
+            else program.map_supersteps(
+                lambda step: replace(
+                    step,
+                    tables=tuple(
+                        table.with_codelet(watched[id(table.codelet)]) if id(table.codelet) in watched else table
+                        for table in step.tables
+                    ),
+                )
             )
         )
 
     def __bool__(self) -> bool:
         return bool(self._codes)
 
-    def missed(self) -> list[str]:
+    def not_exercised(self) -> list[str]:
         """What no run has met, in words."""
         lines = {(code.co_filename, line) for code in self._codes for _, _, line in code.co_lines() if line}
         first = {(code.co_filename, code.co_firstlineno) for code in self._codes}
-        said = [f"{_shown(place)} never ran" for place in sorted(lines - self.ran - first)]
+        said = [f"{_describe_place(place)} never ran" for place in sorted(lines - self.ran - first)]
         for place, (true, every) in sorted(self.compared.items()):
             if true in (0, every):
-                said.append(f"{true:,} of {every:,} comparisons in {_shown(place)} held")
+                said.append(f"{true:,} of {every:,} comparisons in {_describe_place(place)} held")
         return said
 
     def _run(self, function: Any, *given: Any) -> None:
         before = sys.gettrace()
         sys.settrace(self._call)
         try:
-            function(*(Watched.of(each, self) if isinstance(each, np.ndarray) else each for each in given))
+            function(*(ObservedArray.of(each, self) if isinstance(each, np.ndarray) else each for each in given))
         finally:
             sys.settrace(before)
 
@@ -86,13 +90,13 @@ class Exercised:
             self.compared[place] = self.compared.get(place, 0) + found
 
 
-class Watched(np.ndarray):
+class ObservedArray(np.ndarray):
     """An array whose comparisons, and those of what is computed from it, are noted."""
 
-    _by: Exercised | None = None
+    _by: Coverage | None = None
 
     @classmethod
-    def of(cls, array: np.ndarray, by: Exercised) -> Watched:
+    def of(cls, array: np.ndarray, by: Coverage) -> ObservedArray:
         made = array.view(cls)
         made._by = by
         return made
@@ -101,25 +105,27 @@ class Watched(np.ndarray):
         self._by = getattr(origin, "_by", None)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
-        plain = [each.view(np.ndarray) if isinstance(each, Watched) else each for each in inputs]
-        given = {key: each.view(np.ndarray) if isinstance(each, Watched) else each for key, each in options.items()}
+        def plain(value: Any) -> Any:
+            return value.view(np.ndarray) if isinstance(value, ObservedArray) else value
+
+        given = {key: plain(each) for key, each in options.items()}
         if out:
-            given["out"] = tuple(each.view(np.ndarray) if isinstance(each, Watched) else each for each in out)
-        made = getattr(ufunc, method)(*plain, **given)
-        by = self._by or next((each._by for each in inputs if isinstance(each, Watched) and each._by), None)
+            given["out"] = tuple(plain(each) for each in out)
+        made = getattr(ufunc, method)(*(plain(each) for each in inputs), **given)
+        by = self._by or next((each._by for each in inputs if isinstance(each, ObservedArray) and each._by), None)
         if by is not None and ufunc in COMPARISONS and method == "__call__":
             by.note(made)
         if out:
             return out[0] if len(out) == 1 else out
-        return Watched.of(made, by) if isinstance(made, np.ndarray) and by is not None else made
+        return ObservedArray.of(made, by) if isinstance(made, np.ndarray) and by is not None else made
 
 
-def _codes(code: CodeType) -> list[CodeType]:
+def _nested_codes(code: CodeType) -> list[CodeType]:
     """The code of a function and of those within it."""
-    return [code, *(inner for each in code.co_consts if isinstance(each, CodeType) for inner in _codes(each))]
+    return [code, *(inner for each in code.co_consts if isinstance(each, CodeType) for inner in _nested_codes(each))]
 
 
-def _shown(place: Place) -> str:
+def _describe_place(place: Place) -> str:
     file, line = place
     return f"{Path(file).name}, line {line} ({linecache.getline(file, line).strip()[:60]})"
 

@@ -19,7 +19,7 @@ from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import show_bytes
 from mimdsim.checking.comparison import RELATIVE_TOLERANCE, misfit
-from mimdsim.checking.coverage import Exercised
+from mimdsim.checking.coverage import Coverage
 from mimdsim.checking.kernel_values import (
     KINDS_OF_DRAWS,
     draw_inputs,
@@ -28,8 +28,8 @@ from mimdsim.checking.kernel_values import (
     floor_of,
 )
 from mimdsim.checking.operand_use import Operands
-from mimdsim.checking.program import memory_finding, rules_finding, with_missing_exchanges
-from mimdsim.checking.user_code import Checked, called
+from mimdsim.checking.program import Finding, memory_finding, rules_finding, with_missing_exchanges
+from mimdsim.checking.user_code import Checked, call_users
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import Observer
@@ -102,7 +102,7 @@ def check_kernel(
     if not 0 <= tolerance < 1:
         raise DescriptionError("check_kernel", [f"tolerance = {tolerance!r} must be a number from 0 to below 1"])
     on = tiled_machine(machine, "a kernel runs on a tiled machine")
-    program = called("build(machine)", build, on)
+    program = call_users("build(machine)", build, on)
     if not isinstance(program, Program):
         raise DescriptionError("build(machine)", [f"must return a Program, returned {type(program).__name__}"])
     if not program.outputs:
@@ -149,13 +149,13 @@ def _values(
     activity: RecordedActivity | None = None
     elements, largest_floor, operands = 0, 0.0, Operands()
     try:
-        _ran(used, drawn[-1], {})
+        _outputs_of(used, drawn[-1], {})
         for number, values in enumerate(drawn):
             fresh = executor_of(program)
             fresh.write(values)
             held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
             wanted = expected_outputs(program, reference, held)
-            outputs = _ran(fresh, values, {}, operands.anew())
+            outputs = _outputs_of(fresh, values, {}, operands.for_next_run())
             activity = activity or fresh.activity()
             if wrong := misfit(fresh):
                 return [Finding(name="values", passed=False, text=wrong)], activity
@@ -164,8 +164,8 @@ def _values(
             largest_floor = max(floor, largest_floor)
             if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor):
                 return [Finding(name="values", passed=False, text=f"{wrong} ({said})")], activity
-            if wrong := first_wrong(program, _ran(used, values, start), outputs, 0.0, "the first run leaves"):
-                alike = not first_wrong(program, _ran(executor_of(program), values, {}), outputs, 0.0, "")
+            if wrong := first_wrong(program, _outputs_of(used, values, start), outputs, 0.0, "the first run leaves"):
+                alike = not first_wrong(program, _outputs_of(executor_of(program), values, {}), outputs, 0.0, "")
                 text = f"{wrong} ({said}): {READS_EARLIER if alike else OF_ITS_OWN}"
                 return [Finding(name="again", passed=False, text=text)], activity
             if strict:
@@ -208,16 +208,16 @@ def _exercised(
 ) -> Finding:
     """The finding of the drawn values, with what of users' codelets they do not exercise: further inputs are drawn, the
     first AT_LEAST in any case, until all is met. Those for which the reference gives no number are passed over."""
-    seen = Exercised(program)
+    seen = Coverage(program)
     for values in drawn if seen else ():
-        _ran(executor_of(seen.program), values, {})
+        _outputs_of(executor_of(seen.program), values, {})
     number, overflow = 0, ""
     halves = any(held.item_bytes == HALF_BYTES for held in program.variables.values())
     for number, values in enumerate(further, 1):
-        if number > AT_LEAST and not (seen and seen.missed()):
+        if number > AT_LEAST and not (seen.not_exercised()):
             number -= 1
             break
-        fresh = executor_of(seen.program if seen else program)
+        fresh = executor_of(seen.program)
         fresh.write(values)
         held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
         try:
@@ -226,7 +226,7 @@ def _exercised(
         except DescriptionError:  # too large for the reference or its format
             continue
         with np.errstate(over="ignore", invalid="ignore"):
-            outputs = _ran(fresh, values, {})
+            outputs = _outputs_of(fresh, values, {})
         floats = [each for each in outputs.values() if each.dtype.kind == "f"]
         if halves and not all(np.isfinite(each).all() for each in floats):
             largest = max(float(np.abs(each).max(initial=0.0)) for each in held.values() if each.dtype.kind == "f")
@@ -234,7 +234,7 @@ def _exercised(
             continue
         if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor_of(program, held)):
             return replace(found, passed=False, text=f"{wrong} (further inputs {number})")
-    missed = seen.missed()
+    missed = seen.not_exercised()
     drawn_text = f"for {len(drawn)} draws of inputs"
     text = found.text.replace(drawn_text, f"{drawn_text} and {number} further ones") + overflow
     if missed:
@@ -247,7 +247,7 @@ def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(value, other[name]) for name, value in one.items())
 
 
-def _ran(
+def _outputs_of(
     executor: Executor,
     given: dict[str, np.ndarray],
     persistent: dict[str, np.ndarray],

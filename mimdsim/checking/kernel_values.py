@@ -11,7 +11,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.units import told_apart
 from mimdsim.checking.comparison import last_writer, way_to
-from mimdsim.checking.user_code import called
+from mimdsim.checking.user_code import call_users
 from mimdsim.execution.fp16 import HALF_BYTES
 from mimdsim.program import Program, Variable
 from mimdsim.program.vertex_boxes import describe_element
@@ -34,7 +34,7 @@ def draw_inputs(
     Raises DescriptionError for an unknown name, another shape, numbers that the input cannot hold, and for whole
     numbers that are not given.
     """
-    given = {} if inputs is None else called("inputs(rng)", inputs, draw)
+    given = {} if inputs is None else call_users("inputs(rng)", inputs, draw)
     if not isinstance(given, dict):
         raise DescriptionError("inputs(rng)", [f"must return a dict of arrays, returned {type(given).__name__}"])
     problems = [f"no input '{name}'{suggest(name, program.inputs)}" for name in given if name not in program.inputs]
@@ -90,7 +90,7 @@ def expected_outputs(
 ) -> dict[str, np.ndarray]:
     """The reference's outputs by name; raises DescriptionError if they do not fit."""
     what = f"{getattr(reference, '__name__', 'reference')}({', '.join(program.inputs)})"
-    returned = called(what, reference, **_arguments(what, reference, given))
+    returned = call_users(what, reference, **_arguments(what, reference, given))
     outputs = tuple(program.outputs)
     if not isinstance(returned, dict):
         if len(outputs) != 1:
@@ -201,7 +201,7 @@ def first_wrong(
             where = tuple(np.argwhere(wrong)[0].tolist())
             variable = program.outputs[name]
             box = describe_element(variable, where)
-            one, other = _told_apart(held[where], expected[where])
+            one, other = _in_enough_digits(held[where], expected[where])
             return (
                 f"{last_writer(program, variable, where)} leaves {box} = {one}, {whose} "
                 f"{other}; {int(wrong.sum()):,} of {wrong.size:,} elements of '{name}' are wrong{how}"
@@ -210,7 +210,7 @@ def first_wrong(
     return ""
 
 
-def _told_apart(one: Any, other: Any) -> tuple[str, str]:
+def _in_enough_digits(one: Any, other: Any) -> tuple[str, str]:
     """Two numbers in seven digits, or in as many as tell them apart."""
 
     def say(each: Any, digits: int) -> str:

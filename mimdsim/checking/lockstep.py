@@ -72,7 +72,7 @@ class Differences:
         return None if self.decided is None else self.hint or self.decided
 
 
-class _Beside:
+class _ReferenceRun:
     """The compiled program, run up to the superstep that the subject has just run, as long as it has the same."""
 
     def __init__(self, subject: Program, reference: Executor):
@@ -115,7 +115,7 @@ def compare(
     observe: called for every superstep of the subject.
     """
     found = Differences()
-    beside = _Beside(subject.program, reference)
+    beside = _ReferenceRun(subject.program, reference)
     for superstep, t in steps:
         if observe is not None:
             observe(superstep, t, subject)

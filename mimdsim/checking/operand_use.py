@@ -38,7 +38,7 @@ class Operands:
         self.matters: set[tuple[str, str]] = set()  # those of which a value changed something
         self._left: dict[tuple[str, str], int] = {}  # turns of this run
 
-    def anew(self) -> Operands:
+    def for_next_run(self) -> Operands:
         """For another run, in which what has not mattered yet is tried as often again."""
         self._left = {}
         return self
@@ -51,17 +51,17 @@ class Operands:
             open_ = [name for name in names if (codelet.name, name) not in self.matters]
             open_ = [name for name in open_ if self._left.setdefault((codelet.name, name), TURNS) > 0]
             if open_ and table.vertices and self.of(codelet):
-                self._try(_Again(executor, superstep, table, t), open_)
+                self._try(_Rerun(executor, superstep, table, t), open_)
 
-    def _try(self, again: _Again, names: list[str]) -> None:
+    def _try(self, again: _Rerun, names: list[str]) -> None:
         with np.errstate(all="ignore"):
-            right = again.made()
+            right = again.results()
             if right is None:
                 return
             for name in names:
                 key = again.codelet.name, name
                 self._left[key] -= 1
-                if any(again.made(name, other) != right for other in others(again.values(name))):
+                if any(again.results(name, other) != right for other in other_values(again.held[name])):
                     self.matters.add(key)
                     self.idle.pop(key, None)
                 else:
@@ -82,7 +82,7 @@ class Operands:
         return [Finding(name="operands", passed=True, warning=True, text=text)]
 
 
-class _Again:
+class _Rerun:
     """Some vertices of a table, run on copies of what they read."""
 
     def __init__(self, executor: Executor, superstep: Superstep, table: VertexTable, t: int):
@@ -101,10 +101,7 @@ class _Again:
         fields = self.codelet.fields
         self.held = {item.name: executor.at(table.operands[item.name], item.box[0], t) for item in fields}
 
-    def values(self, name: str) -> np.ndarray:
-        return self.held[name]
-
-    def made(self, name: str = "", other: np.ndarray | None = None) -> Made | None:
+    def results(self, name: str = "", other: np.ndarray | None = None) -> Made | None:
         """What the vertices leave and count, with something else in a field; None where they fail."""
         arrays = {key: value.copy() for key, value in self.held.items()}
         for item in self.codelet.fields:
@@ -121,7 +118,7 @@ class _Again:
         return [*left, repr(self.counted).encode()]
 
 
-def others(values: np.ndarray) -> Iterator[np.ndarray]:
+def other_values(values: np.ndarray) -> Iterator[np.ndarray]:
     """Other values of an array, as far from what it holds as its type and its own range let them be; of whole numbers,
     which may be indices, first those within the range."""
     if values.dtype.kind == "b":

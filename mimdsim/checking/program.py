@@ -21,7 +21,7 @@ from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_pro
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
-from mimdsim.checking.user_code import called, function_in, load_file
+from mimdsim.checking.user_code import call_users, function_in, load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.execution import Executor
 from mimdsim.execution.cost_lower_bound import overclaimed
@@ -89,7 +89,7 @@ def _built(
     if build is None:
         return compiled, compiled.program
     subject = Subject(program=compiled.program, compiled=compiled, network=compiled.network, machine=machine)
-    program = called("build(subject)", build, subject)
+    program = call_users("build(subject)", build, subject)
     if not isinstance(program, Program):
         raise DescriptionError("build(subject)", [f"must return a Program, returned {type(program).__name__}"])
     return compiled, with_missing_exchanges(program)
@@ -159,8 +159,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
     partial = gradients_at_ids(compiled.graph)
     compared, gradients, operands = 0, _Gradients(compiled), Operands()
-    crossed = _Crossed(compiled.network)
-    activity: RecordedActivity | None = None
+    recorded: list[RecordedActivity] = []
     for draw in DRAWS:
         inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
         trace = Trace(wanted, partial)
@@ -170,35 +169,32 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
         try:
             poison = KINDS[draw.number % len(KINDS)] if strict else None
             steps = subject.steps() if poison is None else strict_steps(subject, poison=poison)
-            found = compare(subject, steps, reference, trace, meaning, poison=poison, observe=operands.anew())
+            found = compare(subject, steps, reference, trace, meaning, poison=poison, observe=operands.for_next_run())
             outputs, wrong = (0, None) if found.decided else wrong_output(subject, compiled, meaning, inputs)
         except MappingError as failure:
-            return [_failed(f"{failure}", draw.number)]
+            return [_values_failed(f"{failure}", draw.number)]
         compared += found.compared + outputs
         wrong = wrong or misfit(subject) or None
         if wrong is not None:
             found.decided = wrong
         if found.text is not None:
-            return [_failed(found.text, draw.number)]
+            return [_values_failed(found.text, draw.number)]
         if not compared:
             text = "nothing was compared: no superstep has a name or a `defines` entry that the compiled program knows"
             return [Finding(name="values", passed=False, text=text)]
         gradients.add(subject, meaning)
-        recorded = reference.activity()
-        activity = activity or recorded
-        crossed.add(recorded)
-    assert activity is not None
+        recorded.append(reference.activity())
     agreed = (
         f"{compared:,} variables agree in {len(DRAWS)} draws, superstep by superstep, with the interpreter and the "
         "compiled program" + (", each vertex run alone on memory that holds only its slices" if strict else "")
     )
     values = Finding(name="values", passed=True, text=agreed)
     costs = [] if program is compiled.program else [_costs(program, compiled.program)]
-    noted = [*crossed.findings(), *operands.findings()]
-    return [values, gradients.finding(), *noted, *costs, _time(program, compiled, machine, activity)]
+    noted = [*_crossings(compiled.network, recorded), *operands.findings()]
+    return [values, gradients.finding(), *noted, *costs, _time(program, compiled, machine, recorded[0])]
 
 
-def _failed(text: str, draw: int) -> Finding:
+def _values_failed(text: str, draw: int) -> Finding:
     return Finding(name="values", passed=False, text=text + (f" (in draw {draw + 1} of {len(DRAWS)})" if draw else ""))
 
 
@@ -235,31 +231,19 @@ class _Gradients:
         return Finding(name="gradients", passed=max(self.errors.values()) <= RELATIVE_TOLERANCE, text="; ".join(parts))
 
 
-class _Crossed:
-    """How many potentials crossed the threshold in all draws, by layer that spikes."""
-
-    def __init__(self, network: SpikingNetwork):
-        self.neurons = {layer.name: layer.neurons for layer in network.layers if layer.spiking}
-        self.crossed, self.every = dict.fromkeys(self.neurons, 0), dict.fromkeys(self.neurons, 0)
-
-    def add(self, activity: RecordedActivity) -> None:
-        """One more draw."""
-        for name, neurons in self.neurons.items():
-            spikes = activity.counts[name][..., 0]
-            self.crossed[name] += int(spikes.sum())
-            self.every[name] += spikes.size * neurons
-
-    def findings(self) -> list[Finding]:
-        """A warning for layers of which none did, or all; nothing where some did of every layer."""
-        said = [
-            f"{crossed:,} of {self.every[name]:,} potentials of '{name}' crossed its threshold"
-            for name, crossed in self.crossed.items()
-            if crossed in (0, self.every[name])
-        ]
-        if not said:
-            return []
-        text = f"{', '.join(said)}: what the program does in the other case was not met"
-        return [Finding(name="draws", passed=True, warning=True, text=text)]
+def _crossings(network: SpikingNetwork, recorded: list[RecordedActivity]) -> list[Finding]:
+    """A warning for layers of whose potentials none crossed the threshold in all draws, or all; nothing where some did
+    of every layer."""
+    said = []
+    for layer in network.layers:
+        spikes = [activity.counts[layer.name][..., 0] for activity in recorded] if layer.spiking else []
+        crossed, every = sum(int(each.sum()) for each in spikes), sum(each.size for each in spikes) * layer.neurons
+        if spikes and crossed in (0, every):
+            said.append(f"{crossed:,} of {every:,} potentials of '{layer.name}' crossed its threshold")
+    if not said:
+        return []
+    text = f"{', '.join(said)}: what the program does in the other case was not met"
+    return [Finding(name="draws", passed=True, warning=True, text=text)]
 
 
 def _costs(program: Program, compiled: Program) -> Finding:

@@ -50,7 +50,7 @@ def function_in(module: ModuleType, path: Path, name: str, wanted: str) -> Calla
     return named
 
 
-def called(what: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def call_users(what: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
     """The result of the user's function; raises DescriptionError(what) with the user's line if it raises."""
     code = getattr(function, "__code__", None)
     try:

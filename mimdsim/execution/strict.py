@@ -32,7 +32,7 @@ from mimdsim.execution.scratch import STACK_BYTES, Scratch, state_of
 from mimdsim.numerics import equations
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.codelet_closure import around, is_library
+from mimdsim.program.codelet_closure import closure_of, is_library
 from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of, describe_box
 
@@ -113,7 +113,7 @@ class _Table:
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
         self.library, self.first = is_library(codelet.compute), True
         self.guarded = GUARDED_ELEMENTS if self.library else math.inf
-        self.around = {} if self.library else around(codelet.compute)
+        self.around = {} if self.library else closure_of(codelet.compute)
         self.kept = {name: state_of(value) for name, value in self.around.items()}
         self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
 
@@ -272,7 +272,7 @@ class _Table:
         """Raise where something around a user's function is no longer what it was before the vertices ran."""
         if not self.kept:
             return
-        now = {name: state_of(value) for name, value in around(self.table.codelet.compute).items()}
+        now = {name: state_of(value) for name, value in closure_of(self.table.codelet.compute).items()}
         name = next((name for name, state in now.items() if state != self.kept.get(name, state)), None)
         if name is not None:
             raise MappingError(

@@ -150,7 +150,7 @@ class Builder:
             raise MappingError(f"'{name}' is a variable of another kernel, not of '{self.name}'")
         return found
 
-    def spare(self, name: str) -> str:
+    def unused_name(self, name: str) -> str:
         """`name`, with a number appended if a variable has that name already."""
         return _numbered(name, self.variables)
 
@@ -287,7 +287,7 @@ class Builder:
             self._planned(Superstep(name=self.opened.name, copies=(copy,)))
             self.opened.copies.append(copy)
 
-    def closed(self, what: str) -> None:
+    def require_between_supersteps(self, what: str) -> None:
         """Refuse `what`, which takes several supersteps, inside a superstep."""
         if self.opened is not None:
             raise MappingError(
@@ -318,7 +318,7 @@ class Builder:
         with at_users_line():
             if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
                 raise MappingError(f"a repeat of {times!r} turns; a whole number of at least 1 is needed")
-            self.closed("a repeat")
+            self.require_between_supersteps("a repeat")
         self.blocks.append([])
         try:
             yield

@@ -81,14 +81,14 @@ class Kernel(Builder):
         shares by all tiles, chip by chip first, then sent to all."""
         given, target = self.known(x), self.known(out)
         longest = max(range(len(target.shape)), key=lambda axis: target.shape[axis])
-        shares = self.variable(self.spare(f"{given.name} reduced"), target.shape, target.dtype, spread=longest)
+        shares = self.variable(self.unused_name(f"{given.name} reduced"), target.shape, target.dtype, spread=longest)
         reductions.reduce(self, given, 0, shares, op)
         elementwise.broadcast(self, shares, target)
 
     @at_users_line()
     def plan_matmul(self, m: int, k: int, n: int, dtype: str = "float32") -> PlannedProduct:
         """How `matmul` will split [m, k] times [k, n]: declare operands with its mappings to place them accordingly."""
-        return products.planned(self, m, k, n, dtype)
+        return products.plan_product(self, m, k, n, dtype)
 
     @at_users_line()
     def matmul(self, a: Given, b: Given, *, out: Given) -> PlannedProduct:

@@ -82,7 +82,7 @@ def format_of(variable: Variable) -> str:
     return FORMATS[variable.dtype]
 
 
-def alike(one: Parts, other: Parts) -> bool:
+def same_parts(one: Parts, other: Parts) -> bool:
     """Whether both have the same boxes on the same tiles, in any order."""
     rows = [
         sorted(zip(each.tiles.tolist(), each.boxes.reshape(len(each.tiles), -1).tolist(), strict=True))

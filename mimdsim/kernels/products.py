@@ -49,7 +49,7 @@ class PlannedProduct:
 _PLANNED: WeakKeyDictionary[Builder, dict[tuple[int, int, int, str], PlannedProduct]] = WeakKeyDictionary()
 
 
-def planned(kernel: Builder, m: int, k: int, n: int, dtype: str) -> PlannedProduct:
+def plan_product(kernel: Builder, m: int, k: int, n: int, dtype: str) -> PlannedProduct:
     """The plan on the first chip of the kernel's machine, of "float32" or "float16"."""
     if dtype not in ("float32", "float16"):
         raise MappingError(f"matmul: the matrix units multiply float32 or float16, not {dtype}")
@@ -71,8 +71,8 @@ def matmul(k: Builder, a: Variable, b: Variable, out: Variable) -> PlannedProduc
         raise MappingError(
             f"matmul: '{a.name}' is {a.dtype}, '{b.name}' {b.dtype}, '{out.name}' {out.dtype}; cast them"
         )
-    k.closed("matmul")
-    found = planned(k, a.shape[0], a.shape[1], b.shape[1], a.dtype)
+    k.require_between_supersteps("matmul")
+    found = plan_product(k, a.shape[0], a.shape[1], b.shape[1], a.dtype)
     place, unit = found.place, k.machine.matrix
     assert unit is not None  # the plan refused a machine without
     left, right = _arranged(k, a, place.left, found.left), _arranged(k, b, place.right, found.right)
@@ -98,7 +98,9 @@ def same_mapping(one: TileMapping, other: TileMapping) -> bool:
 
 def _like(k: Builder, out: Variable, mapping: TileMapping, parts: int = 0) -> Variable:
     shape = (parts, *out.shape) if parts else out.shape
-    return k.variable(k.spare(f"{out.name} {'partial' if parts else 'planned'}"), shape, out.dtype, mapping=mapping)
+    return k.variable(
+        k.unused_name(f"{out.name} {'partial' if parts else 'planned'}"), shape, out.dtype, mapping=mapping
+    )
 
 
 def _arranged(k: Builder, held: Variable, blocks: Blocks, mapping: TileMapping) -> Variable:

@@ -23,7 +23,7 @@ from mimdsim.costs.library.reductions import (
     reduce_to_scalar_cycles,
 )
 from mimdsim.kernels.builder import Builder
-from mimdsim.kernels.parts import Parts, alike, format_of, parts_of
+from mimdsim.kernels.parts import Parts, format_of, parts_of, same_parts
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, TileMapping, Variable
 
 MORE_STAGES = 64  # reductionFactorThresholdToAddMoreStages: elements a result, or a piece of a stage, is worth
@@ -36,17 +36,17 @@ SOURCE = (
 
 def reduce(k: Builder, x: Variable, axis: int | None, out: Variable, op: str) -> None:
     """`out` <- x reduced along `axis`, or to a single number if axis is None or x has one axis."""
-    axis, rest = _rest(x, axis, out, op)
-    k.closed("a reduction over tiles")
+    axis, rest = _checked_axis(x, axis, out, op)
+    k.require_between_supersteps("a reduction over tiles")
     parts, ends = parts_of(x), parts_of(out)
     stages = _Stages(k, x.name, op, format_of(x))
-    kept = _kept(parts, axis)
+    kept = _boxes_without(parts, axis)
     pieces = _pieces(parts, kept, axis)
     if pieces is None:  # parts that do not match: everything goes to the tiles of the result
-        stages.reduce(x, axis, out, ends, _around(ends, axis, x.shape))
+        stages.reduce(x, axis, out, ends, _source_boxes(ends, axis, x.shape))
         return
     number = int(pieces.max()) + 1
-    if number == 1 and alike(Parts(tiles=parts.tiles, boxes=kept), ends):
+    if number == 1 and same_parts(Parts(tiles=parts.tiles, boxes=kept), ends):
         stages.reduce(x, axis, out, Parts(tiles=parts.tiles, boxes=kept), parts.boxes)
         return
     partial, held = x, parts
@@ -75,7 +75,7 @@ class _Stages:
     def partials(self, shape: tuple[int, ...], parts: Parts, like: Variable) -> Variable:
         """A variable for results of a stage, part by part on its tiles."""
         mapping = TileMapping.of_boxes(parts.tiles, parts.boxes, shape)
-        return self._k.variable(self._k.spare(f"{self._name} partial"), shape, like.dtype, mapping=mapping)
+        return self._k.variable(self._k.unused_name(f"{self._name} partial"), shape, like.dtype, mapping=mapping)
 
     def gather(self, source: Variable, target: Variable, parts: Parts, reach: np.ndarray, results: np.ndarray) -> None:
         """Partial results `reach` int64[parts, 2] of `source`, the boxes `results` of each, into the parts of
@@ -96,7 +96,7 @@ class _Stages:
         self._k.place(f"reduce {self._name}", codelet, parts.tiles, {"out": target, "source": source}, columns)
 
 
-def _rest(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | None, tuple[int, ...]]:
+def _checked_axis(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | None, tuple[int, ...]]:
     """(the axis, None for all; shape of the result), as `out` must have it."""
     if op not in OPERATIONS:
         raise MappingError(f"reduce: no operation '{op}'{suggest(op, OPERATIONS)}")
@@ -112,7 +112,7 @@ def _rest(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | 
     return axis, rest
 
 
-def _kept(parts: Parts, axis: int | None) -> np.ndarray:
+def _boxes_without(parts: Parts, axis: int | None) -> np.ndarray:
     """The boxes without the axis; for a full reduction, that of the single result."""
     if axis is None:
         return np.broadcast_to(np.array([[[0, 1]]]), (len(parts.tiles), 1, 2)).copy()
@@ -135,7 +135,7 @@ def _pieces(parts: Parts, kept: np.ndarray, axis: int | None) -> np.ndarray | No
     return order[which]
 
 
-def _around(ends: Parts, axis: int | None, shape: tuple[int, ...]) -> np.ndarray:
+def _source_boxes(ends: Parts, axis: int | None, shape: tuple[int, ...]) -> np.ndarray:
     """Boxes of the source for parts of the result."""
     assert axis is not None
     whole = np.broadcast_to(np.array([[[0, shape[axis]]]]), (len(ends.tiles), 1, 2))

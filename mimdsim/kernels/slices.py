@@ -16,7 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
-from mimdsim.kernels.parts import Parts, alike, box_of, format_of, parts_of
+from mimdsim.kernels.parts import Parts, box_of, format_of, parts_of, same_parts
 from mimdsim.kernels.reductions import reduce
 from mimdsim.program import Codelet, Field, Length, Term, TileFormula, TileMapping, Variable
 from mimdsim.program.loop_extents import Extent
@@ -25,13 +25,13 @@ from mimdsim.program.loop_extents import Extent
 def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> None:
     """out[i] <- table[indices[i]]; an index outside the table gives zeros."""
     _check("gather", table, indices, out)
-    k.closed("gather")
+    k.require_between_supersteps("gather")
     parts, rows = parts_of(table), indices.shape[0]
     spans, piece = np.unique(parts.boxes[:, 0], axis=0, return_inverse=True)
     piece = piece.reshape(-1)
     whole = np.broadcast_to(np.array([[0, rows]]), (len(piece), 2))
     found = Parts(tiles=parts.tiles, boxes=np.stack([whole, parts.boxes[:, 1]], axis=1))
-    if len(spans) == 1 and alike(found, parts_of(out)):
+    if len(spans) == 1 and same_parts(found, parts_of(out)):
         _over_table(k, f"gather {out.name}", _gather(format_of(table), 2), parts, {"out": out, "table": table}, indices)
         return
     if len(np.unique(np.column_stack([piece, parts.boxes[:, 1]]), axis=0)) != len(piece) or len(piece) % len(spans):
@@ -41,7 +41,7 @@ def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> Non
     mapping = TileMapping.of_boxes(parts.tiles, boxes, shape)
     if len(spans) == 1:
         shape, mapping = shape[1:], TileMapping.of_boxes(parts.tiles, found.boxes, shape[1:])  # type: ignore[assignment]
-    held = k.variable(k.spare(f"{table.name} found"), shape, table.dtype, mapping=mapping)
+    held = k.variable(k.unused_name(f"{table.name} found"), shape, table.dtype, mapping=mapping)
     codelet = _gather(format_of(table), len(shape))
     _over_table(k, f"gather {out.name}", codelet, parts, {"out": held, "table": table}, indices, piece)
     if len(spans) == 1:

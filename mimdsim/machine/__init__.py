@@ -4,7 +4,7 @@ from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.load import (
     Given,
     changed_machine,
-    described_in,
+    description_files,
     find_machine,
     given_machine,
     list_machines,
@@ -22,7 +22,7 @@ __all__ = [
     "MimdMachine",
     "Reads",
     "changed_machine",
-    "described_in",
+    "description_files",
     "find_machine",
     "given_machine",
     "list_machines",

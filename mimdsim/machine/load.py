@@ -95,7 +95,7 @@ def given_machine(machine: Given) -> MimdMachine | GpuMachine:
     return machine if isinstance(machine, (MimdMachine, GpuMachine)) else load_machine(machine)
 
 
-def described_in(name: Named) -> tuple[Path, ...]:
+def description_files(name: Named) -> tuple[Path, ...]:
     """The files that the description of a machine is read from: its own, and those of what it is narrowed from and
     by."""
     path = find_machine(name)

@@ -26,14 +26,14 @@ class Reads:
 
     def watch(self, machine: MimdMachine) -> MimdMachine:
         """A stand-in for the machine that records here what is read through it, in its methods and copies too."""
-        return cast(MimdMachine, _Watched(machine, "", self.values, {}))
+        return cast(MimdMachine, _TrackedSection(machine, "", self.values, {}))
 
     def same_on(self, machine: MimdMachine) -> bool:
         """Whether the machine gives the same answer to everything that was asked."""
         return all(_answer(machine, path) == value for path, value in self.values.items())
 
 
-class _Watched:
+class _TrackedSection:
     """A section seen through a watch; `changed` fields, of a copy, come from values that were read before."""
 
     def __init__(self, section: Section, path: str, values: dict[str, Any], changed: Mapping[str, Any]):
@@ -51,11 +51,11 @@ class _Watched:
             return cast(Any, of_class.fget)(self)
         value, path = getattr(self._section, name), f"{self._path}{name}"
         self._values[path] = _recorded(value)
-        return _Watched(value, f"{path}.", self._values, {}) if isinstance(value, Section) else value
+        return _TrackedSection(value, f"{path}.", self._values, {}) if isinstance(value, Section) else value
 
-    def model_copy(self, update: Mapping[str, Any]) -> _Watched:
+    def model_copy(self, update: Mapping[str, Any]) -> _TrackedSection:
         """As of the section; fields that are not updated are still watched."""
-        return _Watched(self._section, self._path, self._values, {**self._changed, **update})
+        return _TrackedSection(self._section, self._path, self._values, {**self._changed, **update})
 
 
 def _recorded(value: Any) -> Any:

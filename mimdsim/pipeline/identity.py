@@ -13,7 +13,7 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.base.identity import Input, by_file, changed_files, digest_of, file_digest, input_of
 from mimdsim.base.search_path import own_folder
 from mimdsim.execution import UNKNOWN_CODE, TrainingLog
-from mimdsim.machine import GpuMachine, MimdMachine, described_in
+from mimdsim.machine import GpuMachine, MimdMachine, description_files
 from mimdsim.profile import NamedFile
 from mimdsim.workload import Workload, find_workload, inputs_of
 
@@ -71,7 +71,7 @@ def descriptions_of(workload: Any, machines: Iterable[Any], mapping: str | Path 
         if not isinstance(given, (str, Path)):
             continue
         try:
-            paths: Sequence[Path] = described_in(str(given)) if key == "machine" else (find_workload(str(given)),)
+            paths: Sequence[Path] = description_files(str(given)) if key == "machine" else (find_workload(str(given)),)
         except MimdsimError:
             continue
         own = own_folder("models" if key == "machine" else "workloads")

@@ -24,16 +24,16 @@ def is_library(compute: Callable[..., Any]) -> bool:
     return not is_users(module)
 
 
-def around(compute: Callable[..., Any]) -> dict[str, Any]:
+def closure_of(compute: Callable[..., Any]) -> dict[str, Any]:
     """What a function of a codelet has that is not its own, by name: globals that it reads, variables of functions
     around it, defaults, attributes, what a partial or an object holds; and of users' functions that it calls."""
     found: dict[str, Any] = {}
-    for name, value in _around(compute, {id(compute)}):
+    for name, value in _walk_closure(compute, {id(compute)}):
         found.setdefault(name, value)
     return found
 
 
-def _around(compute: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _walk_closure(compute: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     compute = getattr(compute, "py_func", compute)
     for name, value in _held(compute):
         if id(value) in seen:
@@ -41,7 +41,7 @@ def _around(compute: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
         seen.add(id(value))
         yield name, value
         if _is_users(value):
-            yield from _around(value, seen)
+            yield from _walk_closure(value, seen)
 
 
 def _held(compute: Any) -> Iterator[tuple[str, Any]]:

@@ -59,7 +59,7 @@ def plan_exchanges(program: Program) -> Program:
 
     def planned(superstep: Superstep) -> Superstep:
         scope = Scope(program=program, superstep=superstep, tiles=program.tiles, described=described)
-        return replace(superstep, exchange=derived_exchange(scope))
+        return replace(superstep, exchange=derive_exchange(scope))
 
     return program.map_supersteps(planned)
 
@@ -132,7 +132,7 @@ def _refuse(problems: Iterable[Problem]) -> None:
         raise MappingError(problem.message)
 
 
-def derived_exchange(scope: Scope) -> Exchange | None:
+def derive_exchange(scope: Scope) -> Exchange | None:
     """What the vertices and copies of a superstep read from other tiles, with its bytes and pieces; None: nothing.
 
     Raises MappingError for names, shapes and boxes that a check refuses.

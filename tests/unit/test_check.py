@@ -11,7 +11,7 @@ import pytest
 from networks import small_network
 from test_run import mimdsim
 
-from mimdsim.checking.program import _Crossed
+from mimdsim.checking.program import _crossings
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.tables import check_files
 
@@ -276,16 +276,14 @@ def test_a_formula_without_a_result_is_noted(tmp_path: Path) -> None:
 
 def test_layers_whose_potentials_never_or_always_cross_the_threshold_are_noted() -> None:
     network = small_network((6, 5, 4, 3), timesteps=2, batch=3)
-    crossed = _Crossed(network)
     names = [layer.name for layer in network.layers]
     counts = {name: np.zeros((2, 3, 2), np.int32) for name in names}
     counts[names[0]][..., 0], counts[names[1]][0, 0, 0] = 5, 1
-    crossed.add(RecordedActivity(ids={}, counts=counts, dropped={}))
-    (found,) = crossed.findings()
+    first = RecordedActivity(ids={}, counts={name: each.copy() for name, each in counts.items()}, dropped={})
+    (found,) = _crossings(network, [first])
     assert (found.passed, found.mood) == (True, "note")
     assert (
         "30 of 30 potentials of 'hidden0' crossed its threshold, 0 of 18 potentials of 'output' crossed" in found.text
     )
     counts[names[0]][1, 1, 0], counts[names[2]][1, 1, 0] = 4, 1
-    crossed.add(RecordedActivity(ids={}, counts=counts, dropped={}))
-    assert crossed.findings() == []
+    assert _crossings(network, [first, RecordedActivity(ids={}, counts=counts, dropped={})]) == []

@@ -16,7 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler import measure_memory
 from mimdsim.kernels import Kernel
 from mimdsim.program import Codelet, Field, Program, TileFormula
-from mimdsim.program.codelet_closure import around, size_of
+from mimdsim.program.codelet_closure import closure_of, size_of
 from mimdsim.program.records import MOST_CONSTANT_BYTES
 
 LONG = 600
@@ -127,7 +127,7 @@ def test_parts_that_are_small_each_are_counted_together() -> None:
 
     assert sum(size_of(each) for each in (a, b, c, d, e, f)) > MOST_CONSTANT_BYTES
     assert "that lie on no tile, beside 5 more" in str(checked(compute))
-    assert set(around(compute)) == set("abcdef")
+    assert set(closure_of(compute)) == set("abcdef")
 
 
 # ---- scratch while a vertex runs

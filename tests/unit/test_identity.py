@@ -25,7 +25,7 @@ from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.base.identity import LEFT_OUT, changed_files, code_digest, file_digest, files_below, meaning
 from mimdsim.base.search_path import NAMES_FILES
 from mimdsim.execution import checkpoint as checkpoints
-from mimdsim.machine import MimdMachine, described_in
+from mimdsim.machine import MimdMachine, description_files
 from mimdsim.machine.calibrated import Narrowing
 from mimdsim.numerics import compiled as kernels
 from mimdsim.pipeline import config_digest, descriptions_of
@@ -210,7 +210,7 @@ def test_a_training_goes_on_only_with_the_same_contents(made: Made, tmp_path: Pa
 def test_descriptions_that_are_others_are_named(tmp_path: Path) -> None:
     """The files of workload, mapping and machine, though what is compared are their values."""
     workload, mapping, machine = described(tmp_path), tmp_path / "map.toml", tmp_path / "mine.toml"
-    text = next(path for path in described_in("tiny")).read_text()
+    text = next(path for path in description_files("tiny")).read_text()
     machine.write_text(text)
     mapping.write_text("[mapping]\ntiles = 8\n")
 

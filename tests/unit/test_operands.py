@@ -130,7 +130,7 @@ def tried(name: str) -> Operands:
     for inputs in draws:
         executor = Executor(program)
         executor.write({key: value for key, value in inputs.items() if key in program.inputs})
-        executor.run(observe=operands.anew())
+        executor.run(observe=operands.for_next_run())
     return operands
 
 

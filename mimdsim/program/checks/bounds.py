@@ -11,7 +11,7 @@ from mimdsim.base.errors import MappingError, near
 from mimdsim.base.units import show_bytes
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.checks.scope import IN_REPEAT, ON_A_TILE, Access, Scope, entries_taken
-from mimdsim.program.codelet_closure import around, is_library, size_of
+from mimdsim.program.codelet_closure import closure_of, is_library, size_of
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.program import Program, Stretch
 from mimdsim.program.records import MOST_CONSTANT_BYTES, Problem, Relay, Variable
@@ -184,7 +184,7 @@ def check_closures(scope: Scope) -> Iterator[Problem]:
     """
     for table in scope.superstep.tables:
         compute = table.codelet.compute
-        held = around(compute)
+        held = closure_of(compute)
         if is_library(compute):
             held = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
         seen: set[int] = set()

@@ -15,7 +15,7 @@ from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.checks.bounds import NO_VARIABLE
 from mimdsim.program.checks.conflicts import is_written_by
 from mimdsim.program.checks.scope import LOCAL_OR_DELIVERED, MEANWHILE, Access, Scope
-from mimdsim.program.exchanges import copy_parts, derived_exchange, is_derived
+from mimdsim.program.exchanges import copy_parts, derive_exchange, is_derived
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Problem, Superstep
@@ -48,7 +48,7 @@ def check_exchange(scope: Scope) -> Iterator[Problem]:
     planned = scope.superstep.exchange
     if planned is None or is_derived(scope):
         return
-    wanted = derived_exchange(scope)
+    wanted = derive_exchange(scope)
     if wanted is None:
         nothing = np.zeros((len(EXCHANGE_COLUMNS), 0), np.int64)
         wanted = Exchange(deliveries=(), total_tiles=scope.program.tiles, tiles=np.zeros(0, np.int64), columns=nothing)
