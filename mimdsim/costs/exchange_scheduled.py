@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns.schedules import arrivals
 from mimdsim.program import Exchange, Program
 from mimdsim.program.messages import Messages, messages_of

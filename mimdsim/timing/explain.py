@@ -12,10 +12,10 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import counted
-from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, part_of_tile, way_cycles
+from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, hop_latency_cycles, part_of_tile
 from mimdsim.costs.isa_costs import priced
 from mimdsim.machine import Given, MimdMachine, tiled_machine
-from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep
 from mimdsim.timing.analytic import refuse_other_machine
@@ -155,7 +155,7 @@ def exchange_rows(
     rows = []
     if exchange is not None and here:
         own = part_of_tile(program, exchange, fabric, tile)
-        way = int(way_cycles(program, exchange, machine)[tile // program.tiles_per_chip])
+        way = int(hop_latency_cycles(program, exchange, machine)[tile // program.tiles_per_chip])
         phase = here - fabric.fixed_cycles - fabric.route_cycles - way
         rows += [] if own is None else [_own_part(own, fabric)]
         rows.append(_busier(program, superstep, machine, phase - (own.cycles if own else 0)))

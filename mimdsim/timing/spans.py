@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mimdsim.base.units import uncertainty
 from mimdsim.costs.exchange_endpoint import BusiestTile, busiest_tiles, phases_of
 from mimdsim.machine import MimdMachine
-from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Doubt, Span
 from mimdsim.program import Program, Repeat
 from mimdsim.timing.critical_path import PathPart
