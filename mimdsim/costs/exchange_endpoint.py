@@ -50,8 +50,8 @@ class TilePart:
 
 
 def endpoint_cycles(wire_bytes: Any, fragments_sent: Any, fragments_received: Any, fabric: Fabric) -> np.ndarray:
-    """int64, by end: cycles that so many bytes on its wire and so many fragments take in a phase, fixed part left aside:
-    those of the wire or of the control instructions, whichever are more."""
+    """int64, by end: cycles that so many bytes on its wire and so many fragments take in a phase, without the fixed
+    part: those of the wire or of the control instructions, whichever are more."""
     control = control_cycles(fragments_sent, fragments_received, fabric)
     cycles: np.ndarray = np.ceil(np.maximum(wire_bytes / fabric.bytes_per_cycle, control)).astype(np.int64)
     return cycles

@@ -20,9 +20,9 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.critical_path import critical_path
 from mimdsim.timing.recording import machine_assumptions, program_assumptions
-from mimdsim.timing.spans import loop_spans, superstep_spans, what_is_doubted
-from mimdsim.timing.tile_cycles import Barrel
-from mimdsim.timing.uncertainty import known_together, own_shares
+from mimdsim.timing.spans import loop_spans, superstep_spans, uncertain_parts
+from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.timing.uncertainty import own_shares, with_correlation
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
 
@@ -48,14 +48,14 @@ def time_program(
         )
     of_another = costs_of_another(program, machine)
     program = priced(program, machine)
-    loads = program_loads(program, activity, Barrel.of(machine))
+    loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     moved = _moved(program)
     loops = loop_spans(program, machine)
     spans = (*superstep_spans(program, machine.exchange, loads, path, moved.volumes), *loops)
     own = own_shares(program, machine, loads)
-    doubts = what_is_doubted(loads, path, sum(span.sync_cycles for span in loops), machine, own)
-    doubts = known_together(doubts, own, machine)
+    doubts = uncertain_parts(loads, path, sum(span.sync_cycles for span in loops), machine, own)
+    doubts = with_correlation(doubts, own, machine)
     clock = machine.chip.clock_hz
     stream = host_stream_seconds(program, machine.host)
     cycles = sum(span.cycles for span in spans)
@@ -108,7 +108,7 @@ def group_cycles(
     the first superstep. A tile may be slow in another turn than others of its group.
     """
     program = priced(program, machine)
-    loads = program_loads(program, activity, Barrel.of(machine))
+    loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     compute, exchange = np.zeros((2, len(loads), groups), np.int64)
     since_sync, first, row = np.zeros(program.tiles, np.int64), 0, 0
@@ -131,7 +131,7 @@ def group_cycles(
 
 def bundles_of(program: Program, machine: MimdMachine, activity: RecordedActivity) -> int:
     """Bundles that all tiles issue in one run of a program, without checking it."""
-    return sum(load.bundles for load in program_loads(priced(program, machine), activity, Barrel.of(machine)))
+    return sum(load.bundles for load in program_loads(priced(program, machine), activity, TileIssue.of(machine)))
 
 
 @dataclass(frozen=True, kw_only=True)

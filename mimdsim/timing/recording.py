@@ -12,7 +12,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.profile import Assumption
 from mimdsim.program import Hits, Listed, Program, Recorded, RecordedActivity, Within
-from mimdsim.timing.extents import Counted
+from mimdsim.timing.extents import DataDependentTerm
 
 BEGIN, SPIKES_END, LISTED_END = range(3)  # where in `Recording.flat` a list begins, its spikes end, it ends
 WHICH = {"spikes": (BEGIN, SPIKES_END), "listed": (BEGIN, LISTED_END), "gradient": (SPIKES_END, LISTED_END)}
@@ -95,7 +95,7 @@ class Recording:
             )
         return found
 
-    def by_sample(self, term: Counted, times: int) -> np.ndarray:
+    def by_sample(self, term: DataDependentTerm, times: int) -> np.ndarray:
         """float64[batch, times]: the term's counts of whole samples."""
         which = int(isinstance(term.extent, Listed))
         key = term.extent.layer, term.extent.shift, which
@@ -104,7 +104,7 @@ class Recording:
             self._by_sample[key] = np.ascontiguousarray(counts[..., which].T, np.float64)
         return self._by_sample[key]
 
-    def by_vertex(self, term: Counted, rows: np.ndarray, times: int) -> np.ndarray:
+    def by_vertex(self, term: DataDependentTerm, rows: np.ndarray, times: int) -> np.ndarray:
         """float64[times, rows]: turns of the loop nest of some vertices, weight * extent, in every timestep."""
         extent, columns = term.extent, {name: wide(column[rows]) for name, column in term.columns.items()}
         counts = self.counts(extent, term.samples, times).astype(np.int64)
@@ -136,7 +136,7 @@ class Recording:
             axis=1,
         )
 
-    def total(self, term: Counted, times: int) -> float:
+    def total(self, term: DataDependentTerm, times: int) -> float:
         """Sum of weight * extent over vertices and timesteps."""
         extent = term.extent
         if isinstance(extent, Hits):
@@ -150,7 +150,7 @@ class Recording:
             self._totals[key] = self.by_sample(term, times).sum(axis=1)
         return float(self._totals[key][: term.samples] @ term.summed)
 
-    def _total_hits(self, term: Counted, extent: Hits, times: int) -> float:
+    def _total_hits(self, term: DataDependentTerm, extent: Hits, times: int) -> float:
         known = self.found.get((id(term.table), extent))
         if term.single is not None and known is not None:
             return term.single * known

@@ -84,7 +84,7 @@ class OwnShare:
     sign: int = 1
 
 
-def what_is_doubted(
+def uncertain_parts(
     loads: Sequence[SuperstepLoad],
     path: Sequence[PathPart],
     loops: int,

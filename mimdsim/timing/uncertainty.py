@@ -46,7 +46,7 @@ def own_shares(program: Program, machine: MimdMachine, loads: Sequence[Superstep
     return made
 
 
-def known_together(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:
+def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:
     """The doubts with the half widths of a narrowed machine's numbers made smaller, in proportion, until they add up to
     what these numbers are known to together."""
     known = machine.known_together
