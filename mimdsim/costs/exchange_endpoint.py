@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
-from mimdsim.base.processes import kept
 from mimdsim.costs.exchange_scheduled import scheduled_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Chip, Fabric, Links
@@ -158,11 +158,11 @@ def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_
     return max(0.0, stream_seconds - device_seconds)
 
 
-KEPT = 8  # results, for machines that differ in other numbers only
-_ALIKE: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
-_PHASES: WeakKeyDictionary[Program, dict[int, Phases]] = WeakKeyDictionary()
-_LONGEST: WeakKeyDictionary[Phases, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
-_APART: WeakKeyDictionary[Phases, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
+# for machines that differ in other numbers only
+_ALIKE: PerObject[np.ndarray] = PerObject()  # of an exchange
+_PHASES: PerObject[Phases] = PerObject()  # of a program
+_LONGEST: PerObject[np.ndarray] = PerObject()  # of phases, as _APART
+_APART: PerObject[np.ndarray] = PerObject()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,11 +196,8 @@ class BusiestTile:
 
 def phases_of(program: Program, fabric: Fabric) -> Phases:
     """All phases of a program, in program order."""
-    known = _PHASES.setdefault(program, {})
-    if fabric.tiles_per_bus not in known:
-        exchanges = (superstep.exchange for superstep, _, _ in program.supersteps())
-        known[fabric.tiles_per_bus] = exchange_phases(program, [one for one in exchanges if one is not None], fabric)
-    return known[fabric.tiles_per_bus]
+    exchanges = [superstep.exchange for superstep, _, _ in program.supersteps() if superstep.exchange is not None]
+    return _PHASES.get(program, fabric.tiles_per_bus, lambda: exchange_phases(program, exchanges, fabric))
 
 
 def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
@@ -212,11 +209,11 @@ def cycles_of_phases(program: Program, phases: Phases, machine: MimdMachine) -> 
     """int64[phases, chips]: cycles of every phase, 0 where nothing moves."""
     fabric = machine.exchange
     key = fabric.model, fabric.bytes_per_cycle, fabric.send_fragment_cycles, fabric.receive_fragment_cycles
-    longest = kept(_LONGEST.setdefault(phases, {}), key, lambda: _longest(program, phases, fabric), KEPT)
+    longest = _LONGEST.get(phases, key, lambda: _longest(program, phases, fabric))
     latency: np.ndarray | int = 0
     if fabric.hop_cycles:
         place = machine.chip.tiles, machine.chip.grid_columns
-        columns, rows = kept(_APART.setdefault(phases, {}), place, lambda: _apart(program, phases, machine), KEPT)
+        columns, rows = _APART.get(phases, place, lambda: _apart(program, phases, machine))
         latency = _hop_latency(machine.chip.hops(columns, rows), fabric)
     return phase_cycles(longest, fabric, latency)
 
@@ -239,7 +236,9 @@ def busiest_tiles(phases: Phases, fabric: Fabric) -> list[BusiestTile | None]:
 
 def exchange_phases(program: Program, exchanges: Sequence[Exchange], fabric: Fabric) -> Phases:
     """Phases of a program, not necessarily all."""
-    each = [_alike(exchange, fabric, program.tiles_per_chip) for exchange in exchanges]
+    per_chip = program.tiles_per_chip
+    key = fabric.tiles_per_bus, per_chip
+    each = [_ALIKE.get(exchange, key, partial(_alike, exchange, fabric, per_chip)) for exchange in exchanges]
     entries = np.concatenate([np.zeros((4, 0), np.int64), *each], axis=1)
     tile, wire, sent, received = (np.ascontiguousarray(column) for column in entries)
     return Phases(
@@ -254,15 +253,12 @@ def exchange_phases(program: Program, exchanges: Sequence[Exchange], fabric: Fab
 
 def _alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
     """int64[4, entries] of one phase: first tile, bytes on its wire, fragments sent and received."""
-    known, key = _ALIKE.setdefault(exchange, {}), (fabric.tiles_per_bus, tiles_per_chip)
-    if key not in known:
-        wire = _wire_bytes(exchange, fabric, tiles_per_chip)
-        columns = wire, exchange.column("fragments_sent"), exchange.column("fragments_received")
-        lines = np.stack(columns, axis=1).astype(np.int64)
-        begins = np.arange(len(lines) + 1) * len(columns)
-        _, first = number_alike(wide(exchange.tiles) // tiles_per_chip, begins, lines.reshape(-1))
-        known[key] = np.vstack([exchange.tiles[first], lines[first].T])
-    return known[key]
+    wire = _wire_bytes(exchange, fabric, tiles_per_chip)
+    columns = wire, exchange.column("fragments_sent"), exchange.column("fragments_received")
+    lines = np.stack(columns, axis=1).astype(np.int64)
+    begins = np.arange(len(lines) + 1) * len(columns)
+    _, first = number_alike(wide(exchange.tiles) // tiles_per_chip, begins, lines.reshape(-1))
+    return np.vstack([exchange.tiles[first], lines[first].T])
 
 
 def _longest(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:

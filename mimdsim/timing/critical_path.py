@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.base.processes import kept
+from mimdsim.base.cache import PerObject
 from mimdsim.costs.exchange_endpoint import cycles_of_phases, edge_bytes, link_phase_seconds, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
@@ -49,8 +48,7 @@ class ExchangeWaits:
     link: np.ndarray
 
 
-LINKS_KEPT = 8
-_LINK_SECONDS: WeakKeyDictionary[Program, dict[str, np.ndarray]] = WeakKeyDictionary()
+_LINK_SECONDS: PerObject[np.ndarray] = PerObject()
 
 
 def critical_path(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> tuple[PathPart, ...]:
@@ -144,7 +142,7 @@ def _synchronisation(program: Program) -> _Synchronisation:
 def _link_seconds(program: Program, links: Links) -> np.ndarray:
     """float64[supersteps]: seconds of every superstep's exchange over links, 0 without one."""
     key = links.model_dump_json(exclude={"sources"})
-    return kept(_LINK_SECONDS.setdefault(program, {}), key, lambda: _seconds_over_links(program, links), LINKS_KEPT)
+    return _LINK_SECONDS.get(program, key, lambda: _seconds_over_links(program, links))
 
 
 def _seconds_over_links(program: Program, links: Links) -> np.ndarray:

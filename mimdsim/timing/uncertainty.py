@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.units import has_own_share, kind_of, uncertainty
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Doubt
@@ -19,8 +19,7 @@ from mimdsim.timing.worker_cycles import SuperstepLoad
 ARRANGING, ARRANGING_NUMBER = "arranging rows", "exchange.arrange_fragment_bundles"
 SECTIONS = ("exchange", "sync", "links")  # whose numbers set waits
 # of programs on one chip, where they do not depend on the loads
-_KNOWN: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[OwnShare, ...]]]] = WeakKeyDictionary()
-MACHINES_KEPT = 8
+_ON_ONE_CHIP: PerObject[tuple[OwnShare, ...]] = PerObject()
 
 
 def own_shares(program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad]) -> tuple[OwnShare, ...]:
@@ -34,16 +33,14 @@ def own_shares(program: Program, machine: MimdMachine, loads: Sequence[Superstep
     ]
     if not named:
         return ()
-    known = _KNOWN.setdefault(program, []) if program.chips == 1 else []
-    for one, made in known:
-        if one == machine:
-            return made
-    made = tuple(
-        _share(f"{section}.{key}", kind, _slopes(program, machine, loads, section, key, kind))
-        for section, key, kind in named
-    )
-    known[:] = [*known[1 - MACHINES_KEPT :], (machine, made)]
-    return made
+
+    def compute() -> tuple[OwnShare, ...]:
+        return tuple(
+            _share(f"{section}.{key}", kind, _slopes(program, machine, loads, section, key, kind))
+            for section, key, kind in named
+        )
+
+    return _ON_ONE_CHIP.get(program, machine, compute) if program.chips == 1 else compute()
 
 
 def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:

@@ -6,17 +6,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import compact, single
 from mimdsim.numerics.columns.grouping import places_among
 from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles, extents_of
 from mimdsim.timing.extents import DataDependentTerm, Extents, data_dependent_term, split_extents
 from mimdsim.timing.tile_classes import CountingPlan, PlacedTable, plan_counting
 
-_SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
+_SYNCHRONISED: PerObject[np.ndarray] = PerObject()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,12 +125,8 @@ def synchronised_chips(program: Program, superstep: Superstep) -> np.ndarray:
     """bool[chips]: the chips that wait for all their tiles before this superstep; read-only."""
     if superstep.exchange is None:
         return np.zeros(program.chips, bool)
-    known = _SYNCHRONISED.setdefault(superstep.exchange, {})
-    key = (program.chips, program.tiles_per_chip)
-    if key not in known:
-        known[key] = _synchronised(superstep.exchange, *key)
-        known[key].flags.writeable = False
-    return known[key]
+    exchange, key = superstep.exchange, (program.chips, program.tiles_per_chip)
+    return _SYNCHRONISED.get(exchange, key, lambda: _synchronised(exchange, *key))
 
 
 def _synchronised(exchange: Exchange, chips: int, tiles_per_chip: int) -> np.ndarray:
@@ -139,4 +135,5 @@ def _synchronised(exchange: Exchange, chips: int, tiles_per_chip: int) -> np.nda
         moves = (exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)
         synced[exchange.tiles[moves] // tiles_per_chip] = True  # supersteps that only arrange rows do not wait
         synced |= exchange.link_bytes is not None
+    synced.flags.writeable = False
     return synced
