@@ -208,20 +208,10 @@ def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
 
 def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> int:
     """Exchange cycles under the exchange model that is not selected."""
-    return sum(part.exchange for part in critical_path(program, _other_model(machine), loads))
-
-
-_OTHER_MODEL: list[tuple[MimdMachine, MimdMachine]] = []  # the last few used, by identity
-
-
-def _other_model(machine: MimdMachine) -> MimdMachine:
-    for one, changed in _OTHER_MODEL:
-        if one is machine:
-            return changed
     other = {"endpoint": "planner"}.get(machine.exchange.model, "endpoint")
-    changed = machine.model_copy(update={"exchange": machine.exchange.model_copy(update={"model": other})})
-    _OTHER_MODEL[:] = [*_OTHER_MODEL[-3:], (machine, changed)]
-    return changed
+    exchange = machine.exchange.model_copy(update={"model": other})
+    path = critical_path(program, machine.model_copy(update={"exchange": exchange}), loads)
+    return sum(part.exchange for part in path)
 
 
 def input_bytes(program: Program) -> int:

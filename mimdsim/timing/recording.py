@@ -30,14 +30,13 @@ class Recording:
         self._counts: dict[tuple[str, int], np.ndarray] = {}
         self._by_sample: dict[tuple[str, int, int], np.ndarray] = {}
         self._totals: dict[tuple[str, int, int], np.ndarray] = {}
-        alike = {
-            name: (counts.shape[:2], activity.ids[name].shape[:2])
-            for name, counts in activity.counts.items()
-            if name in activity.ids
-        }
         for name, counts in activity.counts.items():
             self._refuse_counts(name, np.asarray(counts))
-        layers = [name for name, (counts, ids) in alike.items() if counts == ids]
+        layers = [
+            name
+            for name, counts in activity.counts.items()
+            if name in activity.ids and counts.shape[:2] == activity.ids[name].shape[:2]
+        ]
         self._first_list: dict[str, int] = {}
         lists = room = 0
         for name in layers:
@@ -47,10 +46,8 @@ class Recording:
         self.lists, self.flat = np.empty((lists, 3), np.int64), np.empty(max(1, room), np.int32)
         end = 0
         for name in layers:
-            begin, end = (
-                end,
-                numerics.append_listed(*self._given(name), self.lists[self._first_list[name] :], self.flat, end),
-            )
+            begin, into = end, self.lists[self._first_list[name] :]
+            end = numerics.append_listed(*self._given(name), into, self.flat, begin)
             if end > begin and self.flat[begin:end].min() < 0:  # would be used as an index
                 raise MappingError(f"recorded activity of layer '{name}' lists a negative id: record it with a run")
 
@@ -124,7 +121,7 @@ class Recording:
     def _hits(self, extent: Hits, counts: np.ndarray, vertices: np.ndarray) -> np.ndarray:
         """int64[times, vertices]: listed ids in start..stop-1 of samples first..last-1, a row of `vertices` each."""
         ids = _shifted(np.asarray(self.activity.ids[extent.layer]), extent.shift, len(counts))
-        begin, end = {"spikes": (0, 1), "listed": (0, 2), "gradient": (1, 2)}[extent.which]
+        begin, end = WHICH[extent.which]
         edges = np.concatenate([np.zeros_like(counts[..., :1]), counts], axis=-1)[..., None]
         place = np.arange(ids.shape[-1])
         listed = (edges[:, :, begin] <= place) & (place < edges[:, :, end])
