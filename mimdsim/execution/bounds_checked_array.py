@@ -5,6 +5,7 @@ numpy cuts a slice that ends beyond an array and counts negative indices from th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,7 @@ class Work:
     """Elements that a vertex read and wrote, by field."""
 
     def __init__(self) -> None:
-        self.read: dict[str, int] = {}
-        self.written: dict[str, int] = {}
+        self.read, self.written = defaultdict[str, int](int), defaultdict[str, int](int)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -177,8 +177,7 @@ class Guarded(np.ndarray):
 
     def _count(self, what: str, elements: int) -> None:
         if self._work is not None and self._field is not None:
-            counts = getattr(self._work, what)
-            counts[self._field.name] = counts.get(self._field.name, 0) + int(elements)
+            getattr(self._work, what)[self._field.name] += int(elements)
 
 
 def _elements_written(function: Any, args: Any, kwargs: Any) -> np.ndarray:

@@ -224,8 +224,8 @@ class _Table:
         loaded = stored = 0
         for operand, array, item_bytes in zip(self.operands, real, self.item_bytes, strict=True):
             name, value = operand.field.name, operand.view(vertex)
-            loaded += min(work.read.get(name, 0), value.size) * item_bytes
-            written = min(work.written.get(name, 0), value.size)
+            loaded += min(work.read[name], value.size) * item_bytes
+            written = min(work.written[name], value.size)
             if self.table.codelet.form == "table" and operand.field.writes and value.dtype.kind != "b":
                 defined = ~self.poison.found(value)
                 defined &= (value != array[operand.slices[vertex]]) if operand.field.reads else True

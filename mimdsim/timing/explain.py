@@ -6,7 +6,7 @@ those of waiting, to the compute cycles of the superstep; exchange and sync like
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -166,8 +166,7 @@ def exchange_rows(
     rows = [row.times(times) for row in rows if row.cycles]
     rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
     rest = part.exchange - part.link - here * times
-    rows.append(Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=rest))
-    return tuple(row for row in rows if row.cycles)
+    return _with_other_chips(rows, rest)
 
 
 def _own_part(own: TilePart, fabric: Fabric) -> Row:
@@ -206,8 +205,7 @@ def sync_rows(machine: MimdMachine, part: PathPart, cycles: int, all_chips: bool
         share = f"{machine.sync.exchange_share:g} of the exchange"
         rows.append(Row(what="waits for the last tile", how=f"{late:,}", cycles=late, note=share).times(times))
     rest = part.sync - cycles * times
-    rows.append(Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=rest))
-    return tuple(row for row in rows if row.cycles)
+    return _with_other_chips(rows, rest)
 
 
 ROUNDING = 1e-9  # relative, of sums in another order
@@ -360,10 +358,11 @@ def _compute_waiting(load: SuperstepLoad, part: PathPart, every: np.ndarray, chi
             how="earlier supersteps, without a sync since, keep other tiles busy for longer",
             cycles=float(more[more < 0].sum()),
         ),
-        Row(
-            what="other chips",
-            how="between barriers of all chips the slowest chip counts",
-            cycles=float(part.compute - added.sum()),
-        ),
     )
-    return tuple(row for row in rows if row.cycles)
+    return _with_other_chips(rows, float(part.compute - added.sum()))
+
+
+def _with_other_chips(rows: Iterable[Row], cycles: float) -> tuple[Row, ...]:
+    """The rows that have cycles, with one for what other chips add."""
+    others = Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=cycles)
+    return tuple(row for row in (*rows, others) if row.cycles)

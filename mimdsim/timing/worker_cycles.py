@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from weakref import ref
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import compact
 from mimdsim.base.errors import MappingError
 from mimdsim.base.units import uncertainty
@@ -50,10 +50,6 @@ class SuperstepLoad:
         """Relative uncertainty of the compute cycles."""
         return sum(share * uncertainty(kind) for _, kind, share in self.parts)
 
-    @property
-    def kept_bytes(self) -> int:
-        return sum(each.nbytes for each in (self.cycles_by_execution, self.busy_part) if any(each.strides))
-
     @cached_property
     def cycles(self) -> int:
         """Cycles on the slowest chip of every execution."""
@@ -77,25 +73,15 @@ class SuperstepLoad:
 
 
 _Loads = tuple[SuperstepLoad, ...]
-_KEPT: list[tuple[ref[Program], ref[RecordedActivity], TileIssue, _Loads]] = []  # the last one used is the last
-MOST_KEPT, MOST_BYTES = 16, 1 << 26  # beside the last
+_LOADS: PerObject[PerObject[_Loads]] = PerObject()  # of an activity, those of a program
 CYCLES_AT_ONCE = 1 << 22  # of classes in some turns
 
 
 def program_loads(program: Program, activity: RecordedActivity, issue: TileIssue) -> _Loads:
-    """One load per superstep in program order; the most recent are kept for re-timing as long as the activity is
-    referenced (its lists may be large); later changes to it in place go unnoticed. Raises MappingError if the activity
-    lacks a layer that the program needs."""
-    for place, (of_program, of_activity, of_issue, loads) in enumerate(_KEPT):
-        if of_program() is program and of_activity() is activity and of_issue == issue:
-            _KEPT.append(_KEPT.pop(place))
-            return loads
-    loads = _program_loads(program, activity, issue)
-    kept = [one for one in _KEPT if one[0]() is not None and one[1]() is not None]
-    while kept and (len(kept) >= MOST_KEPT or sum(load.kept_bytes for one in kept for load in one[-1]) > MOST_BYTES):
-        del kept[0]
-    _KEPT[:] = [*kept, (ref(program), ref(activity), issue, loads)]
-    return loads
+    """One load per superstep in program order, kept for re-timing; later changes to the activity in place go unnoticed.
+    Raises MappingError if the activity lacks a layer that the program needs."""
+    of_activity = _LOADS.get(activity, None, PerObject)
+    return of_activity.get(program, issue, lambda: _program_loads(program, activity, issue))
 
 
 def _program_loads(program: Program, activity: RecordedActivity, issue: TileIssue) -> tuple[SuperstepLoad, ...]:
