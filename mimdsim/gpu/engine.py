@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple, get_args
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, suggest
+from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.gpu import elementwise, gemm
 from mimdsim.gpu.elementwise import CUDNN_PERSISTENT, Direction, RecurrentLayer, persistent_seconds
@@ -232,14 +233,12 @@ def _split_source(text: str) -> tuple[str, str]:
 
 def _machine_numbers(gpu: GpuMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
-    found = []
-    for section in SECTIONS:
-        part = getattr(gpu, section)
-        if part is None:
-            continue
-        for field, text in part.sources.items():
-            kind, where = _split_source(text)
-            unit = (dimension(field) or "").replace("_per_", "/")
-            value = f"{getattr(part, field):g} {unit}".strip()
-            found.append(Assumption(name=f"{gpu.name}.{section}.{field}", value=value, kind=kind, source=where))
-    return tuple(found)
+    return tuple(
+        Assumption(
+            name=f"{gpu.name}.{name}",
+            value=f"{value:g} {(dimension(name.partition('.')[2]) or '').replace('_per_', '/')}".strip(),
+            kind=kind,
+            source=source,
+        )
+        for name, value, kind, source in sourced_numbers(gpu, SECTIONS)
+    )

@@ -8,6 +8,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
+from mimdsim.base.schema import sourced_numbers
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.profile import Assumption
@@ -15,6 +16,7 @@ from mimdsim.program import Hits, Listed, Program, Recorded, RecordedActivity, W
 from mimdsim.timing.extents import DataDependentTerm
 
 BEGIN, SPIKES_END, LISTED_END = range(3)  # where in `Recording.flat` a list begins, its spikes end, it ends
+SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs")
 WHICH = {"spikes": (BEGIN, SPIKES_END), "listed": (BEGIN, LISTED_END), "gradient": (SPIKES_END, LISTED_END)}
 
 
@@ -179,34 +181,15 @@ def program_assumptions(program: Program) -> tuple[Assumption, ...]:
 
 def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
-    found = []
-    for section_name in (
-        "chip",
-        "tile",
-        "exchange",
-        "sync",
-        "host",
-        "links",
-        "matrix",
-        "energy",
-        "area",
-        "power",
-        "costs",
-    ):
-        section = getattr(machine, section_name)
-        if section is None:
-            continue
-        for field, text in section.sources.items():
-            kind, _, source = text.partition(":")
-            found.append(
-                Assumption(
-                    name=f"{section_name}.{field}",
-                    value=f"{value:g}" if isinstance(value := getattr(section, field), int | float) else str(value),
-                    kind=kind,
-                    source=source.strip(),
-                )
-            )
-    return tuple(found)
+    return tuple(
+        Assumption(
+            name=name,
+            value=f"{value:g}" if isinstance(value, int | float) else str(value),
+            kind=kind,
+            source=source,
+        )
+        for name, value, kind, source in sourced_numbers(machine, SECTIONS)
+    )
 
 
 def format_assumptions(program: Program) -> tuple[Assumption, ...]:
