@@ -35,8 +35,8 @@ class SuperstepPlan:
 
     beside: as by `_work_beside`, `compact`; workers float64[tiles]: cycles of the workers. Where workers depend on
     spikes, `placement.counting` has them, and there are no cycles. weights: cycles and bundles independent of
-    spikes, per execution, by (what, kind of source), counted by `counted_weights`; order: parts in the order in which
-    the tables have them.
+    spikes, per execution, by (what, kind of source), in the order of the tables; counted_weights: those that count
+    spikes.
     """
 
     placement: SuperstepPlacement
@@ -44,7 +44,6 @@ class SuperstepPlan:
     beside: np.ndarray
     weights: dict[tuple[str, str], float]
     counted_weights: tuple[tuple[tuple[str, str], DataDependentTerm], ...]
-    order: tuple[tuple[str, str], ...]
 
     def cycles(self, own: slice) -> np.ndarray | None:
         """float64: all cycles of some of the tiles; not kept, as they would take memory for every superstep."""
@@ -166,18 +165,17 @@ def _segment(
 def _plan(superstep: Superstep, placement: SuperstepPlacement, issue: TileIssue) -> SuperstepPlan:
     weights: dict[tuple[str, str], float] = {}
     counted_weights: list[tuple[tuple[str, str], DataDependentTerm]] = []
-    order: list[tuple[str, str]] = []
     library: list[np.ndarray | None] = []
     for table, one, own in zip(superstep.tables, placement.placed, placement.extents, strict=True):
         codelet, cost = table.codelet, None
         part = (f"codelet {codelet.name}", codelet.cost.kind)
-        order.append(part)
+        weights.setdefault(part, 0.0)
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
             cost = library_cycles(codelet, extents, issue, table.vertices)
-            weights[part] = weights.get(part, 0.0) + float(cost.sum() if cost.ndim else cost * table.vertices)
+            weights[part] += float(cost.sum() if cost.ndim else cost * table.vertices)
         elif one is not None:
-            weights[part] = weights.get(part, 0.0) + one.total(issue.compiled_dual_issue)
+            weights[part] += one.total(issue.compiled_dual_issue)
             counted_weights += [(part, term) for term in one.terms]
         library.append(cost)
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
@@ -188,7 +186,6 @@ def _plan(superstep: Superstep, placement: SuperstepPlacement, issue: TileIssue)
             of_pieces, of_bytes = arranging_parts(superstep.exchange, issue)
             contexts = issue.issue_cycles / issue.working
             weights |= {pieces: float(of_pieces.sum()) * contexts, volume: float(of_bytes.sum()) * contexts}
-        order += [pieces, volume]
     beside = _work_beside(superstep, placement, library, issue)
     workers = np.broadcast_to(0.0, placement.tiles)
     if placement.counting is None:
@@ -201,7 +198,6 @@ def _plan(superstep: Superstep, placement: SuperstepPlacement, issue: TileIssue)
         beside=compact(beside),
         weights=weights,
         counted_weights=tuple(counted_weights),
-        order=tuple(dict.fromkeys(order)),
     )
 
 

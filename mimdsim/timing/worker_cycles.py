@@ -189,7 +189,7 @@ def _loads_of(
         for segment in data_dependent:
             added.add_data_dependent(segment, turns, counted)
     for one in stretch.segments:
-        if isinstance(one, StaticSegment) and any(index not in known for index in one.indices):
+        if isinstance(one, StaticSegment):
             added.add_static(one)
     return [
         known[index] if index in known else _load(program, stretch, index, added, recording, issue.compiled_dual_issue)
@@ -207,7 +207,7 @@ def _load(
 ) -> SuperstepLoad:
     """recording: None if nothing depends on it."""
     plan, times = stretch.plans[index], stretch.times
-    weights = {part: plan.weights.get(part, 0.0) * times for part in plan.order}
+    weights = {part: weight * times for part, weight in plan.weights.items()}
     flops = plan.placement.flops * times
     if recording is not None:
         for part, term in plan.counted_weights:
