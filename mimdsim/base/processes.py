@@ -201,16 +201,3 @@ def _end_with(line: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
         line.recv()
     os._exit(1)
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def kept(known: dict[K, V], key: K, make: Callable[[], V], most: int) -> V:
-    """`known[key]`, made if it is not there; the least recently used of more than `most` is dropped."""
-    value = known.pop(key) if key in known else make()
-    while len(known) >= most:
-        del known[next(iter(known))]
-    known[key] = value
-    return value

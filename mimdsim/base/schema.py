@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import typing
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -99,6 +99,15 @@ class SourcedSection(Section):
             more = f"; and {len(problems) - MOST_PROBLEMS:,} more" if len(problems) > MOST_PROBLEMS else ""
             raise ValueError("; ".join(problems[:MOST_PROBLEMS]) + more)
         return self
+
+
+def sourced_numbers(described: object, sections: Iterable[str]) -> Iterator[tuple[str, Any, str, str]]:
+    """(section.field, value, kind of source, source) of all that sections of a description name a source for."""
+    for name in sections:
+        section = getattr(described, name)
+        for field, text in section.sources.items() if section is not None else ():
+            kind, _, source = text.partition(":")
+            yield f"{name}.{field}", getattr(section, field), kind, source.strip()
 
 
 class _Taken(NamedTuple):

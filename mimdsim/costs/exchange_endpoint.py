@@ -1,9 +1,9 @@
 """Exchange and sync on a chip: the endpoint model, the vendor's planner model, and schedules.
 
-    endpoint: phase = fixed + route + way + max over tiles of max( wire, control instructions for the fragments )
-    planner:  phase = fixed + route + way + max over tiles of wire
+    endpoint: phase = fixed + route + hops + max over tiles of max( wire, control instructions for the fragments )
+    planner:  phase = fixed + route + hops + max over tiles of wire
     wire = max(bytes sent, bytes received) / bytes_per_cycle
-    way = hop_cycles * hops, at most as many as the tiles that take part are apart; 0 where a machine does not say
+    hops = hop_cycles * hops, at most as many as the tiles that take part are apart; 0 where a machine does not say
     scheduled: as endpoint, or the result of scheduling the messages one by one if that is longer (scheduling.py)
 
 Neighbours on one bus receive common data at the rate of both; a tile whose neighbour is idle in the phase can receive
@@ -16,18 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
-from mimdsim.base.processes import kept
 from mimdsim.costs.exchange_scheduled import scheduled_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.machine.mimd import Chip, Links
-from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.machine.mimd import Chip, Fabric, Links
 from mimdsim.machine.topology import Edge, next_chips, route_lengths
 from mimdsim.numerics.columns.grouping import number_alike
 from mimdsim.program import Exchange, Program
@@ -50,49 +49,42 @@ class TilePart:
     cycles: int
 
 
-def endpoint_cycles(
-    bytes_sent: np.ndarray,
-    bytes_received: np.ndarray,
-    fragments_sent: np.ndarray,
-    fragments_received: np.ndarray,
-    fabric: Fabric,
-    bytes_saved: np.ndarray | int = 0,
-) -> np.ndarray:
-    """int64[tiles]: cycles in which each tile takes part in one exchange phase, without the fixed part.
-
-    bytes_saved: received bytes that the neighbour's bus carries.
-    """
-    wire, control = _wire_and_control(
-        bytes_sent, bytes_received, fragments_sent, fragments_received, fabric, bytes_saved
-    )
-    return longer(wire, control, fabric)
+def endpoint_cycles(wire_bytes: Any, fragments_sent: Any, fragments_received: Any, fabric: Fabric) -> np.ndarray:
+    """int64, by end: cycles that so many bytes on its wire and so many fragments take in a phase, without the fixed
+    part: those of the wire or of the control instructions, whichever are more."""
+    control = control_cycles(fragments_sent, fragments_received, fabric)
+    cycles: np.ndarray = np.ceil(np.maximum(wire_bytes / fabric.bytes_per_cycle, control)).astype(np.int64)
+    return cycles
 
 
-def _wire_and_control(
-    bytes_sent: np.ndarray,
-    bytes_received: np.ndarray,
-    fragments_sent: np.ndarray,
-    fragments_received: np.ndarray,
-    fabric: Fabric,
-    bytes_saved: np.ndarray | int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """[tiles]: bytes on each tile's wire, and cycles of its control instructions, which the planner ignores."""
-    wire = np.maximum(bytes_sent, bytes_received - bytes_saved)
-    return wire, control_of(fragments_sent, fragments_received, fabric)
-
-
-def control_of(sent: np.ndarray, received: np.ndarray, fabric: Fabric) -> np.ndarray:
-    """float64[tiles]: cycles of the control instructions for fragments sent and received, which the planner ignores."""
+def control_cycles(fragments_sent: Any, fragments_received: Any, fabric: Fabric) -> np.ndarray:
+    """float64: cycles of the control instructions for fragments sent and received, which the planner ignores."""
     if fabric.model == "planner":
-        return np.zeros(len(sent))
-    cycles: np.ndarray = sent * fabric.send_fragment_cycles + received * fabric.receive_fragment_cycles
-    return cycles
+        return np.zeros(np.shape(fragments_sent))
+    return np.asarray(
+        fragments_sent * fabric.send_fragment_cycles + fragments_received * fabric.receive_fragment_cycles
+    )
 
 
-def longer(wire_bytes: np.ndarray, control_cycles: np.ndarray, fabric: Fabric) -> np.ndarray:
-    """int64[tiles]: cycles of the wire or of the control instructions, whichever takes longer."""
-    cycles: np.ndarray = np.ceil(np.maximum(wire_bytes / fabric.bytes_per_cycle, control_cycles)).astype(np.int64)
-    return cycles
+def phase_cycles(busiest: Any, fabric: Fabric, hop_latency: Any = 0) -> np.ndarray:
+    """Cycles of whole phases from those of their busiest tiles; 0 where nothing moves."""
+    return np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles + hop_latency, 0)
+
+
+def longest_hop_latency(chip: Chip, fabric: Fabric) -> int:
+    """Cycles for the hops between the tiles of a chip that are farthest from each other."""
+    return int(_hop_latency(np.int64(chip.diameter), fabric))
+
+
+def _hop_latency(hops: Any, fabric: Fabric) -> Any:
+    """int64: cycles for so many hops."""
+    return np.rint(fabric.hop_cycles * hops).astype(np.int64)
+
+
+def _wire_bytes(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
+    """int64[taking part]: bytes on each tile's wire."""
+    saved = bytes_by_neighbour(exchange, fabric, tiles_per_chip)
+    return np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received") - saved)
 
 
 def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray | int:
@@ -111,21 +103,22 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
 
 def cycles_of_tiles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
     """int64[taking part]: cycles of one exchange phase if no tile took longer than this one, schedules left aside."""
-    own = endpoint_cycles(*_endpoints(exchange, machine.exchange, program.tiles_per_chip))
-    way = way_cycles(program, exchange, machine)[exchange.tiles // program.tiles_per_chip]
-    return with_fixed(own, machine.exchange, way)
+    wire = _wire_bytes(exchange, machine.exchange, program.tiles_per_chip)
+    fragments = exchange.column("fragments_sent"), exchange.column("fragments_received")
+    latency = hop_latency_cycles(program, exchange, machine)[exchange.tiles // program.tiles_per_chip]
+    return phase_cycles(endpoint_cycles(wire, *fragments, machine.exchange), machine.exchange, latency)
 
 
-def way_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
+def hop_latency_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
     """int64[chips]: what the first byte of a phase takes for its hops, at most: `exchange.hop_cycles` for each between
     the farthest rows and columns of the chip's tiles that send or receive."""
     if not machine.exchange.hop_cycles:
         return np.zeros(program.chips, np.int64)
-    columns, rows = hops_apart(program, exchange, machine)
-    return np.asarray(of_hops(machine.chip.hops(columns, rows), machine.exchange))
+    columns, rows = _hops_apart(program, exchange, machine)
+    return np.asarray(_hop_latency(machine.chip.hops(columns, rows), machine.exchange))
 
 
-def hops_apart(program: Program, exchange: Exchange, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
+def _hops_apart(program: Program, exchange: Exchange, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
     """int64[chips], twice: columns and rows between the tiles of a phase that are farthest from each other."""
     moving = exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)]
     chip, within = np.divmod(moving, program.tiles_per_chip)
@@ -139,50 +132,23 @@ def hops_apart(program: Program, exchange: Exchange, machine: MimdMachine) -> tu
     return columns, rows
 
 
-def longest_way_cycles(chip: Chip, fabric: Fabric) -> int:
-    """Cycles for the hops between the tiles of a chip that are farthest from each other."""
-    return int(of_hops(np.int64(chip.diameter), fabric))
-
-
-def of_hops(hops: Any, fabric: Fabric) -> Any:
-    """int64: cycles for so many hops."""
-    return np.rint(fabric.hop_cycles * hops).astype(np.int64)
-
-
-def with_fixed(busiest: Any, fabric: Fabric, way: Any) -> np.ndarray:
-    """Cycles of phases from those of their busiest tiles; 0 where nothing moves."""
-    return np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles + way, 0)
-
-
 def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> TilePart | None:
     """What `tile` does in an exchange phase; None if it takes no part."""
     at = int(np.searchsorted(exchange.tiles, tile))
     if at == len(exchange.tiles) or exchange.tiles[at] != tile:
         return None
-    ends = _endpoints(exchange, fabric, program.tiles_per_chip)
-    wire, control = _wire_and_control(*ends)
-    saved = ends[-1]
+    names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
+    columns = {name: int(exchange.column(name)[at]) for name in names}
+    wire = int(_wire_bytes(exchange, fabric, program.tiles_per_chip)[at])
+    ends = columns["fragments_sent"], columns["fragments_received"], fabric
+    saved = np.broadcast_to(bytes_by_neighbour(exchange, fabric, program.tiles_per_chip), len(exchange.tiles))
     return TilePart(
-        bytes_sent=int(ends[0][at]),
-        bytes_received=int(ends[1][at]),
-        bytes_saved=int(saved if np.ndim(saved) == 0 else saved[at]),
-        fragments_sent=int(ends[2][at]),
-        fragments_received=int(ends[3][at]),
-        wire_bytes=int(wire[at]),
-        control_cycles=float(control[at]),
-        cycles=int(longer(wire, control, fabric)[at]),
+        **columns,
+        bytes_saved=int(saved[at]),
+        wire_bytes=wire,
+        control_cycles=float(control_cycles(*ends)),
+        cycles=int(endpoint_cycles(wire, *ends)),
     )
-
-
-def _endpoints(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> tuple[Any, ...]:
-    """The arguments of `endpoint_cycles` for the tiles that take part."""
-    columns = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
-    return *map(exchange.column, columns), fabric, bytes_by_neighbour(exchange, fabric, tiles_per_chip)
-
-
-def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric, way: int = 0) -> int:
-    """Cycles of the whole phase, which ends when the busiest tile is done; 0 when nothing moves. way: of its hops."""
-    return int(with_fixed(tile_cycles.max(initial=0), fabric, way))
 
 
 def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_depth: int) -> float:
@@ -192,11 +158,11 @@ def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_
     return max(0.0, stream_seconds - device_seconds)
 
 
-KEPT = 8  # results, for machines that differ in other numbers only
-_ALIKE: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
-_PHASES: WeakKeyDictionary[Program, dict[int, Phases]] = WeakKeyDictionary()
-_LONGEST: WeakKeyDictionary[Phases, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
-_APART: WeakKeyDictionary[Phases, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
+# for machines that differ in other numbers only
+_ALIKE: PerObject[np.ndarray] = PerObject()  # of an exchange
+_PHASES: PerObject[Phases] = PerObject()  # of a program
+_LONGEST: PerObject[np.ndarray] = PerObject()  # of phases, as _APART
+_APART: PerObject[np.ndarray] = PerObject()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -230,41 +196,32 @@ class BusiestTile:
 
 def phases_of(program: Program, fabric: Fabric) -> Phases:
     """All phases of a program, in program order."""
-    known = _PHASES.setdefault(program, {})
-    if fabric.tiles_per_bus not in known:
-        exchanges = (superstep.exchange for superstep, _, _ in program.supersteps())
-        known[fabric.tiles_per_bus] = _phases(program, [one for one in exchanges if one is not None], fabric)
-    return known[fabric.tiles_per_bus]
-
-
-def phase_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
-    """int64[chips]: cycles of one exchange phase of `program` on every chip, 0 if nothing moves."""
-    one: np.ndarray = cycles_of_phases(program, _phases(program, [exchange], machine.exchange), machine)[0]
-    return one
+    exchanges = [superstep.exchange for superstep, _, _ in program.supersteps() if superstep.exchange is not None]
+    return _PHASES.get(program, fabric.tiles_per_bus, lambda: exchange_phases(program, exchanges, fabric))
 
 
 def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
     """The tile that takes longest in an exchange phase, the first of several; None if nothing moves."""
-    return busiest_tiles(_phases(program, [exchange], fabric), fabric)[0]
+    return busiest_tiles(exchange_phases(program, [exchange], fabric), fabric)[0]
 
 
 def cycles_of_phases(program: Program, phases: Phases, machine: MimdMachine) -> np.ndarray:
     """int64[phases, chips]: cycles of every phase, 0 where nothing moves."""
     fabric = machine.exchange
     key = fabric.model, fabric.bytes_per_cycle, fabric.send_fragment_cycles, fabric.receive_fragment_cycles
-    longest = kept(_LONGEST.setdefault(phases, {}), key, lambda: _longest(program, phases, fabric), KEPT)
-    way: np.ndarray | int = 0
+    longest = _LONGEST.get(phases, key, lambda: _longest(program, phases, fabric))
+    latency: np.ndarray | int = 0
     if fabric.hop_cycles:
         place = machine.chip.tiles, machine.chip.grid_columns
-        columns, rows = kept(_APART.setdefault(phases, {}), place, lambda: _apart(program, phases, machine), KEPT)
-        way = of_hops(machine.chip.hops(columns, rows), fabric)
-    return with_fixed(longest, fabric, way)
+        columns, rows = _APART.get(phases, place, lambda: _apart(program, phases, machine))
+        latency = _hop_latency(machine.chip.hops(columns, rows), fabric)
+    return phase_cycles(longest, fabric, latency)
 
 
 def busiest_tiles(phases: Phases, fabric: Fabric) -> list[BusiestTile | None]:
     """The tile that takes longest in each phase, the first of several; None if nothing moves."""
-    control = control_of(phases.sent, phases.received, fabric)
-    cycles = longer(phases.wire, control, fabric)
+    cycles = endpoint_cycles(phases.wire, phases.sent, phases.received, fabric)
+    control = control_cycles(phases.sent, phases.received, fabric)
     longest = np.zeros(len(phases.exchanges), np.int64)
     np.maximum.at(longest, phases.phase, cycles)
     where = np.flatnonzero(cycles == longest[phases.phase])
@@ -277,8 +234,11 @@ def busiest_tiles(phases: Phases, fabric: Fabric) -> list[BusiestTile | None]:
     return found
 
 
-def _phases(program: Program, exchanges: Sequence[Exchange], fabric: Fabric) -> Phases:
-    each = [_alike(exchange, fabric, program.tiles_per_chip) for exchange in exchanges]
+def exchange_phases(program: Program, exchanges: Sequence[Exchange], fabric: Fabric) -> Phases:
+    """Phases of a program, not necessarily all."""
+    per_chip = program.tiles_per_chip
+    key = fabric.tiles_per_bus, per_chip
+    each = [_ALIKE.get(exchange, key, partial(_alike, exchange, fabric, per_chip)) for exchange in exchanges]
     entries = np.concatenate([np.zeros((4, 0), np.int64), *each], axis=1)
     tile, wire, sent, received = (np.ascontiguousarray(column) for column in entries)
     return Phases(
@@ -293,21 +253,17 @@ def _phases(program: Program, exchanges: Sequence[Exchange], fabric: Fabric) -> 
 
 def _alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
     """int64[4, entries] of one phase: first tile, bytes on its wire, fragments sent and received."""
-    known, key = _ALIKE.setdefault(exchange, {}), (fabric.tiles_per_bus, tiles_per_chip)
-    if key not in known:
-        saved = bytes_by_neighbour(exchange, fabric, tiles_per_chip)
-        wire = np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received") - saved)
-        columns = wire, exchange.column("fragments_sent"), exchange.column("fragments_received")
-        lines = np.stack(columns, axis=1).astype(np.int64)
-        begins = np.arange(len(lines) + 1) * len(columns)
-        _, first = number_alike(wide(exchange.tiles) // tiles_per_chip, begins, lines.reshape(-1))
-        known[key] = np.vstack([exchange.tiles[first], lines[first].T])
-    return known[key]
+    wire = _wire_bytes(exchange, fabric, tiles_per_chip)
+    columns = wire, exchange.column("fragments_sent"), exchange.column("fragments_received")
+    lines = np.stack(columns, axis=1).astype(np.int64)
+    begins = np.arange(len(lines) + 1) * len(columns)
+    _, first = number_alike(wide(exchange.tiles) // tiles_per_chip, begins, lines.reshape(-1))
+    return np.vstack([exchange.tiles[first], lines[first].T])
 
 
 def _longest(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:
     """int64[phases, chips]: cycles of the busiest tile, without the fixed part; read-only."""
-    cycles = longer(phases.wire, control_of(phases.sent, phases.received, fabric), fabric)
+    cycles = endpoint_cycles(phases.wire, phases.sent, phases.received, fabric)
     longest = np.zeros((len(phases.exchanges), program.chips), np.int64)
     np.maximum.at(longest, (phases.phase, phases.tile // program.tiles_per_chip), cycles)
     if fabric.model == "scheduled":
@@ -321,7 +277,7 @@ def _longest(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:
 
 def _apart(program: Program, phases: Phases, machine: MimdMachine) -> np.ndarray:
     """int64[2, phases, chips]: columns and rows between the tiles of each chip that are farthest from each other."""
-    each = [hops_apart(program, exchange, machine) for exchange in phases.exchanges]
+    each = [_hops_apart(program, exchange, machine) for exchange in phases.exchanges]
     return np.array(each).reshape(-1, 2, program.chips).swapaxes(0, 1)
 
 

@@ -12,11 +12,11 @@ one is assumed: a fixed random permutation. Other permutations change the halo e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.base.cache import PerObject
+from mimdsim.machine.mimd import Fabric
 from mimdsim.numerics.columns.schedules import arrivals
 from mimdsim.program import Exchange, Program
 from mimdsim.program.messages import Messages, messages_of
@@ -40,16 +40,13 @@ class _Ends:
     senders: int
 
 
-_KNOWN: WeakKeyDictionary[Exchange, dict[tuple[int, int], _Ends | None]] = WeakKeyDictionary()
+_ENDS: PerObject[_Ends | None] = PerObject()
 
 
 def scheduled_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.ndarray | None:
     """int64[chips]: cycles until the last message has arrived, without the fixed part; None for too many messages."""
-    known = _KNOWN.setdefault(exchange, {})
     key = (fabric.tiles_per_bus, program.tiles_per_chip)
-    if key not in known:
-        known[key] = _ends(program, exchange, fabric.tiles_per_bus)
-    ends = known[key]
+    ends = _ENDS.get(exchange, key, lambda: _ends(program, exchange, fabric.tiles_per_bus))
     if ends is None:
         return None
     duration = np.ceil(ends.size_bytes / fabric.bytes_per_cycle).astype(np.int64)

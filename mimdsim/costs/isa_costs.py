@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.errors import MappingError, near
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.codelet_costs import NATIVE, NATIVE_VECTOR_BYTES, CodeletCosts, CountedCodelet
@@ -33,8 +33,7 @@ from mimdsim.program import (
 
 VECTORS = "vectors"  # the extent that takes the place of those over vectors of 64 bits
 ELEMENT_BYTES = 4  # of the vectors of a library vertex
-MACHINES_KEPT = 8
-_PRICED: WeakKeyDictionary[Program, list[tuple[CodeletCosts | None, int, Program]]] = WeakKeyDictionary()
+_PRICED: PerObject[Program] = PerObject()
 
 
 def priced(program: Program, machine: MimdMachine) -> Program:
@@ -45,16 +44,16 @@ def priced(program: Program, machine: MimdMachine) -> Program:
     costs, width = machine.costs, machine.tile.vector_bytes
     if costs is None and width == NATIVE_VECTOR_BYTES:
         return program
-    known = _PRICED.setdefault(program, [])
-    for with_costs, with_width, made in known:
-        if with_width == width and with_costs == costs:
-            return made
+    return _PRICED.get(program, (costs, width), lambda: _priced(program, costs, width, machine.name))
+
+
+def _priced(program: Program, costs: CodeletCosts | None, width: int, machine: str) -> Program:
     codelets: dict[int, Codelet] = {}
 
     def change(superstep: Superstep) -> Superstep:
         for table in superstep.tables:
             if id(table.codelet) not in codelets:
-                own = _with_costs(_of_width(table.codelet, width), costs, width, machine.name)
+                own = _with_costs(_of_width(table.codelet, width), costs, width, machine)
                 codelets[id(table.codelet)] = _scaled(own, costs)
         if all(codelets[id(table.codelet)] is table.codelet for table in superstep.tables):
             return superstep
@@ -64,10 +63,7 @@ def priced(program: Program, machine: MimdMachine) -> Program:
         )
         return replace(superstep, tables=tables)
 
-    made = program.map_supersteps(change)
-    del known[: max(0, len(known) + 1 - MACHINES_KEPT)]
-    known.append((costs, width, made))
-    return made
+    return program.map_supersteps(change)
 
 
 def costs_of_another(program: Program, machine: MimdMachine) -> tuple[str, ...]:
@@ -131,10 +127,7 @@ def _with_costs(codelet: Codelet, costs: CodeletCosts | None, vector_bytes: int,
         return codelet
     if isinstance(codelet.cost, TileFormula):
         return _library(codelet, costs, vector_bytes)
-    rate = costs.bundles_per_operation
-    terms = tuple(
-        replace(term, bundles=rate * term.bundles, pairable=rate * term.pairable) for term in codelet.cost.terms
-    )
+    terms = _terms_times(costs.bundles_per_operation, codelet.cost)
     cost = WorkerBundles(fixed=_outside(costs), terms=terms, kind=costs.rate_kind, source=_source(costs))
     return replace(codelet, cost=cost)
 
@@ -147,11 +140,13 @@ def _scaled(codelet: Codelet, costs: CodeletCosts | None) -> Codelet:
     factor, cost, (kind, _, where) = scaled.factor, codelet.cost, scaled.source.partition(":")
     source = f"{where.strip()}; times {factor:g}, of: {cost.source}"
     if isinstance(cost, WorkerBundles):
-        terms = tuple(
-            replace(term, bundles=factor * term.bundles, pairable=factor * term.pairable) for term in cost.terms
-        )
+        terms = _terms_times(factor, cost)
         return replace(codelet, cost=replace(cost, fixed=factor * cost.fixed, terms=terms, kind=kind, source=source))
     return replace(codelet, cost=TileFormula(cycles=_times(factor, cost.cycles), kind=kind, source=source))
+
+
+def _terms_times(factor: float, cost: WorkerBundles) -> tuple[Term, ...]:
+    return tuple(replace(term, bundles=factor * term.bundles, pairable=factor * term.pairable) for term in cost.terms)
 
 
 def _times(factor: float, formula: Callable[[dict[str, Any], int, int], Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ numpy cuts a slice that ends beyond an array and counts negative indices from th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,15 @@ from mimdsim.execution.failures import GuardError, written_though_read
 from mimdsim.program.codelet import Field
 
 INDEXING = (np.take, np.put, np.take_along_axis, np.put_along_axis)
-INTO_FIRST = (np.copyto, np.place, np.putmask, np.put, np.put_along_axis, np.fill_diagonal)
+# functions that write into their first argument -> which argument holds the values, and its name
+WRITING = {
+    np.copyto: (1, "src"),
+    np.place: (2, "vals"),
+    np.putmask: (2, "values"),
+    np.put: (2, "v"),
+    np.put_along_axis: (2, "values"),
+    np.fill_diagonal: (1, "val"),
+}
 SHAPES = (np.shape, np.ndim, np.size, np.empty_like, np.zeros_like, np.ones_like, np.full_like)  # read no element
 
 
@@ -23,8 +32,7 @@ class Work:
     """Elements that a vertex read and wrote, by field."""
 
     def __init__(self) -> None:
-        self.read: dict[str, int] = {}
-        self.written: dict[str, int] = {}
+        self.read, self.written = defaultdict[str, int](int), defaultdict[str, int](int)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,8 +135,8 @@ class Guarded(np.ndarray):
             indices = args[1] if len(args) > 1 else kwargs.get("indices", kwargs.get("ind"))
             axis = args[2] if len(args) > 2 and function is np.take else kwargs.get("axis")
             _refuse_part((target.size,) if axis is None else (target.shape[axis],), 0, indices, indices, target._field)
-        if function in INTO_FIRST and isinstance(target, Guarded):
-            target._refuse_outside(*_into(function, args, kwargs))
+        if function in WRITING and isinstance(target, Guarded):
+            target._refuse_outside(..., _elements_written(function, args, kwargs))
         for each in _leaves(kwargs.get("out")):
             each._refuse_outside(..., kwargs.get("where", True))
         for each in _leaves((args, kwargs)) if function not in SHAPES else ():
@@ -169,30 +177,20 @@ class Guarded(np.ndarray):
 
     def _count(self, what: str, elements: int) -> None:
         if self._work is not None and self._field is not None:
-            counts = getattr(self._work, what)
-            counts[self._field.name] = counts.get(self._field.name, 0) + int(elements)
+            getattr(self._work, what)[self._field.name] += int(elements)
 
 
-def _into(function: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """(key, where) of what a function writes into its first argument."""
-    given = dict(enumerate(args)) | kwargs
-    if function is np.copyto:
-        return ..., kwargs.get("where", True)
-    if function in (np.place, np.putmask):
-        mask = np.asarray(_bare(given.get(1, given.get("mask"))))
-        return ..., mask.reshape(np.shape(args[0]))
-    if function is np.put_along_axis:
-        shape, indices, axis = np.shape(args[0]), given.get(1, given.get("indices")), given.get(3, given.get("axis"))
-        touched = np.zeros(shape, bool)
-        np.put_along_axis(touched, _bare(indices), True, axis)
-        return ..., touched
-    if function is np.fill_diagonal:
-        touched = np.zeros(np.shape(args[0]), bool)
-        np.fill_diagonal(touched, True)
-        return ..., touched
-    touched = np.zeros(np.shape(args[0]), bool)
-    np.put(touched, _bare(given.get(1, given.get("ind"))), True)
-    return ..., touched
+def _elements_written(function: Any, args: Any, kwargs: Any) -> np.ndarray:
+    """bool: the elements of its first argument that a function writes, by what it does to an array of flags."""
+    place, name = WRITING[function]
+    flags = np.zeros(np.shape(args[0]), bool)
+    others, named = list(_bare(args[1:])), _bare(kwargs)
+    if place <= len(others):
+        others[place - 1] = [True]
+    else:
+        named[name] = [True]
+    function(flags, *others, **named)
+    return flags
 
 
 def _bare(each: Any) -> Any:

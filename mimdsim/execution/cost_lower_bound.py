@@ -30,22 +30,15 @@ def declared_bundles(
 
     counted: the turns that its codelet has counted itself, by name.
     """
-    extents = extents_of(program, table)
+    extents = {**extents_of(program, table), **(counted or {})}
     cost = table.codelet.cost
     if isinstance(cost, TileFormula):
-        columns = {name: each for name, each in extents.items() if isinstance(each, np.ndarray)}
+        columns = {name: np.asarray(each) for name, each in extents.items() if not isinstance(each, RECORDED)}
         cycles = formula_cycles(table.codelet, columns, CONTEXTS, VECTOR_BYTES, table.vertices)
         return np.broadcast_to(cycles, (table.vertices,))
-    bundles = np.full(table.vertices, float(cost.fixed))
-    for term in cost.terms:
-        turns = np.ones(table.vertices)
-        for name in term.extents:
-            extent = (counted or {}).get(name, extents[name])
-            if isinstance(extent, RECORDED):
-                return None
-            turns = turns * np.asarray(extent, np.float64)
-        bundles += term.bundles * turns
-    return bundles
+    if any(isinstance(extents[name], RECORDED) for term in cost.terms for name in term.extents):
+        return None
+    return _total(cost.fixed, cost.terms, extents, table.vertices)
 
 
 def uncovered(declared: float, loaded: int, stored: int) -> str:
@@ -70,17 +63,20 @@ def overclaimed(program: Program, machine: MimdMachine) -> str:
             codelet = table.codelet
             if not codelet.flops or not table.vertices:
                 continue
-            extents = {name: _turns(each, table.vertices) for name, each in extents_of(program, table).items()}
-            flops = _total(0.0, codelet.flops, extents, table.vertices)
-            if isinstance(codelet.cost, TileFormula):
-                cost = formula_cycles(codelet, extents, CONTEXTS, VECTOR_BYTES, table.vertices)
-                cost, what = np.broadcast_to(cost, table.vertices), "cycles"
-            else:
-                cost, what = _total(codelet.cost.fixed, codelet.cost.terms, extents, table.vertices), "bundles"
+            extents = extents_of(program, table)
+            many = {
+                name: np.full(table.vertices, MANY_TURNS)
+                for name, each in extents.items()
+                if isinstance(each, RECORDED)
+            }
+            flops = _total(0.0, codelet.flops, {**extents, **many}, table.vertices)
+            cost = declared_bundles(program, table, many)
+            assert cost is not None
             most = _flops_at_once(program, table, machine)
             over = flops > most * cost
             if over.any():
                 vertex = int(np.argmax(over))
+                what = "cycles" if isinstance(codelet.cost, TileFormula) else "bundles"
                 return (
                     f"superstep '{superstep.name}': {vertex_name(table, vertex)} declares {flops[vertex]:,.0f} "
                     f"floating-point operations for a cost of {cost[vertex]:,.0f} {what}; at most {most:,.0f} "
@@ -89,16 +85,12 @@ def overclaimed(program: Program, machine: MimdMachine) -> str:
     return ""
 
 
-def _turns(extent: object, vertices: int) -> np.ndarray:
-    return np.full(vertices, MANY_TURNS) if isinstance(extent, RECORDED) else np.asarray(extent)
-
-
-def _total(fixed: float, terms: Sequence[Term], extents: Mapping[str, np.ndarray], vertices: int) -> np.ndarray:
+def _total(fixed: float, terms: Sequence[Term], extents: Mapping[str, object], vertices: int) -> np.ndarray:
     """float64[vertices]: fixed, and what the terms add."""
-    found = np.full(vertices, float(fixed))
+    total = np.full(vertices, float(fixed))
     for term in terms:
-        found += term.bundles * math.prod((extents[name].astype(np.float64) for name in term.extents), start=1.0)
-    return found
+        total += term.bundles * math.prod((np.asarray(extents[name], np.float64) for name in term.extents), start=1.0)
+    return total
 
 
 def _flops_at_once(program: Program, table: VertexTable, machine: MimdMachine) -> float:

@@ -205,6 +205,12 @@ class Executor:
         """Graph inputs that can be written."""
         return tuple(self.program.inputs)
 
+    @property
+    def generators(self) -> dict[str, int]:
+        """Graph inputs that hold the generators of layers that drop spikes at random, and their samples."""
+        inputs = self.program.inputs
+        return {name: len(self.arrays[inputs[name]]) for name in self.program.observables.generators}
+
     def write(self, values: Mapping[str, npt.ArrayLike]) -> None:
         """Set graph inputs from the host, e.g. 'w.hidden0', 'labels', 'input.ids'.
 

@@ -6,6 +6,7 @@ What an expression makes on the way belongs to the host, which computes in whole
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Mapping, Set
 from types import FrameType
@@ -29,12 +30,15 @@ class Scratch:
         self._given: list[Any] = []  # arguments of the codelet's function, kept, or others could get their ids
 
     def __enter__(self) -> Scratch:
-        self._before = sys.gettrace()
+        self._before, self._collects = sys.gettrace(), gc.isenabled()
+        gc.disable()  # what others have registered to run at collections is not the codelet's
         sys.settrace(self._call)
         return self
 
     def __exit__(self, *_: Any) -> None:
         sys.settrace(self._before)
+        if self._collects:
+            gc.enable()
 
     def _call(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         if not is_users(frame.f_globals.get("__name__", "")):

@@ -80,12 +80,32 @@ def strict_steps(
 
 
 @dataclass(kw_only=True, eq=False)
+class _Memory:
+    """What the vertices of a table see of a variable, or of an entry of it: nothing but poison outside their slices.
+
+    untouched: what it holds outside the slices; own: bool, the slices of the vertex that runs.
+    """
+
+    array: np.ndarray
+    untouched: np.ndarray
+    own: np.ndarray
+
+    def touched(self, index: Any = ...) -> np.ndarray:
+        """bool: which elements differ from what lies outside the slices: there some vertex has written."""
+        stray: np.ndarray = as_bits(self.array[index]) != as_bits(self.untouched[index])
+        return stray
+
+    def restore(self, index: Any = ...) -> None:
+        self.array[index] = self.untouched[index]
+
+
+@dataclass(kw_only=True, eq=False)
 class _Operand:
-    """A field of a table: the slices of its vertices; key: fields of one variable and timestep share a memory."""
+    """A field of a table: the slices of its vertices; fields of one variable and timestep share a memory."""
 
     field: Field
     name: str
-    key: tuple[str, int | None]
+    memory: _Memory
     boxes: np.ndarray
     slices: list[Index]
 
@@ -94,17 +114,24 @@ class _Operand:
         """The field as of a whole array, to which other fields of a vertex may give access."""
         return replace(self.field, access="update")
 
+    def view(self, vertex: int) -> np.ndarray:
+        """The slice of a vertex."""
+        return self.memory.array[self.slices[vertex]]
+
+    def place(self, vertex: int, wrong: np.ndarray) -> str:
+        """In words, the first element of a vertex's slice that is `wrong`."""
+        where = np.argwhere(wrong)[0] + self.boxes[vertex][:, 0]
+        return describe_box(self.name, np.stack([where, where + 1], axis=1))
+
 
 class _Table:
     """The vertices of a table, each run on a memory of its own that holds nothing but its slices."""
 
     def __init__(self, executor: Executor, superstep: Superstep, table: VertexTable, poison: Poison):
         self.executor, self.superstep, self.table, self.poison = executor, superstep, table, poison
+        self.memory: dict[tuple[str, int | None], _Memory] = {}
         self.operands = [self._operand(item) for item in table.codelet.fields]
-        self.written = {operand.key for operand in self.operands if operand.field.writes}
-        self.memory: dict[tuple[str, int | None], np.ndarray] = {}
-        self.untouched: dict[tuple[str, int | None], np.ndarray] = {}  # what memory holds outside the slices
-        self.own: dict[tuple[str, int | None], np.ndarray] = {}  # bool: the slices of the vertex that runs
+        self.written = [operand for operand in self.operands if operand.field.writes]
         codelet = table.codelet
         self.constants = [table.constants[name] for name in codelet.constants]
         self.compute: Any = as_python(codelet.compute)
@@ -121,27 +148,27 @@ class _Table:
         name = self.table.operands[item.name]
         boxes = boxes_of(self.table, item, self.executor.program.variables[name])
         slices = [tuple(slice(start, stop) for start, stop in box) for box in boxes.tolist()]
-        return _Operand(field=item, name=name, key=(name, now_shift(item.box[0])), boxes=boxes, slices=slices)
+        key = name, now_shift(item.box[0])
+        if key not in self.memory:
+            array = self.executor.at(name, item.box[0], 0)
+            image = self.poison.image(array.shape, array.dtype, len(self.memory))
+            self.memory[key] = _Memory(array=image.copy(), untouched=image, own=np.zeros(array.shape, bool))
+        return _Operand(field=item, name=name, memory=self.memory[key], boxes=boxes, slices=slices)
 
     def run(self, t: int) -> list[Commit]:
         """All vertices, one after another; what they write, to be written when all have run."""
         real = [self.executor.at(operand.name, operand.field.box[0], t) for operand in self.operands]
-        for operand, array in zip(self.operands, real, strict=True):
-            if operand.key not in self.memory:
-                image = self.poison.image(array.shape, array.dtype, len(self.memory))
-                self.memory[operand.key], self.untouched[operand.key] = image.copy(), image
-                self.own[operand.key] = np.zeros(array.shape, bool)
         commits: list[Commit] = []
         order = range(self.table.vertices)
         for vertex in reversed(order) if self.poison.sign > 0 else order:  # vertices have no order among themselves
-            made = self._run_vertex(vertex, t, real)
+            left = self._run_vertex(vertex, t, real)
             if not self.probed:
-                self._refuse_own_poison(vertex, t, real, made)
-            commits += made
+                self._refuse_own_poison(vertex, t, real, left)
+            commits += left
         if self.first:
             self._refuse_kept(t)
         self.probed, self.guarded, self.first = True, 0, False
-        if self._strays():
+        if any(memory.touched().any() for memory in self.memory.values()):
             self._name_stray(t, real)
         return commits
 
@@ -149,17 +176,15 @@ class _Table:
         """What a vertex may read, into the memory; where it only writes, poison, or `other` undefined memory."""
         for operand in self.operands:
             if not operand.field.reads:
-                memory = self.memory[operand.key]
-                nothing = OTHER.get(memory.dtype.kind, 1) if other else self.poison.of(memory.dtype)
-                memory[operand.slices[vertex]] = nothing
+                view = operand.view(vertex)
+                view[...] = OTHER.get(view.dtype.kind, 1) if other else self.poison.of(view.dtype)
         for operand, array in zip(self.operands, real, strict=True):
             if operand.field.reads:
-                index = operand.slices[vertex]
-                self.memory[operand.key][index] = array[index]
+                operand.view(vertex)[...] = array[operand.slices[vertex]]
 
     def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
         looked_at = self.first or not self.library  # the library's in a table's first run, which later ones are like
-        if looked_at and any(self._is_touched(operand.key, operand.slices[vertex]) for operand in self.operands):
+        if looked_at and any(operand.memory.touched(operand.slices[vertex]).any() for operand in self.operands):
             self._name_stray(t, real)
         self._load(vertex, real)
         work, turns = Work(), None
@@ -175,8 +200,7 @@ class _Table:
             raise VertexFailure(self.superstep, self.table, vertex, t, why, written) from failure
         commits = []
         for operand, array in zip(self.operands, real, strict=True):
-            index, memory = operand.slices[vertex], self.memory[operand.key]
-            value = memory[index]
+            index, value = operand.slices[vertex], operand.view(vertex)
             if operand.field.writes:
                 commits.append((array, index, value.copy()))
             elif (as_bits(value) != as_bits(array[index])).any() and self._changed(operand, vertex, array):
@@ -188,7 +212,7 @@ class _Table:
             raise MappingError(f"{self._name(vertex, t)} {text}")
         if scratch is not None:
             self._refuse_scratch(vertex, t, scratch)
-        self.guarded -= sum(self.memory[operand.key][operand.slices[vertex]].size for operand in self.operands)
+        self.guarded -= sum(operand.view(vertex).size for operand in self.operands)
         self._clear(vertex)
         return commits
 
@@ -199,29 +223,28 @@ class _Table:
         """
         loaded = stored = 0
         for operand, array, item_bytes in zip(self.operands, real, self.item_bytes, strict=True):
-            name, index = operand.field.name, operand.slices[vertex]
-            memory = self.memory[operand.key][index]
-            loaded += min(work.read.get(name, 0), memory.size) * item_bytes
-            written = min(work.written.get(name, 0), memory.size)
-            if self.table.codelet.form == "table" and operand.field.writes and memory.dtype.kind != "b":
-                held = ~self.poison.found(memory)
-                held &= (memory != array[index]) if operand.field.reads else True
-                written = int(np.count_nonzero(held))
+            name, value = operand.field.name, operand.view(vertex)
+            loaded += min(work.read[name], value.size) * item_bytes
+            written = min(work.written[name], value.size)
+            if self.table.codelet.form == "table" and operand.field.writes and value.dtype.kind != "b":
+                defined = ~self.poison.found(value)
+                defined &= (value != array[operand.slices[vertex]]) if operand.field.reads else True
+                written = int(np.count_nonzero(defined))
             stored += written * item_bytes
         return loaded, stored
 
     def _changed(self, operand: _Operand, vertex: int, array: np.ndarray) -> bool:
         """Whether a slice that is only read holds something new where no other field of the vertex may write."""
-        memory, index = self.memory[operand.key], operand.slices[vertex]
+        memory, index = operand.memory.array, operand.slices[vertex]
         new = (memory != array) & ~(self.poison.found(memory) & self.poison.found(array))
-        for other in self.operands:
-            if other.key == operand.key and other.field.writes:
+        for other in self.written:
+            if other.memory is operand.memory:
                 new[other.slices[vertex]] = False
         return bool(new[index].any())
 
     def _arguments(self, vertex: int, work: Work | None = None) -> tuple[list[np.ndarray], tuple[Any, ...]]:
         """(arrays, numbers) that the codelet is called with."""
-        memory = [self.memory[operand.key] for operand in self.operands]
+        memory = [operand.memory.array for operand in self.operands]
         if self.table.codelet.form == "table":
             if self.guarded > 0:
                 counted = work if self.guarded == math.inf else None  # the library's may touch more than a vertex would
@@ -238,16 +261,16 @@ class _Table:
 
         Writes of the library's are found by what they leave; a look at each of theirs would take as long as all else.
         """
-        memory = self.memory[operand.key]
+        memory = operand.memory
         if self.guarded < math.inf:
-            return Guarded.of(memory, operand.anywhere)
-        own, place = self.own[operand.key], describe_box(operand.name, operand.boxes[vertex])
-        own[...] = False
+            return Guarded.of(memory.array, operand.anywhere)
+        memory.own[...] = False
         for other in self.operands:
-            if other.key == operand.key:
-                own[other.slices[vertex]] = True
-        region = Region(whole=memory, own=own, place=place)
-        return Guarded.of(memory, operand.anywhere, work, region=region)
+            if other.memory is memory:
+                memory.own[other.slices[vertex]] = True
+        place = describe_box(operand.name, operand.boxes[vertex])
+        region = Region(whole=memory.array, own=memory.own, place=place)
+        return Guarded.of(memory.array, operand.anywhere, work, region=region)
 
     def _call(self, vertex: int, work: Work | None = None) -> Scratch | None:
         """Run a vertex; its scratch, of users' codelets of form 'vertex' in the first run of a table."""
@@ -283,17 +306,15 @@ class _Table:
 
     def _clear(self, vertex: int) -> None:
         for operand in self.operands:
-            index = operand.slices[vertex]
-            self.memory[operand.key][index] = self.untouched[operand.key][index]
-
-    def _is_touched(self, key: tuple[str, int | None], index: Any) -> bool:
-        """Whether memory differs from what lies outside the slices: then some vertex has written there."""
-        held, image = self.memory[key][index], self.untouched[key][index]
-        return bool((as_bits(held) != as_bits(image)).any())
+            operand.memory.restore(operand.slices[vertex])
 
     def _restore(self) -> None:
-        for key, memory in self.memory.items():
-            memory[...] = self.untouched[key]
+        for memory in self.memory.values():
+            memory.restore()
+
+    def _left(self, vertex: int) -> list[np.ndarray]:
+        """What a vertex has left in the fields that it writes."""
+        return [operand.view(vertex).copy() for operand in self.written]
 
     def _refuse_foreign_poison(self, vertex: int, t: int, real: list[np.ndarray]) -> None:
         """Raise where poison that lies outside the slices reaches a result: another poison there changes it.
@@ -302,35 +323,30 @@ class _Table:
         """
         results = []
         for sign in (1, -1):
-            for operand in self.operands:
-                memory = self.memory[operand.key]
-                if memory.dtype.kind == "f":
-                    memory[...] = sign * LARGE[memory.dtype.itemsize]
+            for memory in self.memory.values():
+                if memory.array.dtype.kind == "f":
+                    memory.array[...] = sign * LARGE[memory.array.dtype.itemsize]
             self._load(vertex, real)
             self._call(vertex)
-            results.append([self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes])
-        written = [operand for operand in self.operands if operand.field.writes]
+            results.append(self._left(vertex))
         self._restore()
-        for operand, one, other in zip(written, *results, strict=True):
+        for operand, one, other in zip(self.written, *results, strict=True):
             if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
                 raise MappingError(
                     f"{self._name(vertex, t)} read data outside its slices (poison reached '{operand.field.name}')"
                 )
 
-    def _refuse_own_poison(self, vertex: int, t: int, real: list[np.ndarray], made: list[Commit]) -> None:
+    def _refuse_own_poison(self, vertex: int, t: int, real: list[np.ndarray], commits: list[Commit]) -> None:
         """Raise where what a `write` field held before changes a result: it holds nothing that a vertex may read.
 
         What is left as it was is no result. Looked at once a table, by running its vertices with something else there.
         """
-        written = [operand for operand in self.operands if operand.field.writes]
-        again = self._run_on_other(vertex, real, written)
-        for operand, (_, _, first), second in zip(written, made, again, strict=True):
+        again = self._run_on_other(vertex, real)
+        for operand, (_, _, first), second in zip(self.written, commits, again, strict=True):
             other = second.dtype.type(OTHER.get(second.dtype.kind, 1))
             differs = (first != second) & ~(self.poison.found(first) & ((second == other) | self.poison.found(second)))
             if differs.any() and operand.field.access == "write":
-                where = np.argwhere(differs)[0] + operand.boxes[vertex][:, 0]
-                place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
-                third = self._run_on_other(vertex, real, written)
+                place, third = operand.place(vertex, differs), self._run_on_other(vertex, real)
                 if any(one.tobytes() != kept.tobytes() for one, kept in zip(again, third, strict=True)):
                     raise MappingError(
                         f"{self._name(vertex, t)} leaves something else in {place} whenever it runs: it draws random "
@@ -342,26 +358,20 @@ class _Table:
                 )
         self._clear(vertex)
 
-    def _run_on_other(self, vertex: int, real: list[np.ndarray], written: list[_Operand]) -> list[np.ndarray]:
+    def _run_on_other(self, vertex: int, real: list[np.ndarray]) -> list[np.ndarray]:
         """What a vertex leaves in its fields that it writes, which held other undefined memory before."""
         self._load(vertex, real, other=True)
         self._call(vertex)
-        return [self.memory[operand.key][operand.slices[vertex]].copy() for operand in written]
+        return self._left(vertex)
 
     def _explained(self, failure: Exception, vertex: int) -> Exception:
         """The failure, with what lies undefined in the vertex's slices: an index may be made of it."""
         for operand in self.operands:
-            if operand.field.reads and operand.key[0] in self.executor.arrays:
-                box = self.memory[operand.key][operand.slices[vertex]]
-                if box.dtype.kind in "iu" and box.size and self.poison.found(box).any():
-                    where = np.argwhere(self.poison.found(box))[0] + operand.boxes[vertex][:, 0]
-                    place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
-                    return type(failure)(f"{failure} ({place} holds nothing that was written)")
+            value = operand.view(vertex)
+            if operand.field.reads and value.dtype.kind in "iu" and self.poison.found(value).any():
+                place = operand.place(vertex, self.poison.found(value))
+                return type(failure)(f"{failure} ({place} holds nothing that was written)")
         return failure
-
-    def _strays(self) -> bool:
-        """Whether some vertex has written outside its slices."""
-        return any(self._is_touched(key, ...) for key in self.memory)
 
     def _name_stray(self, t: int, real: list[np.ndarray]) -> None:
         """Run the vertices once more, to name the first that writes outside its slices."""
@@ -369,8 +379,7 @@ class _Table:
         for vertex in range(self.table.vertices):
             self._run_vertex(vertex, t, real)
             for operand in self.operands:
-                if self._is_touched(operand.key, ...):
-                    stray = as_bits(self.memory[operand.key]) != as_bits(self.untouched[operand.key])
+                if (stray := operand.memory.touched()).any():
                     where = np.argwhere(stray)[0]
                     place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
                     raise MappingError(f"{self._name(vertex, t)} writes {place}, outside its slice")
@@ -397,6 +406,6 @@ def as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
     }
     if not scalars:
         return function
-    made = FunctionType(function.__code__, {**function.__globals__, **scalars}, function.__name__)
-    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-    return made if function.__closure__ is None else function
+    plain = FunctionType(function.__code__, {**function.__globals__, **scalars}, function.__name__)
+    plain.__defaults__, plain.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return plain if function.__closure__ is None else function

@@ -85,7 +85,7 @@ def initial_weights(
     return weights
 
 
-def unfolded(ids: np.ndarray, counts: np.ndarray, inputs: int) -> np.ndarray:
+def to_dense(ids: np.ndarray, counts: np.ndarray, inputs: int) -> np.ndarray:
     """float32[timesteps, batch, inputs]: 1 at the first counts[t, sample] of ids [timesteps, batch, capacity]."""
     rows: np.ndarray = np.zeros((*counts.shape, inputs), np.float32)
     t, sample, slot = np.nonzero(np.arange(ids.shape[2]) < counts[..., None])
@@ -116,7 +116,7 @@ def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int
         return labels
     if isinstance(runner, Executor) and INPUT in runner.inputs:
         inputs = runner.program.variables[runner.program.inputs[INPUT]].shape[-1]
-        runner.write({INPUT: unfolded(ids, counts, inputs), LABELS: labels})
+        runner.write({INPUT: to_dense(ids, counts, inputs), LABELS: labels})
         return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
     runner.write({**dict(zip(listed(INPUT), (ids, both), strict=True)), LABELS: labels})
@@ -128,14 +128,8 @@ def draw_randomness(runner: Runner, *names: str | int) -> None:
 
     On a machine the tiles draw these numbers themselves.
     """
-    if isinstance(runner, Executor):
-        program = runner.program
-        generators = program.observables.generators
-        batches = {name: program.variables[program.inputs[name]].shape[0] for name in generators}
-    else:
-        batches = dict.fromkeys(runner.generators, runner.network.batch) if runner.generators else {}
-    for name, batch in batches.items():
-        runner.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, batch)})
+    for name, samples in runner.generators.items():
+        runner.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, samples)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +193,7 @@ def train(
         if checkpoints is not None and ends:
             write_checkpoint(checkpoints, engine.program(), course, engine.name)
         if progress is not None:
-            progress(f"training, {training.stands()}", course.done, training.total)
+            progress(f"training, {training.progress_text()}", course.done, training.total)
     return training.log()
 
 
@@ -281,7 +275,7 @@ class _Training:
         loss = total_loss(self.runner, self.network)
         when = f"after training step {number + 1:,} of {self.total:,}"
         refuse_diverged(self.runner, self.trained, when, loss=loss, states=last or ends_epoch)
-        course.add(loss, int((guesses(self.runner) == labels).sum()), scalars)
+        course.add(loss, int((predictions(self.runner) == labels).sum()), scalars)
         if ends_epoch:
             self._end_epoch()
         return last or ends_epoch
@@ -335,7 +329,7 @@ class _Training:
         executor = self.engine.program()
         return {name: executor.arrays[executor.program.inputs[name]].copy() for name in self.trained}
 
-    def stands(self) -> str:
+    def progress_text(self) -> str:
         """Epoch, mean loss of the last training steps, and accuracy on what this epoch has trained on, in words."""
         course = self.course
         epoch, place = divmod(course.done - 1, self.per_epoch)
@@ -406,7 +400,7 @@ def refuse_empty(kept: np.ndarray, held_out: np.ndarray, validation_share: float
     )
 
 
-def guesses(runner: Runner) -> np.ndarray:
+def predictions(runner: Runner) -> np.ndarray:
     """int64[batch]: the class with the highest score of the last run (ties: lowest class)."""
     chosen: np.ndarray = runner.read(SCORES).argmax(axis=1)
     return chosen
@@ -421,5 +415,5 @@ def evaluate(runner: Runner, network: SpikingNetwork, data: Samples, indices: np
         labels = load_batch(runner, data, np.resize(part, network.batch))
         draw_randomness(runner, "evaluation", first)
         runner.run(phases=("forward", "loss"))
-        right += int((guesses(runner) == labels)[: len(part)].sum())
+        right += int((predictions(runner) == labels)[: len(part)].sum())
     return right / len(chosen) if len(chosen) else 0.0

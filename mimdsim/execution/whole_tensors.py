@@ -73,7 +73,7 @@ class WholeTensors:
         network = self.network
         given: dict[str, np.ndarray] = {LABELS: np.zeros(network.batch, np.int32), TRAINING_STEP: np.ones(1, np.int64)}
         given |= {name: np.full(1, value) for name, value in network.scheduled.items()}
-        return given | {name: np.zeros(network.batch, np.int64) for name in self.generators}
+        return given | {name: np.zeros(samples, np.int64) for name, samples in self.generators.items()}
 
     def _kept(self, tensor: Tensor) -> list[tuple[str, np.ndarray]]:
         """What stays from one training step to the next, by graph input."""
@@ -93,10 +93,10 @@ class WholeTensors:
     # ---- values in and out
 
     @property
-    def generators(self) -> tuple[str, ...]:
-        """Graph inputs that hold the generators of layers that drop spikes at random."""
+    def generators(self) -> dict[str, int]:
+        """Graph inputs that hold the generators of layers that drop spikes at random, and their samples."""
         layers = (layer for layer in self.network.layers if layer.selection.truncation == "random")
-        return tuple(random_name(layer.name) for layer in layers)
+        return {random_name(layer.name): self.network.batch for layer in layers}
 
     @property
     def memory(self) -> tuple[str, ...]:

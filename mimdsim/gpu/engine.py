@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, suggest
+from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.gpu import elementwise, gemm
 from mimdsim.gpu.elementwise import CUDNN_PERSISTENT, Direction, RecurrentLayer, persistent_seconds
 from mimdsim.gpu.energy import gpu_energy
-from mimdsim.gpu.kernels import HostWait, InputEncoding, Kernel, Lowered, Product, Recurrent, Stream
+from mimdsim.gpu.kernels import InputEncoding, Kernel, Lowered, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.sparse_kernels import ListKernel, lengths_of, list_kernel_seconds
+from mimdsim.gpu.sparse_kernels import ListKernel, list_kernel_seconds
 from mimdsim.gpu.strategies import STRATEGIES, Strategy, find_strategy
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
@@ -96,8 +97,8 @@ def _lowered(
             f"strategy '{how.name}' needs {how.needs}; {gpu.name} multiplies on systolic arrays: use the strategy "
             f"'hoisted', or 'graph_replay' where a layer recurs"
         )
-    lengths = lengths_of(activity) if how.lists and activity is not None else {}
-    lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding, lengths=lengths)
+    counts = activity.counts if how.lists and activity is not None else {}
+    lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding, counts=counts)
     needed, capacity = lowered.bytes_needed, gpu.memory.capacity_bytes
     if needed > capacity:
         raise DoesNotFit(
@@ -142,67 +143,56 @@ def _check_choice(what: str, given: str, known: tuple[str, ...]) -> None:
 
 
 def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelSpan:
-    if isinstance(kernel, Product):
-        return _product_span(kernel, gpu, how, precision, resident)
-    if isinstance(kernel, Stream):
-        stream = elementwise.elementwise_seconds(
-            gpu,
-            kernel.bytes_moved,
-            launching=how.launching,
-            fixed_seconds=WALK_SECONDS if kernel.walks_timesteps else 0.0,
-        )
-        return KernelSpan(
-            name=kernel.name, op=kernel.op, phase=kernel.phase, times=kernel.times,
-            seconds=kernel.times * stream.seconds, flops=kernel.times * kernel.flops,
-            bytes_moved=kernel.times * kernel.bytes_moved, bound=stream.bound,
-        )  # fmt: skip
-    if isinstance(kernel, Recurrent):
-        return _recurrent_span(kernel, gpu, how, precision)
+    once, launches = _launch(kernel, gpu, how, precision, resident), kernel.times
     if isinstance(kernel, ListKernel):
-        period = elementwise.launch_seconds(gpu, how.launching)
-        seconds, bound = list_kernel_seconds(kernel, gpu, period, resident)
-        return KernelSpan(
-            name=kernel.name, op=kernel.op, phase=kernel.phase, times=kernel.times * kernel.launches,
-            seconds=kernel.times * seconds, flops=kernel.times * kernel.flops,
-            bytes_moved=round(kernel.times * (kernel.l2_bytes + kernel.weight_bytes)), bound=bound,
-        )  # fmt: skip
-    assert isinstance(kernel, HostWait)
+        launches *= kernel.launches
     return KernelSpan(
-        name=kernel.name, op="host_wait", phase=kernel.phase, times=kernel.times,
-        seconds=kernel.times * gpu.launch.host_synchronisation_seconds, flops=0, bytes_moved=0, bound="host",
+        name=kernel.name, op=kernel.op, phase=kernel.phase, times=launches, seconds=kernel.times * once.seconds,
+        flops=kernel.times * once.flops, bytes_moved=round(kernel.times * once.bytes_moved), bound=once.bound,
     )  # fmt: skip
 
 
-def _recurrent_span(kernel: Recurrent, gpu: GpuMachine, how: Strategy, precision: Precision) -> KernelSpan:
-    """A persistent kernel: its walk over the timesteps, and what else it streams."""
-    layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
-    direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
-    walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
-    streamed = elementwise.elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching).seconds
-    return KernelSpan(
-        name=kernel.name, op=kernel.op, phase=kernel.phase, times=1, seconds=walked + streamed, flops=kernel.flops,
-        bytes_moved=kernel.bytes_moved, bound="launch" if walked > streamed else "memory",
-    )  # fmt: skip
+class _Launch(NamedTuple):
+    """One launch of a kernel, or one round of several, and what limits it."""
+
+    seconds: float
+    flops: int
+    bytes_moved: float
+    bound: str
 
 
-def _product_span(kernel: Product, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelSpan:
-    estimate = gemm.gemm_seconds(
-        gpu,
-        kernel.m,
-        kernel.n,
-        kernel.k,
-        batch=kernel.batch,
-        precision=precision,
-        accumulate=kernel.accumulate,
-        l2_resident=resident and kernel.repeated,
-    )
+def _launch(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> _Launch:
     period = elementwise.launch_seconds(gpu, how.launching)
-    return KernelSpan(
-        name=kernel.name, op=kernel.op, phase=kernel.phase, times=kernel.times,
-        seconds=kernel.times * max(estimate.seconds, period), flops=kernel.times * estimate.flops,
-        bytes_moved=kernel.times * estimate.bytes_moved,
-        bound=estimate.bound if estimate.seconds >= period else "launch",
-    )  # fmt: skip
+    if isinstance(kernel, Product):
+        estimate = gemm.gemm_seconds(
+            gpu,
+            kernel.m,
+            kernel.n,
+            kernel.k,
+            batch=kernel.batch,
+            precision=precision,
+            accumulate=kernel.accumulate,
+            l2_resident=resident and kernel.repeated,
+        )
+        bound = estimate.bound if estimate.seconds >= period else "launch"
+        return _Launch(max(estimate.seconds, period), estimate.flops, estimate.bytes_moved, bound)
+    if isinstance(kernel, Stream):
+        walking = WALK_SECONDS if kernel.walks_timesteps else 0.0
+        stream = elementwise.elementwise_seconds(
+            gpu, kernel.bytes_moved, launching=how.launching, fixed_seconds=walking
+        )
+        return _Launch(stream.seconds, kernel.flops, kernel.bytes_moved, stream.bound)
+    if isinstance(kernel, Recurrent):  # its walk over the timesteps, and what else it streams
+        layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
+        direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
+        walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
+        streamed = elementwise.elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching).seconds
+        bound = "launch" if walked > streamed else "memory"
+        return _Launch(walked + streamed, kernel.flops, kernel.bytes_moved, bound)
+    if isinstance(kernel, ListKernel):
+        seconds, bound = list_kernel_seconds(kernel, gpu, period, resident)
+        return _Launch(seconds, kernel.flops, kernel.l2_bytes + kernel.weight_bytes, bound)
+    return _Launch(gpu.launch.host_synchronisation_seconds, 0, 0, "host")
 
 
 def _lowering_assumptions(
@@ -243,14 +233,12 @@ def _split_source(text: str) -> tuple[str, str]:
 
 def _machine_numbers(gpu: GpuMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
-    found = []
-    for section in SECTIONS:
-        part = getattr(gpu, section)
-        if part is None:
-            continue
-        for field, text in part.sources.items():
-            kind, where = _split_source(text)
-            unit = (dimension(field) or "").replace("_per_", "/")
-            value = f"{getattr(part, field):g} {unit}".strip()
-            found.append(Assumption(name=f"{gpu.name}.{section}.{field}", value=value, kind=kind, source=where))
-    return tuple(found)
+    return tuple(
+        Assumption(
+            name=f"{gpu.name}.{name}",
+            value=f"{value:g} {(dimension(name.partition('.')[2]) or '').replace('_per_', '/')}".strip(),
+            kind=kind,
+            source=source,
+        )
+        for name, value, kind, source in sourced_numbers(gpu, SECTIONS)
+    )

@@ -8,21 +8,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mimdsim.base.errors import MappingError
-from mimdsim.gpu.sparse_kernels import ListKernel
+from mimdsim.gpu.sparse_kernels import Launched, ListKernel
 from mimdsim.graph.records import Graph, Value, elements
 
 
 @dataclass(frozen=True, kw_only=True)
-class Product:
+class Product(Launched):
     """`times` launches of `batch` products C[m, n] = A[m, k] B[k, n].
 
     accumulate: added to what C held. repeated: the same weights come back every timestep.
     """
 
-    name: str
-    op: str
-    phase: str
-    times: int
     m: int
     n: int
     k: int
@@ -32,41 +28,31 @@ class Product:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream:
+class Stream(Launched):
     """`times` launches of an elementwise or fused kernel; bytes and flops are those of one launch.
 
     walks_timesteps: one launch covers all timesteps and keeps what it carries in registers.
     """
 
-    name: str
-    op: str
-    phase: str
-    times: int
     bytes_moved: int
     flops: int = 0
     walks_timesteps: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostWait:
+class HostWait(Launched):
     """`times` waits of the host for the device, between two launches."""
 
-    name: str
-    phase: str
-    times: int
+    op: str = "host_wait"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recurrent:
+class Recurrent(Launched):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
     bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1.
     """
 
-    name: str
-    op: str
-    phase: str
-    times: int
     neurons: int
     batch: int
     timesteps: int
@@ -106,17 +92,6 @@ def streamed_inputs(graph: Graph) -> tuple[str, ...]:
     return tuple(name for name in graph.inputs if name not in kept)
 
 
-def _events_bytes(value: Value) -> int:
-    """`capacity` ids and one count for each timestep and sample: a network input has no gradient entries to count."""
-    lists = elements(value) // value.shape[-1]
-    return lists * (value.capacity + 1) * NUMBER_BYTES
-
-
-def _bits_bytes(value: Value) -> int:
-    """One bit per neuron, whole bytes for each timestep and sample."""
-    return elements(value) // value.shape[-1] * -(-value.shape[-1] // 8)
-
-
 def _sent_as(name: str, value: Value, encoding: InputEncoding) -> str:
     """'events', 'bits' or 'dense': what the host sends for one input; an input without timesteps has no spikes."""
     spikes = len(value.shape) == 3
@@ -131,10 +106,13 @@ def _sent_as(name: str, value: Value, encoding: InputEncoding) -> str:
 
 
 def _sent_bytes(name: str, value: Value, encoding: InputEncoding) -> int:
-    form = _sent_as(name, value, encoding)
-    if form == "events":
-        return _events_bytes(value)
-    return _bits_bytes(value) if form == "bits" else elements(value) * NUMBER_BYTES
+    rows = elements(value) // value.shape[-1]  # of every timestep and sample
+    return {
+        # ids and one count: a network input has no gradient entries to count
+        "events": rows * (value.capacity + 1) * NUMBER_BYTES,
+        "bits": rows * -(-value.shape[-1] // 8),
+        "dense": elements(value) * NUMBER_BYTES,
+    }[_sent_as(name, value, encoding)]
 
 
 def transfer_bytes(graph: Graph, encoding: InputEncoding) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
+
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.dependence import (
     MATRIX_PRODUCTS,
@@ -31,7 +33,7 @@ from mimdsim.gpu.kernels import (
     streamed_inputs,
     transfer_bytes,
 )
-from mimdsim.gpu.sparse_kernels import LIST_PRODUCTS, ListLengths, check_lists, list_kernel
+from mimdsim.gpu.sparse_kernels import LIST_PRODUCTS, check_lists, list_kernel
 from mimdsim.gpu.strategies import Strategy
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Graph, Operation, Scan, elements
@@ -46,13 +48,13 @@ def lower_to_kernels(
     *,
     precision: Precision,
     input_encoding: InputEncoding = "as_graph",
-    lengths: Mapping[str, ListLengths] | None = None,
+    counts: Mapping[str, np.ndarray] | None = None,
 ) -> Lowered:
     """The kernels of one training step of `graph`.
 
-    `lengths`: of every layer's lists, for strategies that follow them. Raises MappingError when the strategy is hoisted
-    and a product depends on itself through the timesteps, when it follows lists and there are none, or when the graph's
-    input has no ids and 'events' are selected.
+    `counts`: of every layer's lists, as recorded, for strategies that follow them. Raises MappingError when the
+    strategy is hoisted and a product depends on itself through the timesteps, when it follows lists and there are none,
+    or when the graph's input has no ids and 'events' are selected.
     """
     element_bytes = ELEMENT_BYTES[precision]
     kernels: list[Kernel] = list(expansion_kernels(graph, element_bytes, input_encoding))
@@ -62,7 +64,7 @@ def lower_to_kernels(
     working_set: dict[str, int] = {}
     for op in graph.operations:
         if op.kind == "scan":
-            body = _Body(op=op, strategy=strategy, element_bytes=element_bytes, lengths=lengths or {})
+            body = _Body(op=op, strategy=strategy, element_bytes=element_bytes, counts=counts or {})
             kernels += body.kernels()
             buffers += body.unstacked_bytes()
             constants = op.inputs[len(op.inputs) - len(op.attributes.constants) :]
@@ -107,7 +109,7 @@ class _Body:
     op: Operation
     strategy: Strategy
     element_bytes: int
-    lengths: Mapping[str, ListLengths]
+    counts: Mapping[str, np.ndarray]
 
     @property
     def scan(self) -> Scan:
@@ -132,7 +134,7 @@ class _Body:
                     made.append(self._walking(part))
                 continue
             if self.strategy.lists and inner.kind in LIST_PRODUCTS:
-                made.append(list_kernel(self.op, inner, self.lengths, self.strategy.lists))
+                made.append(list_kernel(self.op, inner, self.counts, self.strategy.lists))
             elif inner.kind in MATRIX_PRODUCTS:
                 made.append(self._product(inner, accumulate=inner.name in absorbed))
             elif inner.name in group_at:
@@ -159,10 +161,6 @@ class _Body:
         batch, neurons = self.scan.body.value(products[0].outputs[0]).shape
         weights = {name for inner in products for name in inner.inputs} & set(self.scan.constants)
         streamed = self._elements(self._read(part) - weights) + self._elements(self._written(part))
-        flops = 0
-        for inner in part:
-            values = tuple(self.scan.body.value(name) for name in inner.inputs)
-            flops += OPERATIONS[inner.kind].flops(values, inner.attributes)
         timesteps = self.scan.timesteps
         return Recurrent(
             name=f"{self.op.name}.{'+'.join(inner.name for inner in part)}",
@@ -173,7 +171,7 @@ class _Body:
             batch=batch,
             timesteps=timesteps,
             bytes_moved=streamed * self.element_bytes * timesteps,
-            flops=flops * timesteps,
+            flops=self._flops(part) * timesteps,
         )
 
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
@@ -202,9 +200,8 @@ class _Body:
         return [group[start:stop] for start, stop in pairwise(cuts)]
 
     def _product(self, inner: Operation, *, accumulate: bool) -> Product:
-        values = tuple(self.scan.body.value(name) for name in inner.inputs)
         m, n = self.scan.body.value(inner.outputs[0]).shape
-        k = OPERATIONS[inner.kind].flops(values, inner.attributes) // (2 * m * n)
+        k = self._flops([inner]) // (2 * m * n)
         timesteps = self.scan.timesteps
         once = Product(name=f"{self.op.name}.{inner.name}", op=inner.kind, phase=inner.phase, times=1, m=m, n=n, k=k)
         if not self.strategy.hoisted:
@@ -217,10 +214,6 @@ class _Body:
 
     def _stream(self, chunk: Sequence[Operation]) -> Stream:
         moved = self._elements(self._read(chunk)) + self._elements(self._written(chunk))
-        flops = 0
-        for inner in chunk:
-            values = tuple(self.scan.body.value(name) for name in inner.inputs)
-            flops += OPERATIONS[inner.kind].flops(values, inner.attributes)
         hoisted, timesteps = self.strategy.hoisted, self.scan.timesteps
         at_once = timesteps if hoisted else 1
         return Stream(
@@ -229,7 +222,7 @@ class _Body:
             phase=chunk[0].phase,
             times=timesteps // at_once,
             bytes_moved=moved * self.element_bytes * at_once,
-            flops=flops * at_once,
+            flops=self._flops(chunk) * at_once,
             walks_timesteps=hoisted,
         )
 
@@ -288,6 +281,10 @@ class _Body:
         crossing -= set(self.scan.stacked)
         at_once = self.scan.timesteps if self.strategy.hoisted else 1
         return self._elements(crossing) * self.element_bytes * at_once
+
+    def _flops(self, group: Iterable[Operation]) -> int:
+        value = self.scan.body.value
+        return sum(OPERATIONS[op.kind].flops(tuple(map(value, op.inputs)), op.attributes) for op in group)
 
     def _elements(self, names: Iterable[str]) -> int:
         return sum(elements(self.scan.body.value(name)) for name in names)

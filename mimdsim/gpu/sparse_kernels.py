@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS
 from mimdsim.graph.records import Operation, Scan
 from mimdsim.machine import GpuMachine
-from mimdsim.program import RecordedActivity
 
 BLOCK_THREADS = 256
 CYCLES_PER_ENTRY = 80  # a dependent load from the L2 with what hides of it, per entry and 256 columns; estimated
@@ -31,39 +32,31 @@ LIST_PRODUCTS = {"synapse", "synapse_weight_gradient", "synapse_spike_gradient"}
 Followed = Literal["as_written", "ideal"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListLengths:
-    """Entries of one layer's lists per timestep: mean over samples, and of the longest list, means over time."""
-
-    spikes: float
-    listed: float
-    most_spikes: float
-    most_listed: float
-
-
-def lengths_of(activity: RecordedActivity) -> dict[str, ListLengths]:
-    """Lengths of every layer's lists, 'input' included."""
-    found = {}
-    for layer, counts in activity.counts.items():
-        mean, most = counts.mean(axis=(0, 1)), counts.max(axis=1).mean(axis=0)
-        found[layer] = ListLengths(
-            spikes=float(mean[0]), listed=float(mean[-1]), most_spikes=float(most[0]), most_listed=float(most[-1])
-        )
-    return found
+def list_lengths(counts: np.ndarray, *, listed: bool) -> tuple[float, float]:
+    """Entries of one layer's lists per timestep, of true spikes or of all that is listed: mean over samples and that of
+    the longest list, both means over time. counts: int[timesteps, batch, 2]."""
+    entries = counts[..., int(listed)]
+    return float(entries.mean(axis=(0, 1))), float(entries.max(axis=1).mean())
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListKernel:
+class Launched:
+    """What all kernels have: an operation of the graph, or several, that are launched `times` times."""
+
+    name: str
+    op: str
+    phase: str
+    times: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListKernel(Launched):
     """`times` rounds of the kernels of one product on lists; amounts are those of one round.
 
     serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed
     completely; launches and host_waits: of a round.
     """
 
-    name: str
-    op: str
-    phase: str
-    times: int
     serial_cycles: float
     l2_bytes: float
     weight_bytes: int
@@ -72,24 +65,22 @@ class ListKernel:
     flops: int
 
 
-def list_kernel(
-    scan: Operation, inner: Operation, lengths: Mapping[str, ListLengths], followed: Followed
-) -> ListKernel:
-    """The kernels of one product on lists; raises MappingError when the lists of its layer were not recorded."""
+def list_kernel(scan: Operation, inner: Operation, counts: Mapping[str, np.ndarray], followed: Followed) -> ListKernel:
+    """The kernels of one product on lists, counted as recorded; raises MappingError when the lists of its layer were
+    not recorded."""
     attributes: Scan = scan.attributes
     body = attributes.body
     spikes = inner.inputs[0] if inner.kind == "synapse" else inner.inputs[1]
     source = body.value(spikes).layer
-    if source not in lengths:
+    if source not in counts:
         raise MappingError(
-            f"a strategy that follows lists needs the spikes of '{source}'; recorded are {sorted(lengths)}: "
+            f"a strategy that follows lists needs the spikes of '{source}'; recorded are {sorted(counts)}: "
             "give the activity of a run"
         )
-    length = lengths[source]
     batch = body.value(spikes).shape[0]
     columns = body.value(inner.outputs[0] if inner.kind == "synapse" else inner.inputs[0]).shape[1]
     by_listed = inner.kind == "synapse_spike_gradient"
-    entries, longest = (length.listed, length.most_listed) if by_listed else (length.spikes, length.most_spikes)
+    entries, longest = list_lengths(counts[source], listed=by_listed)
     gradient = inner.kind == "synapse_weight_gradient"
     touched = batch * entries * columns * WORD_BYTES * (2 if gradient else 1)
     weights = body.value(spikes).shape[1] * columns * WORD_BYTES

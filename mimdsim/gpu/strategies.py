@@ -38,16 +38,16 @@ class Strategy:
 
     name: str
     description: str
-    hoisted: bool
-    launching: Launching
-    forward_kernels_per_layer: int
-    backward_kernels_per_layer: int
-    bookkeeping_kernels: int
-    host_waits: bool
-    host_rate: Literal["framework", "pinned"]
     band: Band
     band_source: str
     source: str
+    hoisted: bool = False
+    launching: Launching = "stream"
+    forward_kernels_per_layer: int = 1
+    backward_kernels_per_layer: int = 1
+    bookkeeping_kernels: int = 0
+    host_waits: bool = False
+    host_rate: Literal["framework", "pinned"] = "pinned"
     lists: Followed | None = None
     persistent: bool = False
     needs: str = ""
@@ -65,12 +65,9 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             name="as_published",
             description="dense, one loop turn per timestep launched by the host, trip count known (XLA ForThunk)",
-            hoisted=False,
-            launching="stream",
             forward_kernels_per_layer=2,
             backward_kernels_per_layer=3,
             bookkeeping_kernels=3,
-            host_waits=False,
             host_rate="framework",
             copies_dense_input=True,
             band=PLUS_MINUS_20,
@@ -80,8 +77,6 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             name="as_published_synchronised",
             description="as published, but the host waits for the loop condition every timestep (XLA WhileThunk)",
-            hoisted=False,
-            launching="stream",
             forward_kernels_per_layer=2,
             backward_kernels_per_layer=3,
             bookkeeping_kernels=3,
@@ -96,13 +91,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             name="graph_replay",
             description="dense, all timesteps captured as one CUDA graph, one fused neuron kernel per layer and pass",
-            hoisted=False,
             launching="graph",
-            forward_kernels_per_layer=1,
-            backward_kernels_per_layer=1,
-            bookkeeping_kernels=0,
-            host_waits=False,
-            host_rate="pinned",
             band=PLUS_MINUS_20,
             band_source="assumed: matrix product model 5 to 18 % off",
             source="what a careful program of the same loop would do; no such program was timed",
@@ -111,12 +100,6 @@ STRATEGIES: dict[str, Strategy] = {
             name="hoisted",
             description="dense, each layer's products of all timesteps in one kernel, neuron kernels fused over time",
             hoisted=True,
-            launching="stream",
-            forward_kernels_per_layer=1,
-            backward_kernels_per_layer=1,
-            bookkeeping_kernels=0,
-            host_waits=False,
-            host_rate="pinned",
             band=NEVER_BUILT,
             band_source="assumed: up to 20 % slower in fp32 and TF32, up to twice as slow in fp16; "
             "no small TF32 product was measured",
@@ -127,12 +110,6 @@ STRATEGIES: dict[str, Strategy] = {
             description="as hoisted; a layer that recurs walks the timesteps in one kernel, its weights on the chip",
             hoisted=True,
             persistent=True,
-            launching="stream",
-            forward_kernels_per_layer=1,
-            backward_kernels_per_layer=1,
-            bookkeeping_kernels=0,
-            host_waits=False,
-            host_rate="pinned",
             band=NEVER_BUILT,
             band_source="assumed: up to 20 % slower in fp32 and TF32, up to twice as slow in fp16; persistent kernels "
             "of LSTMs come out 22 % too slow to 23 % too fast",
@@ -142,12 +119,9 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             name="lists_as_written",
             description="the authors' CUDA kernels on lists of spikes, one block per sample, inside an XLA loop",
-            hoisted=False,
-            launching="stream",
             forward_kernels_per_layer=2,
             backward_kernels_per_layer=3,
             bookkeeping_kernels=3,
-            host_waits=False,
             host_rate="framework",
             band=NEVER_TIMED,
             band_source="assumed: cycles per list entry estimated, kernels counted from the source and never timed",
@@ -158,13 +132,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             name="lists_ideal",
             description="lists followed at the rate of the L2, one replayed launch a product, gradients in place",
-            hoisted=False,
             launching="graph",
-            forward_kernels_per_layer=1,
-            backward_kernels_per_layer=1,
-            bookkeeping_kernels=0,
-            host_waits=False,
-            host_rate="pinned",
             band=AT_BEST,
             band_source="assumed: an upper bound that has never been built",
             source="bytes of the listed rows over the rate of the L2, and nothing else",

@@ -96,7 +96,7 @@ class Tile(SourcedSection):
         return min(self.worker_contexts, self.issue_cycles)
 
 
-class Exchange(SourcedSection):
+class Fabric(SourcedSection):
     """The on-chip exchange fabric, an endpoint model.
 
     A phase costs fixed_cycles + max(bytes / bytes_per_cycle, control instructions) at the busiest tile, where every
@@ -186,7 +186,7 @@ class MimdMachine(Section):
     title: str
     chip: Chip
     tile: Tile
-    exchange: Exchange
+    exchange: Fabric
     sync: Sync
     host: Host
     links: Links

@@ -17,7 +17,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.exchange_traffic import Pairs
 from mimdsim.program.exchanges import count_pairs
 from mimdsim.timing import bytes_accessed, contexts_with_work, cycles_in_timesteps, explain, program_loads
-from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.tile_cycles import TileIssue
 
 GROUPS = 64  # of tiles that lie side by side: at most so many, but FEWEST on every chip
 FEWEST, MOST = 4, 32
@@ -46,8 +46,8 @@ def detail_of(
         problem = f"over {MOST_CELLS:,} supersteps times tiles: single tiles are not kept; use explain"
         raise MimdsimError(f"a program of {program.tiles:,} tiles has {problem}")
     window = window[: max(1, MOST_WINDOW // (program.tiles * len(list(program.supersteps()))))]
-    barrel, timed = Barrel.of(machine), priced(program, machine)
-    loads = program_loads(timed, activity, barrel)
+    issue, timed = TileIssue.of(machine), priced(program, machine)
+    loads = program_loads(timed, activity, issue)
     supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
     busy, exchange, sent, received, buffers = np.zeros((5, len(loads), program.tiles), np.int64)
     links = np.zeros((program.chips, program.chips), np.int64)
@@ -66,7 +66,7 @@ def detail_of(
         if row in memory.buffers:
             tiles, size = memory.buffers[row]
             buffers[row, tiles] = size
-    timesteps, chosen, by_timestep = cycles_in_timesteps(timed, activity, barrel, window)
+    timesteps, chosen, by_timestep = cycles_in_timesteps(timed, activity, issue, window)
     return Detail(
         run=run,
         supersteps=as_texts([superstep.name for superstep, _ in supersteps]),
@@ -76,7 +76,7 @@ def detail_of(
         exchange=exchange,
         sent=sent,
         received=received,
-        contexts=contexts_with_work(timed, barrel),
+        contexts=contexts_with_work(timed, issue),
         bundles=np.array([load.bundles for load in loads], np.int64),
         flops=np.array([load.flops for load in loads], np.int64),
         accessed=bytes_accessed(program, activity),

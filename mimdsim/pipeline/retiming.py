@@ -15,7 +15,7 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.machine.gpu import Precision
 from mimdsim.profile import GpuProfile, TiledProfile
 from mimdsim.program import RecordedActivity
-from mimdsim.timing import Barrel, time_program
+from mimdsim.timing import TileIssue, time_program
 from mimdsim.workload import MappingOptions, Workload, network_of
 
 
@@ -32,9 +32,9 @@ def retime_many(
 ) -> Iterator[tuple[int, TiledProfile]]:
     """(number in `machines`, profile) of each as by `retime`, machines with the same tiles one after another: the part
     that takes longest, counting spikes on tiles, is then done once for all of them."""
-    alike: dict[Barrel, list[int]] = {}
+    alike: dict[TileIssue, list[int]] = {}
     for number, machine in enumerate(machines):
-        alike.setdefault(Barrel.of(machine), []).append(number)
+        alike.setdefault(TileIssue.of(machine), []).append(number)
     for numbers in alike.values():
         for number in numbers:
             yield number, retime(compiled, machines[number], activity)

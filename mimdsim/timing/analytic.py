@@ -20,9 +20,9 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.critical_path import critical_path
 from mimdsim.timing.recording import machine_assumptions, program_assumptions
-from mimdsim.timing.spans import loop_spans, superstep_spans, what_is_doubted
-from mimdsim.timing.tile_cycles import Barrel
-from mimdsim.timing.uncertainty import known_together, own_shares
+from mimdsim.timing.spans import loop_spans, superstep_spans, uncertain_parts
+from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.timing.uncertainty import own_shares, with_correlation
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
 
@@ -48,14 +48,14 @@ def time_program(
         )
     of_another = costs_of_another(program, machine)
     program = priced(program, machine)
-    loads = program_loads(program, activity, Barrel.of(machine))
+    loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     moved = _moved(program)
     loops = loop_spans(program, machine)
     spans = (*superstep_spans(program, machine.exchange, loads, path, moved.volumes), *loops)
     own = own_shares(program, machine, loads)
-    doubts = what_is_doubted(loads, path, sum(span.sync_cycles for span in loops), machine, own)
-    doubts = known_together(doubts, own, machine)
+    doubts = uncertain_parts(loads, path, sum(span.sync_cycles for span in loops), machine, own)
+    doubts = with_correlation(doubts, own, machine)
     clock = machine.chip.clock_hz
     stream = host_stream_seconds(program, machine.host)
     cycles = sum(span.cycles for span in spans)
@@ -108,7 +108,7 @@ def group_cycles(
     the first superstep. A tile may be slow in another turn than others of its group.
     """
     program = priced(program, machine)
-    loads = program_loads(program, activity, Barrel.of(machine))
+    loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     compute, exchange = np.zeros((2, len(loads), groups), np.int64)
     since_sync, first, row = np.zeros(program.tiles, np.int64), 0, 0
@@ -131,7 +131,7 @@ def group_cycles(
 
 def bundles_of(program: Program, machine: MimdMachine, activity: RecordedActivity) -> int:
     """Bundles that all tiles issue in one run of a program, without checking it."""
-    return sum(load.bundles for load in program_loads(priced(program, machine), activity, Barrel.of(machine)))
+    return sum(load.bundles for load in program_loads(priced(program, machine), activity, TileIssue.of(machine)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,20 +208,10 @@ def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
 
 def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> int:
     """Exchange cycles under the exchange model that is not selected."""
-    return sum(part.exchange for part in critical_path(program, _other_model(machine), loads))
-
-
-_OTHER_MODEL: list[tuple[MimdMachine, MimdMachine]] = []  # the last few used, by identity
-
-
-def _other_model(machine: MimdMachine) -> MimdMachine:
-    for one, changed in _OTHER_MODEL:
-        if one is machine:
-            return changed
     other = {"endpoint": "planner"}.get(machine.exchange.model, "endpoint")
-    changed = machine.model_copy(update={"exchange": machine.exchange.model_copy(update={"model": other})})
-    _OTHER_MODEL[:] = [*_OTHER_MODEL[-3:], (machine, changed)]
-    return changed
+    exchange = machine.exchange.model_copy(update={"model": other})
+    path = critical_path(program, machine.model_copy(update={"exchange": exchange}), loads)
+    return sum(part.exchange for part in path)
 
 
 def input_bytes(program: Program) -> int:

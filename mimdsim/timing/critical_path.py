@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.base.processes import kept
+from mimdsim.base.cache import PerObject
 from mimdsim.costs.exchange_endpoint import cycles_of_phases, edge_bytes, link_phase_seconds, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
@@ -34,7 +34,7 @@ class PathPart:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Waiting:
+class ExchangeWaits:
     """Cycles of the exchanges of all supersteps on a machine, per execution, independent of the loads.
 
     exchange, sync int64[supersteps, chips]: of every chip. closes bool[supersteps]: all chips wait for each other,
@@ -48,14 +48,12 @@ class Waiting:
     link: np.ndarray
 
 
-LINKS_KEPT = 8
-_LINK_SECONDS: WeakKeyDictionary[Program, dict[str, np.ndarray]] = WeakKeyDictionary()
-_MOVING: WeakKeyDictionary[Program, _Moving] = WeakKeyDictionary()
+_LINK_SECONDS: PerObject[np.ndarray] = PerObject()
 
 
 def critical_path(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> tuple[PathPart, ...]:
     """One part per superstep, in program order; their sum is the time of the program on all chips."""
-    waiting = all_waiting(program, machine)
+    waiting = exchange_waits(program, machine)
     first, found = 0, []
     for stretch in program.stretches():
         last = first + len(stretch.body)
@@ -85,20 +83,22 @@ def _slowest(loads: Sequence[SuperstepLoad], exchange: np.ndarray, sync: np.ndar
     return np.array([own, exchange[:, slowest].sum(axis=1), sync[:, slowest].sum(axis=1)], np.int64)
 
 
-def all_waiting(program: Program, machine: MimdMachine) -> Waiting:
+def exchange_waits(program: Program, machine: MimdMachine) -> ExchangeWaits:
     """The cycles of the exchanges of all supersteps on `machine`, in program order."""
-    moving, sync = _MOVING.get(program) or _MOVING.setdefault(program, _moving(program)), machine.sync
-    exchange = np.zeros(moving.synchronised.shape, np.int64)
-    exchange[moving.exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
+    waits, sync = _synchronisation(program), machine.sync
+    exchange = np.zeros(waits.synchronised.shape, np.int64)
+    exchange[waits.exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
     link = np.rint(_link_seconds(program, machine.links) * machine.chip.clock_hz).astype(np.int64)
-    closes, barriers = moving.rounds > 0, moving.rounds
+    closes, barriers = waits.rounds > 0, waits.rounds
     if program.chips > 1 and sync.scope == "all":
         closes = closes | exchange.any(axis=1)
         barriers = np.maximum(barriers, 1)
-    every = barriers * machine.barrier_cycles(all_chips=True) + _late(machine, exchange.max(axis=1, initial=0) + link)
-    inside = moving.synchronised & (exchange > 0) & ~closes[:, None]
-    own = machine.barrier_cycles(all_chips=False) + _late(machine, exchange)
-    return Waiting(
+    every = barriers * machine.barrier_cycles(all_chips=True) + _waits_for_last(
+        machine, exchange.max(axis=1, initial=0) + link
+    )
+    inside = waits.synchronised & (exchange > 0) & ~closes[:, None]
+    own = machine.barrier_cycles(all_chips=False) + _waits_for_last(machine, exchange)
+    return ExchangeWaits(
         exchange=exchange,
         sync=np.where(inside, own, 0),
         closes=closes,
@@ -107,15 +107,15 @@ def all_waiting(program: Program, machine: MimdMachine) -> Waiting:
     )
 
 
-def _late(machine: MimdMachine, exchange: np.ndarray) -> np.ndarray:
+def _waits_for_last(machine: MimdMachine, exchange: np.ndarray) -> np.ndarray:
     """int64: cycles of waiting for the last tile of an exchange."""
     cycles: np.ndarray = np.rint(machine.sync.exchange_share * exchange).astype(np.int64)
     return cycles
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Moving:
-    """What the supersteps of a program move, on any machine: the numbers of those that exchange, which chips each
+class _Synchronisation:
+    """Exchanges and barriers of a program, on any machine: the numbers of those that exchange, which chips each
     synchronises bool[supersteps, chips], and how many rounds go over links int64[supersteps]."""
 
     exchanges: np.ndarray
@@ -123,7 +123,8 @@ class _Moving:
     rounds: np.ndarray
 
 
-def _moving(program: Program) -> _Moving:
+@lru_cache(maxsize=8)
+def _synchronisation(program: Program) -> _Synchronisation:
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
     over_links = [step.exchange is not None and step.exchange.link_bytes is not None for step in supersteps]
     rounds = [
@@ -131,7 +132,7 @@ def _moving(program: Program) -> _Moving:
         for step, crosses in zip(supersteps, over_links, strict=True)
     ]
     synchronised = [synchronised_chips(program, step) for step in supersteps]
-    return _Moving(
+    return _Synchronisation(
         exchanges=np.array([at for at, step in enumerate(supersteps) if step.exchange is not None], np.int64),
         synchronised=np.array(synchronised, bool).reshape(-1, program.chips),
         rounds=np.array(rounds, np.int64),
@@ -141,10 +142,10 @@ def _moving(program: Program) -> _Moving:
 def _link_seconds(program: Program, links: Links) -> np.ndarray:
     """float64[supersteps]: seconds of every superstep's exchange over links, 0 without one."""
     key = links.model_dump_json(exclude={"sources"})
-    return kept(_LINK_SECONDS.setdefault(program, {}), key, lambda: _exchanged(program, links), LINKS_KEPT)
+    return _LINK_SECONDS.get(program, key, lambda: _seconds_over_links(program, links))
 
 
-def _exchanged(program: Program, links: Links) -> np.ndarray:
+def _seconds_over_links(program: Program, links: Links) -> np.ndarray:
     seconds: list[float] = []
     known: dict[bytes, float] = {}  # most supersteps move the same as others
     for superstep, _, _ in program.supersteps():

@@ -23,7 +23,7 @@ from mimdsim.machine.topology import next_chips, route_lengths
 Process = Generator[Any, Any, None]
 # by rank the lowest goes first, no two of an exchange have the same; its route, one bit for each edge; seconds
 Message = tuple[tuple[int, ...], int, float]
-Asked = tuple[tuple[int, ...], int, float, simpy.Event]
+Request = tuple[tuple[int, ...], int, float, simpy.Event]
 
 
 def stream_training_steps(
@@ -36,19 +36,19 @@ def stream_training_steps(
     env = simpy.Environment()
     ends: list[float] = []
     ready = simpy.Store(env, capacity=max(1, prefetch_depth))
-    asked = simpy.Store(env)
+    requests = simpy.Store(env)
 
     def host() -> Process:
         for number in range(training_steps):
             if prefetch_depth == 0:
-                yield asked.get()
+                yield requests.get()
             yield env.timeout(stream_seconds)
             yield ready.put(number)
 
     def chip() -> Process:
         for number in range(training_steps):
             if prefetch_depth == 0:
-                yield asked.put(number)
+                yield requests.put(number)
             yield ready.get()
             yield env.timeout(device_seconds)
             ends.append(env.now)
@@ -72,17 +72,17 @@ class ChipRun:
 def global_exchange_seconds(traffic: np.ndarray, links: Links) -> float:
     """Seconds of one global exchange, message by message; 0 when nothing moves.
 
-    traffic: int64[chips, chips], bytes from chip `row` to chip `column`; errors as `costs.links.edge_bytes`. All
-    messages wait for the fixed part and the hops of the longest route. Then every chip asks for all its messages at
-    once (assumed: one DMA for every link out of a chip). A message starts when every directed edge of its route is free
-    and holds them all for its bytes over the bandwidth of the slowest of them (cut through); none holds an edge while
-    it waits for another, so deadlock is impossible. Of those that could start, the one with the most bytes goes first,
-    then the one with the longest route, then by distance in chip numbers (assumed: an order a compiler could choose;
-    that of real machines is not public). Equal to `link_phase_seconds` if no edge is used twice, otherwise never less.
+    traffic: int64[chips, chips], bytes from chip `row` to chip `column`; errors as
+    `costs.exchange_endpoint.edge_bytes`. All messages wait for the fixed part and the hops of the longest route. Then
+    every chip asks for all its messages at once (assumed: one DMA for every link out of a chip). A message starts when
+    every directed edge of its route is free and holds them all for its bytes over the bandwidth of the slowest of them
+    (cut through); none holds an edge while it waits for another, so deadlock is impossible. Of those that could start,
+    the one with the most bytes goes first, then the one with the longest route, then by distance in chip numbers
+    (assumed: an order a compiler could choose; that of real machines is not public). Equal to `link_phase_seconds` if
+    no edge is used twice, otherwise never less.
     """
-    still = np.zeros((1, links.chips))
-    given = np.asarray(traffic)[None]
-    return run_chips(compute_seconds=still, traffic=given, links=links, external_sync_seconds=0.0).end_seconds
+    idle, segments = np.zeros((1, links.chips)), np.asarray(traffic)[None]
+    return run_chips(compute_seconds=idle, traffic=segments, links=links, external_sync_seconds=0.0).end_seconds
 
 
 def run_chips(
@@ -155,9 +155,9 @@ class _Edges:
     def __init__(self, env: simpy.Environment):
         self._env = env
         self._busy = 0
-        self._asked: list[Asked] = []  # to be decided at the end of this instant, as is who gets what was freed
+        self._requests: list[Request] = []  # to be decided at the end of this instant, as is who gets what was freed
         self._freed = 0
-        self._parked: defaultdict[int, list[Asked]] = defaultdict(list)  # by edge: heaps, lowest rank first
+        self._parked: defaultdict[int, list[Request]] = defaultdict(list)  # by edge: heaps, lowest rank first
         self._left: dict[simpy.Event, int] = {}  # messages until it occurs
 
     def send(self, messages: list[Message]) -> simpy.Event:
@@ -166,14 +166,13 @@ class _Edges:
         if not messages:
             return sent.succeed()
         self._look_again()
-        self._asked += [(*message, sent) for message in messages]
+        self._requests += [(*message, sent) for message in messages]
         self._left[sent] = len(messages)
         return sent
 
-    def _release(self, ended: list[Asked], _: simpy.Event) -> None:
+    def _release(self, ended: list[Request], _event: simpy.Event) -> None:
         self._look_again()
-        for asked in ended:
-            edges, sent = asked[1], asked[3]
+        for _, edges, _, sent in ended:
             self._busy &= ~edges
             self._freed |= edges
             self._left[sent] -= 1
@@ -182,28 +181,28 @@ class _Edges:
 
     def _look_again(self) -> None:
         # one decision for all requests and releases of an instant, otherwise the chip simulated first would win
-        if not self._asked and not self._freed:
+        if not self._requests and not self._freed:
             self._env.timeout(0).callbacks.append(self._decide)
 
     def _decide(self, _: simpy.Event) -> None:
-        heapify(self._asked)
-        waiting = [(0, self._asked), *self._parked.items()]
+        heapify(self._requests)
+        waiting = [(0, self._requests), *self._parked.items()]
         first = [(queue[0][0], edge, queue) for edge, queue in waiting if queue and (not edge or edge & self._freed)]
-        self._asked, self._freed = [], 0
-        started: defaultdict[float, list[Asked]] = defaultdict(list)
+        self._requests, self._freed = [], 0
+        started: defaultdict[float, list[Request]] = defaultdict(list)
         heapify(first)
         while first:
             edge, queue = first[0][1:]
             if edge & self._busy:  # taken in this instant by one that went before: the queue waits on
                 heappop(first)
                 continue
-            asked = heappop(queue)
-            blocked = asked[1] & self._busy
+            request = heappop(queue)
+            blocked = request[1] & self._busy
             if not blocked:
-                self._busy |= asked[1]
-                started[asked[2]].append(asked)
+                self._busy |= request[1]
+                started[request[2]].append(request)
             else:  # nothing can change for it until this edge is free
-                heappush(self._parked[blocked & -blocked], asked)
+                heappush(self._parked[blocked & -blocked], request)
             if queue:
                 heapreplace(first, (queue[0][0], edge, queue))
             else:

@@ -6,25 +6,25 @@ those of waiting, to the compute cycles of the superstep; exchange and sync like
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import counted
-from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, part_of_tile, way_cycles
+from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, hop_latency_cycles, part_of_tile
 from mimdsim.costs.isa_costs import priced
 from mimdsim.machine import Given, MimdMachine, tiled_machine
-from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep
 from mimdsim.timing.analytic import refuse_other_machine
-from mimdsim.timing.critical_path import PathPart, all_waiting, critical_path
+from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits
 from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.spans import loop_spans
-from mimdsim.timing.static_plan import SuperstepPlan, program_plan
-from mimdsim.timing.tile_cycles import Barrel, arranging_parts, tile_cycles, worker_cycles
+from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
+from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, tile_cycles, worker_cycles
 from mimdsim.timing.tile_work import Level, TableWork, work_of_tile
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
@@ -32,18 +32,18 @@ from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 class Workers:
     """The worker contexts of the tile; cycles float64[executions], a single entry if all are equal."""
 
-    def __init__(self, work: list[TableWork], times: int, barrel: Barrel):
-        self.tables, self.times, self.barrel = work, times, barrel
+    def __init__(self, work: list[TableWork], times: int, issue: TileIssue):
+        self.tables, self.times, self.issue = work, times, issue
         self.executions = max((len(each.turns) for one in work for each in one.levels), default=1)
-        self.bundles = np.zeros((self.executions, barrel.contexts))
+        self.bundles = np.zeros((self.executions, issue.contexts))
         for one in work:
-            context = one.place % barrel.contexts
+            context = one.place % issue.contexts
             for of_vertex, vertex in zip(context.tolist(), one.bundles().T, strict=True):
                 self.bundles[:, of_vertex] += vertex
         self.deciding = self.bundles.argmax(axis=1)
-        longest, whole = barrel.issue_cycles * self.bundles.max(axis=1), self.bundles.sum(axis=1)
+        longest, whole = issue.issue_cycles * self.bundles.max(axis=1), self.bundles.sum(axis=1)
         self.by_longest = longest >= whole
-        self.cycles = worker_cycles(self.bundles, barrel)
+        self.cycles = worker_cycles(self.bundles, issue)
 
     def rows(self) -> list[Row]:
         """Every loop level of the decisive vertices: those of the longest context, or all if issue slots are the
@@ -51,9 +51,9 @@ class Workers:
         found = []
         for by_longest in (True, False):
             chosen = self.by_longest == by_longest
-            factor = self.barrel.issue_cycles if by_longest else 1
+            factor = self.issue.issue_cycles if by_longest else 1
             for one in self.tables if chosen.any() else ():
-                context = one.place % self.barrel.contexts
+                context = one.place % self.issue.contexts
                 runs = (context == self.deciding[:, None]) if by_longest else np.ones((1, len(context)), bool)
                 counts = chosen[:, None] & runs
                 for level in one.levels:
@@ -87,10 +87,10 @@ class Workers:
     def contexts(self, execution: int) -> tuple[Context, ...]:
         """The vertices that every context runs, round after round."""
         at = min(execution, self.executions - 1)
-        ran: list[list[tuple[int, str]]] = [[] for _ in range(self.barrel.contexts)]
+        ran: list[list[tuple[int, str]]] = [[] for _ in range(self.issue.contexts)]
         for one in self.tables:
             for place, row in zip(one.place.tolist(), one.rows.tolist(), strict=True):
-                ran[place % self.barrel.contexts].append((place, f"{row} of {one.title}"))
+                ran[place % self.issue.contexts].append((place, f"{row} of {one.title}"))
         return tuple(
             Context(number=number, vertices=tuple(name for _, name in sorted(names)), bundles=float(bundles))
             for number, (names, bundles) in enumerate(zip(ran, self.bundles[at], strict=True))
@@ -110,31 +110,31 @@ class Workers:
         return tuple(Work(codelet=name, vertices=tuple(rows), how=how) for (name, how), rows in alike.items())
 
 
-def library_row(one: TableWork, barrel: Barrel) -> Row:
+def library_row(one: TableWork, issue: TileIssue) -> Row:
     """Library vertices of a table, each in turn on all contexts."""
     extents = ", ".join(
         f"{name} {column.min():g}" + (f" to {column.max():g}" if column.min() < column.max() else "")
         for name, column in one.extents.items()
     )
     many = f"{len(one.rows)} vertices, one after another," if len(one.rows) > 1 else "1 vertex"
-    note = f"{many} on {barrel.working} contexts, by the codelet's formula" + (f" for {extents}" if extents else "")
+    note = f"{many} on {issue.working} contexts, by the codelet's formula" + (f" for {extents}" if extents else "")
     cycles = float(one.cycles.sum())
     return Row(what=one.title, how=f"{cycles_text(cycles)} cycles", cycles=cycles, note=note)
 
 
-def arranging_rows(superstep: Superstep, tile: int, barrel: Barrel) -> tuple[Row, ...]:
+def arranging_rows(superstep: Superstep, tile: int, issue: TileIssue) -> tuple[Row, ...]:
     exchange = superstep.exchange
     if exchange is None:
         return ()
     at = np.flatnonzero(exchange.tiles == tile)
     if not len(at) or not exchange.column("fragments_arranged")[at[0]]:
         return ()
-    slots = barrel.issue_cycles / barrel.working
-    pieces, volume = (float(part[at[0]]) * slots for part in arranging_parts(exchange, barrel))
+    slots = issue.issue_cycles / issue.working
+    pieces, volume = (float(part[at[0]]) * slots for part in arranging_parts(exchange, issue))
     many, size = (int(exchange.column(name)[at[0]]) for name in ("fragments_arranged", "bytes_arranged"))
-    shared = f" x {barrel.issue_cycles} / {working}" if (working := barrel.working) < barrel.issue_cycles else ""
-    each = f"{many:,} pieces x {barrel.arrange_fragment_bundles:g} bundles{shared}"
-    rate = f"{size:,} bytes / {barrel.copy_bytes_per_cycle:g} a cycle{shared}"
+    shared = f" x {issue.issue_cycles} / {working}" if (working := issue.working) < issue.issue_cycles else ""
+    each = f"{many:,} pieces x {issue.arrange_fragment_bundles:g} bundles{shared}"
+    rate = f"{size:,} bytes / {issue.copy_bytes_per_cycle:g} a cycle{shared}"
     return (
         Row(what="arranging rows, pieces", how=each, cycles=pieces),
         Row(what="arranging rows, bytes", how=rate, cycles=volume),
@@ -155,7 +155,7 @@ def exchange_rows(
     rows = []
     if exchange is not None and here:
         own = part_of_tile(program, exchange, fabric, tile)
-        way = int(way_cycles(program, exchange, machine)[tile // program.tiles_per_chip])
+        way = int(hop_latency_cycles(program, exchange, machine)[tile // program.tiles_per_chip])
         phase = here - fabric.fixed_cycles - fabric.route_cycles - way
         rows += [] if own is None else [_own_part(own, fabric)]
         rows.append(_busier(program, superstep, machine, phase - (own.cycles if own else 0)))
@@ -166,8 +166,7 @@ def exchange_rows(
     rows = [row.times(times) for row in rows if row.cycles]
     rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
     rest = part.exchange - part.link - here * times
-    rows.append(Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=rest))
-    return tuple(row for row in rows if row.cycles)
+    return _with_other_chips(rows, rest)
 
 
 def _own_part(own: TilePart, fabric: Fabric) -> Row:
@@ -206,8 +205,7 @@ def sync_rows(machine: MimdMachine, part: PathPart, cycles: int, all_chips: bool
         share = f"{machine.sync.exchange_share:g} of the exchange"
         rows.append(Row(what="waits for the last tile", how=f"{late:,}", cycles=late, note=share).times(times))
     rest = part.sync - cycles * times
-    rows.append(Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=rest))
-    return tuple(row for row in rows if row.cycles)
+    return _with_other_chips(rows, rest)
 
 
 ROUNDING = 1e-9  # relative, of sums in another order
@@ -233,27 +231,27 @@ def explain(
     refuse_other_machine(program, machine)
     program = priced(program, machine)
     activity = activity or NOTHING
-    barrel = Barrel.of(machine)
+    issue = TileIssue.of(machine)
     loops = loop_spans(program, machine)
     names = [step.name for step, _, _ in program.supersteps()]
     number = _number(names + [span.name for span in loops], superstep)
     if number >= len(names):
         return _loop(loops[number - len(names)], machine)
-    loads = program_loads(program, activity, barrel)
+    loads = program_loads(program, activity, issue)
     load = loads[number]
-    found, plan, times = _planned(program, barrel, number)
+    found, plan, times = _planned(program, issue, number)
     tile = _tile(program, machine, found, load, tile)
-    work = work_of_tile(found, plan.deal, tile, times, Recording(activity), barrel)
-    workers = Workers([one for one in work if one.levels], times, barrel)
-    arranging = arranging_rows(found, tile, barrel)
-    libraries = [library_row(one, barrel) for one in work if not one.levels]
+    work = work_of_tile(found, plan.placement, tile, times, Recording(activity), issue)
+    workers = Workers([one for one in work if one.levels], times, issue)
+    arranging = arranging_rows(found, tile, issue)
+    libraries = [library_row(one, issue) for one in work if not one.levels]
     compute = [*workers.rows(), *(row.times(times) for row in (*libraries, *arranging))]
     every = tile_cycles(workers.cycles, plan.beside_of(tile))
     _require_all(compute, int(load.busy[tile]), f"superstep '{found.name}' on tile {tile}")
     shown = _execution(every, times, timestep)
     part = critical_path(program, machine, loads)[number]
     chip = tile // program.tiles_per_chip
-    waiting = all_waiting(program, machine)
+    waiting = exchange_waits(program, machine)
     here, closes = int(waiting.exchange[number, chip]), bool(waiting.closes[number])
     synced = waiting.sync_of_all[number] if closes else waiting.sync[number, chip]
     return Explanation(
@@ -265,7 +263,7 @@ def explain(
         times=times,
         alike=len(every) == 1,
         timestep=shown,
-        issue_cycles=barrel.issue_cycles,
+        issue_cycles=issue.issue_cycles,
         contexts=workers.contexts(shown),
         work=workers.work(shown),
         compute=tuple(compute),
@@ -307,8 +305,8 @@ def _loop(span: Span, machine: MimdMachine) -> Explanation:
     )  # fmt: skip
 
 
-def _planned(program: Program, barrel: Barrel, number: int) -> tuple[Superstep, SuperstepPlan, int]:
-    for stretch in program_plan(program, barrel):
+def _planned(program: Program, issue: TileIssue, number: int) -> tuple[Superstep, SuperstepPlan, int]:
+    for stretch in straight_line_plans(program, issue):
         if number < len(stretch.plans):
             return stretch.supersteps[number], stretch.plans[number], stretch.times
         number -= len(stretch.plans)
@@ -360,10 +358,11 @@ def _compute_waiting(load: SuperstepLoad, part: PathPart, every: np.ndarray, chi
             how="earlier supersteps, without a sync since, keep other tiles busy for longer",
             cycles=float(more[more < 0].sum()),
         ),
-        Row(
-            what="other chips",
-            how="between barriers of all chips the slowest chip counts",
-            cycles=float(part.compute - added.sum()),
-        ),
     )
-    return tuple(row for row in rows if row.cycles)
+    return _with_other_chips(rows, float(part.compute - added.sum()))
+
+
+def _with_other_chips(rows: Iterable[Row], cycles: float) -> tuple[Row, ...]:
+    """The rows that have cycles, with one for what other chips add."""
+    others = Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=cycles)
+    return tuple(row for row in (*rows, others) if row.cycles)

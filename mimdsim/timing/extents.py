@@ -38,16 +38,18 @@ def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Counted:
-    """The loop nest of a cost term that counts spikes: its turns per spike, and which spikes count.
+class DataDependentTerm:
+    """A cost term whose loop nest counts spikes: its turns per spike, and which spikes count.
 
-    weight float64[vertices]: product of the other extents. columns: the table's, as they are there. samples: how many
-    samples they name. single: the common weight of all vertices, else None. owner int[batch, neurons], `compact`, for
-    hits: the group of vertices whose sample and range include a neuron, -1 if none does. members, begins: the vertices
-    of group g are members[begins[g]:begins[g + 1]]. summed: the weights of vertices that count the same, by group for
-    hits, else by sample; for `Within` those of all slots below, [samples, slots + 1].
+    term: what a turn costs, as bundles or flops. weight float64[vertices]: product of the other extents. columns: the
+    table's, as they are there. samples: how many samples they name. single: the common weight of all vertices, else
+    None. owner int[batch, neurons], `compact`, for hits: the group of vertices whose sample and range include a neuron,
+    -1 if none does. members, begins: the vertices of group g are members[begins[g]:begins[g + 1]]. summed: the weights
+    of vertices that count the same, by group for hits, else by sample; for `Within` those of all slots below, [samples,
+    slots + 1].
     """
 
+    term: Term
     table: VertexTable
     weight: np.ndarray
     single: float | None
@@ -64,20 +66,12 @@ class Counted:
         """Whether it counts individual listed ids rather than whole samples."""
         return isinstance(self.extent, Hits | Within)
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Charge:
-    """The charge for every turn of a loop nest that counts spikes: `term.bundles`, as bundles or flops."""
-
-    term: Term
-    counted: Counted
-
-    def each(self, dual_issue: float) -> float:
-        """Bundles per turn if a compiler pairs the share `dual_issue` of the pairable ones."""
+    def bundles(self, dual_issue: float) -> float:
+        """Per turn, if a compiler pairs the share `dual_issue` of the pairable ones."""
         return self.term.bundles - dual_issue * self.term.pairable
 
 
-def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted:
+def data_dependent_term(table: VertexTable, term: Term, weight: np.ndarray, extent: Recorded) -> DataDependentTerm:
     """The part of a term that does not depend on activity.
 
     Raises MappingError if the table lacks the columns that determine which spikes count, or if two vertices count the
@@ -94,7 +88,8 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
     if isinstance(extent, Hits):
         members, begins = _groups(columns)
         owner = _owner(table, columns, samples, members[begins[:-1]])
-    return Counted(
+    return DataDependentTerm(
+        term=term,
         table=table,
         weight=weight,
         single=float(weight[0]) if len(weight) and (single(weight) == weight[0]).all() else None,

@@ -8,13 +8,15 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
+from mimdsim.base.schema import sourced_numbers
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.profile import Assumption
 from mimdsim.program import Hits, Listed, Program, Recorded, RecordedActivity, Within
-from mimdsim.timing.extents import Counted
+from mimdsim.timing.extents import DataDependentTerm
 
 BEGIN, SPIKES_END, LISTED_END = range(3)  # where in `Recording.flat` a list begins, its spikes end, it ends
+SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs")
 WHICH = {"spikes": (BEGIN, SPIKES_END), "listed": (BEGIN, LISTED_END), "gradient": (SPIKES_END, LISTED_END)}
 
 
@@ -30,14 +32,13 @@ class Recording:
         self._counts: dict[tuple[str, int], np.ndarray] = {}
         self._by_sample: dict[tuple[str, int, int], np.ndarray] = {}
         self._totals: dict[tuple[str, int, int], np.ndarray] = {}
-        alike = {
-            name: (counts.shape[:2], activity.ids[name].shape[:2])
-            for name, counts in activity.counts.items()
-            if name in activity.ids
-        }
         for name, counts in activity.counts.items():
             self._refuse_counts(name, np.asarray(counts))
-        layers = [name for name, (counts, ids) in alike.items() if counts == ids]
+        layers = [
+            name
+            for name, counts in activity.counts.items()
+            if name in activity.ids and counts.shape[:2] == activity.ids[name].shape[:2]
+        ]
         self._first_list: dict[str, int] = {}
         lists = room = 0
         for name in layers:
@@ -47,10 +48,8 @@ class Recording:
         self.lists, self.flat = np.empty((lists, 3), np.int64), np.empty(max(1, room), np.int32)
         end = 0
         for name in layers:
-            begin, end = (
-                end,
-                numerics.append_listed(*self._given(name), self.lists[self._first_list[name] :], self.flat, end),
-            )
+            begin, into = end, self.lists[self._first_list[name] :]
+            end = numerics.append_listed(*self._given(name), into, self.flat, begin)
             if end > begin and self.flat[begin:end].min() < 0:  # would be used as an index
                 raise MappingError(f"recorded activity of layer '{name}' lists a negative id: record it with a run")
 
@@ -95,7 +94,7 @@ class Recording:
             )
         return found
 
-    def by_sample(self, term: Counted, times: int) -> np.ndarray:
+    def by_sample(self, term: DataDependentTerm, times: int) -> np.ndarray:
         """float64[batch, times]: the term's counts of whole samples."""
         which = int(isinstance(term.extent, Listed))
         key = term.extent.layer, term.extent.shift, which
@@ -104,7 +103,7 @@ class Recording:
             self._by_sample[key] = np.ascontiguousarray(counts[..., which].T, np.float64)
         return self._by_sample[key]
 
-    def by_vertex(self, term: Counted, rows: np.ndarray, times: int) -> np.ndarray:
+    def by_vertex(self, term: DataDependentTerm, rows: np.ndarray, times: int) -> np.ndarray:
         """float64[times, rows]: turns of the loop nest of some vertices, weight * extent, in every timestep."""
         extent, columns = term.extent, {name: wide(column[rows]) for name, column in term.columns.items()}
         counts = self.counts(extent, term.samples, times).astype(np.int64)
@@ -124,7 +123,7 @@ class Recording:
     def _hits(self, extent: Hits, counts: np.ndarray, vertices: np.ndarray) -> np.ndarray:
         """int64[times, vertices]: listed ids in start..stop-1 of samples first..last-1, a row of `vertices` each."""
         ids = _shifted(np.asarray(self.activity.ids[extent.layer]), extent.shift, len(counts))
-        begin, end = {"spikes": (0, 1), "listed": (0, 2), "gradient": (1, 2)}[extent.which]
+        begin, end = WHICH[extent.which]
         edges = np.concatenate([np.zeros_like(counts[..., :1]), counts], axis=-1)[..., None]
         place = np.arange(ids.shape[-1])
         listed = (edges[:, :, begin] <= place) & (place < edges[:, :, end])
@@ -136,7 +135,7 @@ class Recording:
             axis=1,
         )
 
-    def total(self, term: Counted, times: int) -> float:
+    def total(self, term: DataDependentTerm, times: int) -> float:
         """Sum of weight * extent over vertices and timesteps."""
         extent = term.extent
         if isinstance(extent, Hits):
@@ -150,7 +149,7 @@ class Recording:
             self._totals[key] = self.by_sample(term, times).sum(axis=1)
         return float(self._totals[key][: term.samples] @ term.summed)
 
-    def _total_hits(self, term: Counted, extent: Hits, times: int) -> float:
+    def _total_hits(self, term: DataDependentTerm, extent: Hits, times: int) -> float:
         known = self.found.get((id(term.table), extent))
         if term.single is not None and known is not None:
             return term.single * known
@@ -182,34 +181,15 @@ def program_assumptions(program: Program) -> tuple[Assumption, ...]:
 
 def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
-    found = []
-    for section_name in (
-        "chip",
-        "tile",
-        "exchange",
-        "sync",
-        "host",
-        "links",
-        "matrix",
-        "energy",
-        "area",
-        "power",
-        "costs",
-    ):
-        section = getattr(machine, section_name)
-        if section is None:
-            continue
-        for field, text in section.sources.items():
-            kind, _, source = text.partition(":")
-            found.append(
-                Assumption(
-                    name=f"{section_name}.{field}",
-                    value=f"{value:g}" if isinstance(value := getattr(section, field), int | float) else str(value),
-                    kind=kind,
-                    source=source.strip(),
-                )
-            )
-    return tuple(found)
+    return tuple(
+        Assumption(
+            name=name,
+            value=f"{value:g}" if isinstance(value, int | float) else str(value),
+            kind=kind,
+            source=source,
+        )
+        for name, value, kind, source in sourced_numbers(machine, SECTIONS)
+    )
 
 
 def format_assumptions(program: Program) -> tuple[Assumption, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mimdsim.base.units import uncertainty
-from mimdsim.costs.exchange_endpoint import BusiestTile, busiest_tiles, phases_of
+from mimdsim.costs.exchange_endpoint import busiest_tiles, phases_of
 from mimdsim.machine import MimdMachine
-from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Doubt, Span
 from mimdsim.program import Program, Repeat
 from mimdsim.timing.critical_path import PathPart
@@ -30,7 +30,15 @@ def superstep_spans(
     busiest = iter(busiest_tiles(phases_of(program, fabric), fabric))
     for (superstep, times, _), load, part, volume in zip(program.supersteps(), loads, path, volumes, strict=True):
         slow = next(busiest) if superstep.exchange is not None else None
-        tile = {} if slow is None else _exchange_tile(slow)
+        waited_for = (
+            {}
+            if slow is None
+            else {
+                "exchange_tile": slow.tile,
+                "exchange_tile_bytes": slow.wire_bytes,
+                "exchange_tile_control_cycles": slow.control_cycles,
+            }
+        )
         yield Span(
             name=superstep.name,
             op=superstep.op,
@@ -44,17 +52,8 @@ def superstep_spans(
             flops=load.flops,
             slowest_tile=load.slowest_tile,
             link_cycles=part.link,
-            **tile,
+            **waited_for,
         )
-
-
-def _exchange_tile(found: BusiestTile) -> dict[str, int]:
-    """Fields of a span: the tile that its exchange waits for."""
-    return {
-        "exchange_tile": found.tile,
-        "exchange_tile_bytes": found.wire_bytes,
-        "exchange_tile_control_cycles": found.control_cycles,
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class OwnShare:
     sign: int = 1
 
 
-def what_is_doubted(
+def uncertain_parts(
     loads: Sequence[SuperstepLoad],
     path: Sequence[PathPart],
     loops: int,

@@ -15,46 +15,44 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import compact, uniform, wide
 from mimdsim.program import Program, Superstep, TileFormula
-from mimdsim.timing.extents import Charge
-from mimdsim.timing.tile_classes import Dealt, classes_of
+from mimdsim.timing.extents import DataDependentTerm
+from mimdsim.timing.tile_classes import PlacedTable, classes_of
 from mimdsim.timing.tile_cycles import (
     ARRANGING_KIND,
-    Barrel,
+    TileIssue,
     arranging_cycles,
     arranging_parts,
     library_cycles,
     tile_cycles,
-    work_beside,
     worker_cycles,
 )
-from mimdsim.timing.vertex_dispatch import SuperstepDeal, dealt_program
+from mimdsim.timing.vertex_dispatch import SuperstepPlacement, superstep_placements
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuperstepPlan:
     """One superstep on a machine: the work and cycles of its tiles per execution, and its parts.
 
-    beside: as by `work_beside`, `compact`; workers float64[tiles]: cycles of the workers. Where workers depend on
-    spikes, `deal.counting` has them, and there are no cycles. weights: cycles and bundles independent of
-    spikes, per execution, by (what, kind of source), counted by `counted_weights`; order: parts in the order in which
-    the tables have them.
+    beside: as by `_work_beside`, `compact`; workers float64[tiles]: cycles of the workers. Where workers depend on
+    spikes, `placement.counting` has them, and there are no cycles. weights: cycles and bundles independent of
+    spikes, per execution, by (what, kind of source), in the order of the tables; counted_weights: those that count
+    spikes.
     """
 
-    deal: SuperstepDeal
+    placement: SuperstepPlacement
     workers: np.ndarray
     beside: np.ndarray
     weights: dict[tuple[str, str], float]
-    counted_weights: tuple[tuple[tuple[str, str], Charge], ...]
-    order: tuple[tuple[str, str], ...]
+    counted_weights: tuple[tuple[tuple[str, str], DataDependentTerm], ...]
 
     def cycles(self, own: slice) -> np.ndarray | None:
         """float64: all cycles of some of the tiles; not kept, as they would take memory for every superstep."""
-        return tile_cycles(self.workers[own], self.beside[own]) if self.deal.counting is None else None
+        return tile_cycles(self.workers[own], self.beside[own]) if self.placement.counting is None else None
 
     def beside_of(self, tile: int) -> np.ndarray:
         """float64[1]: of one tile of the program."""
-        own = tile - self.deal.first
-        return self.beside[own : own + 1] if 0 <= own < self.deal.tiles else np.zeros(1)
+        own = tile - self.placement.first
+        return self.beside[own : own + 1] if 0 <= own < self.placement.tiles else np.zeros(1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +67,7 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Moving:
+class DataDependentSegment:
     """Supersteps of one chip without a sync in between, some counting spikes. class_of int64[tiles of the chip]."""
 
     chip: int
@@ -79,7 +77,7 @@ class Moving:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Settled:
+class StaticSegment:
     """Such supersteps, but independent of spikes. reached float64[indices]: the longest sum of a tile after each."""
 
     chip: int
@@ -88,41 +86,52 @@ class Settled:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Stretch:
+class StraightLinePlan:
     """Consecutive supersteps, all in one repeat or in none: their plans, and the segments of every chip."""
 
     supersteps: tuple[Superstep, ...]
     times: int
     plans: tuple[SuperstepPlan, ...]
-    segments: tuple[Moving | Settled, ...]
+    segments: tuple[DataDependentSegment | StaticSegment, ...]
 
-    def settled(self) -> list[int]:
+    def static_supersteps(self) -> list[int]:
         """The supersteps that are in no segment that depends on spikes, and that count no spikes otherwise."""
-        moving = {one.index for segment in self.segments if isinstance(segment, Moving) for one in segment.members}
-        counted = {index for index, plan in enumerate(self.plans) if plan.counted_weights or plan.deal.counted_flops}
-        return [index for index in range(len(self.plans)) if index not in moving | counted]
+        data_dependent = {
+            one.index
+            for segment in self.segments
+            if isinstance(segment, DataDependentSegment)
+            for one in segment.members
+        }
+        counted = {
+            index for index, plan in enumerate(self.plans) if plan.counted_weights or plan.placement.counted_flops
+        }
+        return [index for index in range(len(self.plans)) if index not in data_dependent | counted]
 
 
 @lru_cache(maxsize=8)
-def program_plan(program: Program, barrel: Barrel) -> tuple[Stretch, ...]:
-    """The stretches in program order."""
-    return tuple(_stretch(program, stretch.body, stretch.times, barrel) for stretch in program.stretches())
+def straight_line_plans(program: Program, issue: TileIssue) -> tuple[StraightLinePlan, ...]:
+    """The plans of consecutive supersteps, in program order."""
+    return tuple(_straight_line_plan(program, stretch.body, stretch.times, issue) for stretch in program.stretches())
 
 
-def _stretch(program: Program, supersteps: Sequence[Superstep], times: int, barrel: Barrel) -> Stretch:
-    deals = dealt_program(program)
-    plans = tuple(_plan(program, superstep, deals[superstep], barrel) for superstep in supersteps)
+def _straight_line_plan(
+    program: Program, supersteps: Sequence[Superstep], times: int, issue: TileIssue
+) -> StraightLinePlan:
+    placements = superstep_placements(program)
+    plans = tuple(_plan(superstep, placements[superstep], issue) for superstep in supersteps)
     segments = []
     for chip in range(program.chips):
-        begins = [index for index, plan in enumerate(plans) if plan.deal.synchronised[chip]]
+        begins = [index for index, plan in enumerate(plans) if plan.placement.synchronised[chip]]
         for first, last in pairwise(sorted({0, *begins, len(plans)})):
             segments.append(_segment(plans, first, last, chip, program.tiles_per_chip))
-    return Stretch(supersteps=tuple(supersteps), times=times, plans=plans, segments=tuple(segments))
+    return StraightLinePlan(supersteps=tuple(supersteps), times=times, plans=plans, segments=tuple(segments))
 
 
-def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, per_chip: int) -> Moving | Settled:
+def _segment(
+    plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, per_chip: int
+) -> DataDependentSegment | StaticSegment:
     """The segment of those supersteps first..last-1 that use tiles of the chip."""
-    used = [(index, *plans[index].deal.on_chip(chip, per_chip)) for index in range(first, last)]
+    used = [(index, *plans[index].placement.on_chip(chip, per_chip)) for index in range(first, last)]
     used = [(index, own, here) for index, own, here in used if own.start < own.stop]
     known = [cycles for index, own, _ in used if (cycles := plans[index].cycles(own)) is not None]
     if len(known) == len(used):
@@ -130,11 +139,11 @@ def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, p
         for cycles, (_, _, here) in zip(known, used, strict=True):
             total[here] += cycles
             reached.append(total.max())
-        return Settled(chip=chip, indices=tuple(index for index, _, _ in used), reached=np.array(reached))
+        return StaticSegment(chip=chip, indices=tuple(index for index, _, _ in used), reached=np.array(reached))
     rows = np.empty((len(used), per_chip), np.int64)
     workers, beside = np.zeros(rows.shape), np.zeros(rows.shape)
     for row, cycles, more, (index, own, here) in zip(rows, workers, beside, used, strict=True):
-        counting = plans[index].deal.counting
+        counting = plans[index].placement.counting
         row[:] = 0 if counting is None else counting.rows
         if counting is not None:
             row[here] = counting.row_of[own]
@@ -142,7 +151,7 @@ def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, p
     every = beside[beside.any(axis=1)]
     each = (*rows, *workers.view(np.int64), *every.view(np.int64))
     class_of, chosen = classes_of([row for row in each if (row != row[0]).any()], per_chip)
-    return Moving(
+    return DataDependentSegment(
         chip=chip,
         members=tuple(
             Member(index=index, row=compact(row[chosen]), workers=uniform(cycles[chosen]), beside=uniform(more[chosen]))
@@ -153,53 +162,71 @@ def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, p
     )
 
 
-def _plan(program: Program, superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> SuperstepPlan:
+def _plan(superstep: Superstep, placement: SuperstepPlacement, issue: TileIssue) -> SuperstepPlan:
     weights: dict[tuple[str, str], float] = {}
-    counted_weights: list[tuple[tuple[str, str], Charge]] = []
-    order: list[tuple[str, str]] = []
+    counted_weights: list[tuple[tuple[str, str], DataDependentTerm]] = []
     library: list[np.ndarray | None] = []
-    for table, one, own in zip(superstep.tables, deal.dealt, deal.extents, strict=True):
+    for table, one, own in zip(superstep.tables, placement.placed, placement.extents, strict=True):
         codelet, cost = table.codelet, None
         part = (f"codelet {codelet.name}", codelet.cost.kind)
-        order.append(part)
+        weights.setdefault(part, 0.0)
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
-            cost = library_cycles(codelet, extents, barrel, table.vertices)
-            weights[part] = weights.get(part, 0.0) + float(cost.sum() if cost.ndim else cost * table.vertices)
+            cost = library_cycles(codelet, extents, issue, table.vertices)
+            weights[part] += float(cost.sum() if cost.ndim else cost * table.vertices)
         elif one is not None:
-            weights[part] = weights.get(part, 0.0) + one.total(barrel.compiled_dual_issue)
-            counted_weights += [(part, charge) for charge in one.charges]
+            weights[part] += one.total(issue.compiled_dual_issue)
+            counted_weights += [(part, term) for term in one.terms]
         library.append(cost)
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
-        pieces, volume = ("arranging rows", barrel.arranging_kind), ("arranging rows", ARRANGING_KIND)
+        pieces, volume = ("arranging rows", issue.arranging_kind), ("arranging rows", ARRANGING_KIND)
         if pieces == volume:
-            weights[pieces] = float(arranging_cycles(superstep.exchange, barrel).sum())
+            weights[pieces] = float(arranging_cycles(superstep.exchange, issue).sum())
         else:  # what is known of the pieces does not make the copy of their bytes known
-            of_pieces, of_bytes = arranging_parts(superstep.exchange, barrel)
-            contexts = barrel.issue_cycles / barrel.working
+            of_pieces, of_bytes = arranging_parts(superstep.exchange, issue)
+            contexts = issue.issue_cycles / issue.working
             weights |= {pieces: float(of_pieces.sum()) * contexts, volume: float(of_bytes.sum()) * contexts}
-        order += [pieces, volume]
-    beside = work_beside(program, superstep, library, barrel)
-    workers = np.broadcast_to(0.0, deal.tiles)
-    if deal.counting is None:
-        workers = uniform(_constant_cycles([one for one in deal.dealt if one is not None], deal.tiles, barrel))
+    beside = _work_beside(superstep, placement, library, issue)
+    workers = np.broadcast_to(0.0, placement.tiles)
+    if placement.counting is None:
+        workers = uniform(
+            _constant_cycles([one for one in placement.placed if one is not None], placement.tiles, issue)
+        )
     return SuperstepPlan(
-        deal=deal,
+        placement=placement,
         workers=workers,
         beside=compact(beside),
         weights=weights,
         counted_weights=tuple(counted_weights),
-        order=tuple(dict.fromkeys(order)),
     )
 
 
-def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarray:
+def _work_beside(
+    superstep: Superstep, placement: SuperstepPlacement, library: Sequence[np.ndarray | None], issue: TileIssue
+) -> np.ndarray:
+    """float64[tiles from the first of the superstep]: what takes a tile cycles beside its workers, which is its library
+    vertices, and arranging rows; library: cycles of the vertices of every table."""
+    exchange = superstep.exchange
+    arranging = np.zeros(0) if exchange is None else arranging_cycles(exchange, issue)
+    where = arranging > 0
+    if not where.any() and all(cycles is None for cycles in library):
+        return np.broadcast_to(0.0, placement.tiles)  # of most supersteps: takes no memory
+    beside = np.zeros(placement.tiles)
+    for table, cycles in zip(superstep.tables, library, strict=True):
+        if cycles is not None:
+            np.add.at(beside, table.tiles - placement.first, cycles)
+    if exchange is not None:
+        np.add.at(beside, exchange.tiles[where] - placement.first, arranging[where])
+    return beside
+
+
+def _constant_cycles(placed: list[PlacedTable], tiles: int, issue: TileIssue) -> np.ndarray:
     """float64[tiles]: cycles of workers whose bundles do not depend on spikes."""
-    if not dealt:
+    if not placed:
         return np.broadcast_to(0.0, tiles)
-    bundles = np.zeros((tiles, barrel.contexts))
-    for one in dealt:
-        cell = one.tile * barrel.contexts + wide(one.place) % barrel.contexts
-        constant = one.constant(barrel.compiled_dual_issue)
+    bundles = np.zeros((tiles, issue.contexts))
+    for one in placed:
+        cell = one.tile * issue.contexts + wide(one.place) % issue.contexts
+        constant = one.constant(issue.compiled_dual_issue)
         bundles += np.bincount(cell, weights=constant, minlength=bundles.size).reshape(bundles.shape)
-    return worker_cycles(bundles, barrel)
+    return worker_cycles(bundles, issue)

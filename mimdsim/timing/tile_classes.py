@@ -21,21 +21,22 @@ from mimdsim.base.compressed_columns import compact, wide
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.numerics.columns.grouping import number_alike, order_by
 from mimdsim.program import Hits, Within
-from mimdsim.timing.extents import Charge, Counted
+from mimdsim.timing.extents import DataDependentTerm
 from mimdsim.timing.recording import WHICH, Recording
+from mimdsim.timing.tile_cycles import TileIssue
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Dealt:
+class PlacedTable:
     """Vertices of one table on their tiles, counted from `first`, and in their places, and the cost of each: `bundles`,
-    of which `pairable` could go into others, and what is charged for spikes. tiles and place are `compact`."""
+    of which `pairable` could go into others, and the terms that count spikes. tiles and place are `compact`."""
 
     tiles: np.ndarray
     first: int
     place: np.ndarray
     bundles: np.ndarray
     pairable: np.ndarray
-    charges: tuple[Charge, ...]
+    terms: tuple[DataDependentTerm, ...]
 
     @property
     def tile(self) -> np.ndarray:
@@ -66,40 +67,41 @@ class BySample:
     kind: np.ndarray
     weight: np.ndarray
     samples: tuple[np.ndarray, ...]
-    charge: Charge
+    term: DataDependentTerm
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Counting:
+class CountingPlan:
     """The bundles of a superstep that depend on spikes.
 
     row_of int64[tiles]: the row of a tile, `rows` if it has no vertices; runs int64[kinds + 1]: first row of a kind.
     standing: by table, all vertices of one tile of each kind, with their kinds. The rest are the arguments of
-    `numerics.add_by_id`: in `packed`, a row per charge of `by_id`, without the positions of its lists; and instead of
+    `numerics.add_by_id`: in `packed`, a row per term of `by_id`, without the positions of its lists; and instead of
     `cells` the place (-1 for none) and row of each.
     """
 
     row_of: np.ndarray
     rows: int
     runs: np.ndarray
-    standing: tuple[tuple[np.ndarray, Dealt], ...]
+    standing: tuple[tuple[np.ndarray, PlacedTable], ...]
     by_sample: tuple[BySample, ...]
-    by_id: tuple[Charge, ...]
+    by_id: tuple[DataDependentTerm, ...]
     packed: np.ndarray
     cell_place: np.ndarray
     cell_row: np.ndarray
     weights: np.ndarray
     begins: np.ndarray
-    _ready: dict[tuple[int, float], tuple[np.ndarray, ...]] = field(default_factory=dict)
+    _arguments: dict[tuple[int, float], tuple[np.ndarray, ...]] = field(default_factory=dict)
 
-    def on(self, contexts: int, dual_issue: float) -> tuple[np.ndarray, ...]:
-        """constant, weights and cells of `numerics.count_cycles` for so many contexts; those asked for last stay."""
-        if (contexts, dual_issue) not in self._ready:
-            self._ready.clear()
-            self._ready[contexts, dual_issue] = self._made(contexts, dual_issue)
-        return self._ready[contexts, dual_issue]
+    def arguments(self, issue: TileIssue) -> tuple[np.ndarray, ...]:
+        """constant, weights and cells of `numerics.count_cycles` for tiles that issue so; the last ones are kept."""
+        key = issue.contexts, issue.compiled_dual_issue
+        if key not in self._arguments:
+            self._arguments.clear()
+            self._arguments[key] = self._prepare(*key)
+        return self._arguments[key]
 
-    def _made(self, contexts: int, dual_issue: float) -> tuple[np.ndarray, ...]:
+    def _prepare(self, contexts: int, dual_issue: float) -> tuple[np.ndarray, ...]:
         kinds = len(self.runs) - 1
         constant = np.zeros(contexts * kinds)
         for kind, one in self.standing:
@@ -107,8 +109,8 @@ class Counting:
             constant += np.bincount(cell, weights=one.constant(dual_issue), minlength=len(constant))
         weights = self.weights.copy()
         ends = [*self.packed[1:, numerics.WEIGHTS].tolist(), len(weights)][: len(self.packed)]
-        for entry, end, charge in zip(self.packed, ends, self.by_id, strict=True):
-            weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
+        for entry, end, term in zip(self.packed, ends, self.by_id, strict=True):
+            weights[entry[numerics.WEIGHTS] : end] *= term.bundles(dual_issue)
         place = self.cell_place.astype(np.int32)
         return constant, weights, numerics.cells_on(place, self.cell_row, self.rows, contexts)
 
@@ -124,15 +126,15 @@ def classes_of(columns: Sequence[np.ndarray], entries: int) -> tuple[np.ndarray,
     return numbered
 
 
-def counting(dealt: list[Dealt], tiles: int) -> Counting:
-    """How the bundles of a superstep are counted; at least one of `dealt` is charged for spikes."""
+def plan_counting(placed: list[PlacedTable], tiles: int) -> CountingPlan:
+    """How the bundles of a superstep are counted; at least one of `placed` counts spikes."""
     alike = np.zeros(tiles, np.int64)
     own = np.full(tiles, -1, np.int64)
     used = np.zeros(tiles, bool)
-    for one in dealt:
+    for one in placed:
         tile = one.tile
         used[tile] = True
-        if any(isinstance(charge.counted.extent, Hits) for charge in one.charges):
+        if any(isinstance(term.extent, Hits) for term in one.terms):
             own[tile] = tile
         _tell_apart(alike, one)
     where = np.flatnonzero(used)
@@ -149,33 +151,31 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
     kind_of[where[starts]] = np.arange(kinds)
     standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that represent them
     standing_for[where[heads]] = np.arange(rows)
-    return Counting(
+    return CountingPlan(
         row_of=compact(row_of),
         rows=rows,
         runs=np.searchsorted(heads, np.append(starts, len(where))),
-        standing=tuple(_standing(one, kind_of) for one in dealt),
-        by_sample=tuple(
-            _by_sample(one, charge, kind_of) for one in dealt for charge in one.charges if not charge.counted.by_id
-        ),
-        **_packed([(one, each) for one in dealt for each in one.charges if each.counted.by_id], standing_for, rows),
+        standing=tuple(_standing(one, kind_of) for one in placed),
+        by_sample=tuple(_by_sample(one, term, kind_of) for one in placed for term in one.terms if not term.by_id),
+        **_packed([(one, each) for one in placed for each in one.terms if each.by_id], standing_for, rows),
     )
 
 
-def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
+def _sample_columns(term: DataDependentTerm) -> tuple[np.ndarray, ...]:
     """The columns that determine which spikes a vertex counts, except for `Hits`."""
     names = [name for name in ("sample", "sample_start", "sample_stop") if name in term.columns]
     slot = (term.columns["slot"],) if isinstance(term.extent, Within) else ()
     return *(term.columns[name] for name in names), *slot
 
 
-def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
+def _tell_apart(alike: np.ndarray, one: PlacedTable) -> None:
     """Renumber in `alike` int64[tiles] the tiles on which a table has vertices: equal where the old numbers and the
     vertices are equal. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
     order, begins = _by_tile(one.tile, len(alike))
     columns = [one.place, one.bundles, one.pairable]
-    for charge in one.charges:
-        if not isinstance(charge.counted.extent, Hits):
-            columns += [charge.counted.weight, *_sample_columns(charge.counted)]
+    for term in one.terms:
+        if not isinstance(term.extent, Hits):
+            columns += [term.weight, *_sample_columns(term)]
     columns[1:] = [column for column in columns[1:] if any(column.strides)]  # the others are the same everywhere
     tiles = np.flatnonzero(np.diff(begins))
     words = _words([column[order] for column in columns])
@@ -203,28 +203,28 @@ def _words(columns: list[np.ndarray]) -> np.ndarray:
     return rows.view(np.int64)
 
 
-def _standing(one: Dealt, kind_of: np.ndarray) -> tuple[np.ndarray, Dealt]:
+def _standing(one: PlacedTable, kind_of: np.ndarray) -> tuple[np.ndarray, PlacedTable]:
     kind = kind_of[one.tile]
     kept = np.flatnonzero(kind >= 0)
-    return kind[kept], Dealt(
+    return kind[kept], PlacedTable(
         tiles=one.tiles[kept],
         first=one.first,
         place=wide(one.place[kept]),
         bundles=one.bundles[kept],
         pairable=one.pairable[kept],
-        charges=(),
+        terms=(),
     )
 
 
-def _by_sample(one: Dealt, charge: Charge, kind_of: np.ndarray) -> BySample:
+def _by_sample(one: PlacedTable, term: DataDependentTerm, kind_of: np.ndarray) -> BySample:
     kind = kind_of[one.tile]
     kept = np.flatnonzero(kind >= 0)
     return BySample(
         place=wide(one.place[kept]),
         kind=kind[kept],
-        weight=charge.counted.weight[kept],
-        samples=tuple(wide(column[kept]) for column in _sample_columns(charge.counted)),
-        charge=charge,
+        weight=term.weight[kept],
+        samples=tuple(wide(column[kept]) for column in _sample_columns(term)),
+        term=term,
     )
 
 
@@ -242,12 +242,11 @@ class _Joined:
         return at
 
 
-def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows: int) -> dict[str, Any]:
-    packed = np.zeros((len(charges), 12), np.int64)
+def _packed(terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np.ndarray, rows: int) -> dict[str, Any]:
+    packed = np.zeros((len(terms), 12), np.int64)
     kinds = np.int32, np.int32, np.float64, np.int64
     places, on_rows, weights, begins = (_Joined(np.zeros(1, kind)) for kind in kinds)
-    for entry, (one, charge) in zip(packed, charges, strict=True):
-        term = charge.counted
+    for entry, (one, term) in zip(packed, terms, strict=True):
         place, row = one.place, standing_for[one.tile].astype(np.int32)
         weight = term.weight
         entry[numerics.SHIFT], entry[numerics.SAMPLES] = term.extent.shift, term.samples
@@ -278,7 +277,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
         on_rows.place(row)
         entry[numerics.WEIGHTS] = weights.place(weight if term.single is None else np.array([term.single]))
     return {
-        "by_id": tuple(charge for _, charge in charges),
+        "by_id": tuple(term for _, term in terms),
         "packed": packed,
         "cell_place": compact(np.concatenate(places.parts)),
         "cell_row": np.concatenate(on_rows.parts),
@@ -287,24 +286,21 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
     }
 
 
-def _on_rows(term: Counted, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _on_rows(term: DataDependentTerm, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(vertices of tiles that represent their row, in order of groups, where each group begins)."""
     kept = row[term.members] >= 0
     bounds = np.concatenate([[0], np.cumsum(kept)])[term.begins]
     return term.members[kept], bounds
 
 
-def counter_of(
-    plan: Counting, times: int, recording: Recording, contexts: int, issue_cycles: int, dual_issue: float
-) -> Callable[[range], np.ndarray]:
+def counter_of(plan: CountingPlan, times: int, recording: Recording, issue: TileIssue) -> Callable[[range], np.ndarray]:
     """What gives, for some of the turns, float64[turns, rows + 1]: cycles of the vertices of every row; the last is for
     tiles without vertices. All turns of a machine of many tiles at once would take more memory than its program."""
     kinds = len(plan.runs) - 1
-    constant, weights, cells = plan.on(contexts, dual_issue)
-    base = _counted_samples(plan.by_sample, kinds, times, recording, contexts, dual_issue)
+    constant, weights, cells = plan.arguments(issue)
+    base = _counted_samples(plan.by_sample, kinds, times, recording, issue)
     terms = plan.packed.copy()
-    for entry, charge in zip(terms, plan.by_id, strict=True):
-        term = charge.counted
+    for entry, term in zip(terms, plan.by_id, strict=True):
         entry[numerics.BATCH] = recording.counts(term.extent, term.samples, times).shape[1]
         entry[numerics.LISTS] = recording.first_list(term.extent.layer)
     found = np.zeros(len(terms), np.int64)
@@ -314,25 +310,25 @@ def counter_of(
     def cycles_in(turns: range) -> np.ndarray:
         cycles = np.empty((len(turns), plan.rows + 1))
         cycles[:, -1] = 0.0
-        count(cycles, turns.start, times, base, constant, plan.runs, contexts, issue_cycles, by_id, found)
-        for charge, hits in zip(plan.by_id, found.tolist() if turns.stop == times else (), strict=False):
-            shared = len(charge.counted.begins) <= charge.counted.table.vertices
-            if isinstance(charge.counted.extent, Hits) and not shared:
-                recording.found[id(charge.counted.table), charge.counted.extent] = hits
+        count(cycles, turns.start, times, base, constant, plan.runs, issue.contexts, issue.issue_cycles, by_id, found)
+        for term, hits in zip(plan.by_id, found.tolist() if turns.stop == times else (), strict=False):
+            shared = len(term.begins) <= term.table.vertices
+            if isinstance(term.extent, Hits) and not shared:
+                recording.found[id(term.table), term.extent] = hits
         return cycles
 
     return cycles_in
 
 
 def _counted_samples(
-    by_sample: tuple[BySample, ...], kinds: int, times: int, recording: Recording, contexts: int, dual_issue: float
+    by_sample: tuple[BySample, ...], kinds: int, times: int, recording: Recording, issue: TileIssue
 ) -> np.ndarray:
     """float64[contexts * kinds, times]: bundles for spikes of whole samples; no rows if none are counted."""
-    base = np.zeros((contexts * kinds if by_sample else 0, times))
+    base = np.zeros((issue.contexts * kinds if by_sample else 0, times))
     for each in by_sample:
-        cell = each.place % contexts * kinds + each.kind
-        counts = recording.by_sample(each.charge.counted, times)
-        weight = each.charge.each(dual_issue) * each.weight
+        cell = each.place % issue.contexts * kinds + each.kind
+        counts = recording.by_sample(each.term, times)
+        weight = each.term.bundles(issue.compiled_dual_issue) * each.weight
         if len(each.samples) == 2:
             running = np.zeros((counts.shape[0] + 1, times))
             np.cumsum(counts, axis=0, out=running[1:])

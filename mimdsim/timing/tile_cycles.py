@@ -7,13 +7,12 @@ superstep takes a tile
     max(issue_cycles * longest context, all bundles together)  +  cycles of its library vertices
     + arranged fragments * arrange_fragment_bundles, shared by the contexts, + arranged bytes at the copy's rate
 
-Another number of the machine that limits compute is a field of `Barrel`, a row of `Beside` with the cycles it sets,
-and a term of `tile_cycles`; `mimdsim.timing.explain` fails until it has rows for them.
+Another number of the machine that limits compute is a field of `TileIssue` and a term of `tile_cycles`;
+`mimdsim.timing.explain` fails until it has rows for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +20,14 @@ import numpy as np
 from mimdsim.base.units import has_own_share, kind_of, less_certain
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import worker_load as numerics
-from mimdsim.program import Codelet, Exchange, Program, Superstep
+from mimdsim.program import Codelet, Exchange
 from mimdsim.program.codelet import formula_cycles
-from mimdsim.timing.vertex_dispatch import dealt_program
 
 ARRANGING_KIND = "derived"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Barrel:
+class TileIssue:
     """The properties of a machine's tiles that compute cycles depend on."""
 
     contexts: int
@@ -41,7 +39,7 @@ class Barrel:
     arranging_kind: str = ARRANGING_KIND  # of source, of arrange_fragment_bundles
 
     @classmethod
-    def of(cls, machine: MimdMachine) -> Barrel:
+    def of(cls, machine: MimdMachine) -> TileIssue:
         kind = kind_of(machine.exchange.sources.get("arrange_fragment_bundles", ARRANGING_KIND))
         return cls(
             arranging_kind=kind
@@ -61,25 +59,6 @@ class Barrel:
         return min(self.contexts, self.issue_cycles)
 
 
-def work_beside(
-    program: Program, superstep: Superstep, library: Sequence[np.ndarray | None], barrel: Barrel
-) -> np.ndarray:
-    """float64[tiles from the first of the superstep]: what takes a tile cycles beside its workers, which is its library
-    vertices, and arranging rows; library: cycles of the vertices of every table."""
-    deal, exchange = dealt_program(program)[superstep], superstep.exchange
-    arranging = np.zeros(0) if exchange is None else arranging_cycles(exchange, barrel)
-    where = arranging > 0
-    if not where.any() and all(cycles is None for cycles in library):
-        return np.broadcast_to(0.0, deal.tiles)  # of most supersteps: takes no memory
-    beside = np.zeros(deal.tiles)
-    for table, cycles in zip(superstep.tables, library, strict=True):
-        if cycles is not None:
-            np.add.at(beside, table.tiles - deal.first, cycles)
-    if exchange is not None:
-        np.add.at(beside, exchange.tiles[where] - deal.first, arranging[where])
-    return beside
-
-
 def tile_cycles(workers: np.ndarray, beside: np.ndarray) -> np.ndarray:
     """float64: all cycles of tiles, from those of their workers [..., tiles] and those beside them [tiles]."""
     if not beside.any():
@@ -88,15 +67,15 @@ def tile_cycles(workers: np.ndarray, beside: np.ndarray) -> np.ndarray:
     return result
 
 
-def worker_cycles(bundles: np.ndarray, barrel: Barrel) -> np.ndarray:
+def worker_cycles(bundles: np.ndarray, issue: TileIssue) -> np.ndarray:
     """float64[tiles]: cycles of workers from the bundles [tiles, contexts] of their contexts."""
     cycles = np.empty(len(bundles))
     load = np.ascontiguousarray(bundles.T).reshape(-1)
-    numerics.barrel(cycles, load, len(bundles), barrel.contexts, barrel.issue_cycles, np.empty(len(bundles)))
+    numerics.barrel(cycles, load, len(bundles), issue.contexts, issue.issue_cycles, np.empty(len(bundles)))
     return cycles
 
 
-def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Barrel, vertices: int) -> np.ndarray:
+def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], issue: TileIssue, vertices: int) -> np.ndarray:
     """float64[vertices], or float64 for all: tile cycles of library vertices, which spread their work over the
     contexts themselves.
 
@@ -104,20 +83,20 @@ def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Bar
     Fewer contexts leave issue slots empty; more than the interval add no throughput, and a library would not start
     them (derived). Raises MappingError as `formula_cycles`.
     """
-    cycles = formula_cycles(codelet, extents, barrel.working, barrel.vector_bytes, vertices)
-    return cycles * barrel.issue_cycles / barrel.working
+    cycles = formula_cycles(codelet, extents, issue.working, issue.vector_bytes, vertices)
+    return cycles * issue.issue_cycles / issue.working
 
 
-def arranging_cycles(exchange: Exchange, barrel: Barrel) -> np.ndarray:
+def arranging_cycles(exchange: Exchange, issue: TileIssue) -> np.ndarray:
     """float64[taking part]: cycles of arranging rows, shared by the contexts."""
-    pieces, volume = arranging_parts(exchange, barrel)
-    cycles: np.ndarray = (pieces + volume) * barrel.issue_cycles / barrel.working
+    pieces, volume = arranging_parts(exchange, issue)
+    cycles: np.ndarray = (pieces + volume) * issue.issue_cycles / issue.working
     return cycles
 
 
-def arranging_parts(exchange: Exchange, barrel: Barrel) -> tuple[np.ndarray, np.ndarray]:
+def arranging_parts(exchange: Exchange, issue: TileIssue) -> tuple[np.ndarray, np.ndarray]:
     """float64[taking part], twice: cycles of a tile that issues whenever it can, for the pieces gathered into rows and
     for their bytes."""
-    pieces: np.ndarray = exchange.column("fragments_arranged") * barrel.arrange_fragment_bundles
-    volume: np.ndarray = exchange.column("bytes_arranged") / barrel.copy_bytes_per_cycle
+    pieces: np.ndarray = exchange.column("fragments_arranged") * issue.arrange_fragment_bundles
+    volume: np.ndarray = exchange.column("bytes_arranged") / issue.copy_bytes_per_cycle
     return pieces, volume

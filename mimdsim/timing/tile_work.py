@@ -15,10 +15,10 @@ from mimdsim.program import Program, RecordedActivity, Superstep, Term, TileForm
 from mimdsim.program.vertex_boxes import boxes_of
 from mimdsim.timing.extents import Extents, split_extents
 from mimdsim.timing.recording import Recording
-from mimdsim.timing.static_plan import program_plan
-from mimdsim.timing.tile_classes import Dealt, counter_of
-from mimdsim.timing.tile_cycles import Barrel, library_cycles, tile_cycles
-from mimdsim.timing.vertex_dispatch import SuperstepDeal, dealt_program, table_flops
+from mimdsim.timing.static_plan import straight_line_plans
+from mimdsim.timing.tile_classes import PlacedTable, counter_of
+from mimdsim.timing.tile_cycles import TileIssue, library_cycles, tile_cycles
+from mimdsim.timing.vertex_dispatch import SuperstepPlacement, superstep_placements, table_flops
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,24 +68,24 @@ class TableWork:
 
 
 def work_of_tile(
-    superstep: Superstep, deal: SuperstepDeal, tile: int, times: int, recording: Recording, barrel: Barrel
+    superstep: Superstep, placement: SuperstepPlacement, tile: int, times: int, recording: Recording, issue: TileIssue
 ) -> tuple[TableWork, ...]:
     """The work by table, without tables that have no vertex on the tile. Executions: `times` if they differ, else 1."""
     found = []
-    for table, dealt, extents in zip(superstep.tables, deal.dealt, deal.extents, strict=True):
+    for table, placed, extents in zip(superstep.tables, placement.placed, placement.extents, strict=True):
         rows = np.flatnonzero(table.tiles == tile)
         if not len(rows):
             continue
         if isinstance(table.codelet.cost, TileFormula):
-            found.append(_library(table, extents, rows, barrel))
-        elif dealt is not None:
-            found.append(_workers(table, extents, dealt, rows, times, recording, barrel.compiled_dual_issue))
+            found.append(_library(table, extents, rows, issue))
+        elif placed is not None:
+            found.append(_workers(table, extents, placed, rows, times, recording, issue.compiled_dual_issue))
     return tuple(found)
 
 
-def _library(table: VertexTable, every: Extents, rows: np.ndarray, barrel: Barrel) -> TableWork:
+def _library(table: VertexTable, every: Extents, rows: np.ndarray, issue: TileIssue) -> TableWork:
     extents = {name: column for name, column in every.items() if isinstance(column, np.ndarray)}
-    cycles = np.broadcast_to(library_cycles(table.codelet, extents, barrel, table.vertices), table.vertices)
+    cycles = np.broadcast_to(library_cycles(table.codelet, extents, issue, table.vertices), table.vertices)
     return TableWork(
         table=table,
         rows=rows,
@@ -99,7 +99,7 @@ def _library(table: VertexTable, every: Extents, rows: np.ndarray, barrel: Barre
 def _workers(
     table: VertexTable,
     every: Extents,
-    dealt: Dealt,
+    placed: PlacedTable,
     rows: np.ndarray,
     times: int,
     recording: Recording,
@@ -108,20 +108,20 @@ def _workers(
     cost = table.codelet.cost
     assert not isinstance(cost, TileFormula)
     levels = [Level(bundles=float(cost.fixed), paired=0.0, turns=np.ones((1, len(rows))), extents={})]
-    charges = {id(charge.term): charge for charge in dealt.charges}
+    data_dependent = {id(each.term): each for each in placed.terms}
     for term in cost.terms:
         static, recorded = split_extents(table, every, term)
         turns = static[rows][None].astype(np.float64)
         extents = {name: _alone(table, every, name, rows) for name in term.extents}
         if recorded is not None:
-            turns = recording.by_vertex(charges[id(term)].counted, rows, times)
+            turns = recording.by_vertex(data_dependent[id(term)], rows, times)
             (counted,) = (name for name, column in extents.items() if not len(column))
             rest = np.prod([column for name, column in extents.items() if name != counted], axis=0, initial=1.0)
             extents[counted] = np.divide(turns, rest, out=np.zeros_like(turns), where=rest != 0)
         paired = dual_issue * term.pairable
         levels.append(Level(bundles=term.bundles - paired, paired=paired, turns=turns, extents=extents))
     return TableWork(
-        table=table, rows=rows, place=wide(dealt.place[rows]), levels=tuple(levels), cycles=np.zeros(0), extents={}
+        table=table, rows=rows, place=wide(placed.place[rows]), levels=tuple(levels), cycles=np.zeros(0), extents={}
     )
 
 
@@ -131,17 +131,17 @@ def _alone(table: VertexTable, every: Extents, name: str, rows: np.ndarray) -> n
     return np.zeros((0, len(rows))) if recorded is not None else static[rows][None].astype(np.float64)
 
 
-def contexts_with_work(program: Program, barrel: Barrel) -> np.ndarray:
+def contexts_with_work(program: Program, issue: TileIssue) -> np.ndarray:
     """int64[supersteps, tiles]: worker contexts that have a vertex; a library vertex uses all that it starts."""
-    deals = dealt_program(program)
-    rows = [deals[superstep] for superstep, _, _ in program.supersteps()]
+    placements = superstep_placements(program)
+    rows = [placements[superstep] for superstep, _, _ in program.supersteps()]
     found = np.zeros((len(rows), program.tiles), np.int64)
-    for (superstep, _, _), deal, row in zip(program.supersteps(), rows, found, strict=True):
-        for table, dealt in zip(superstep.tables, deal.dealt, strict=True):
+    for (superstep, _, _), placement, row in zip(program.supersteps(), rows, found, strict=True):
+        for table, placed in zip(superstep.tables, placement.placed, strict=True):
             if isinstance(table.codelet.cost, TileFormula):
-                row[table.tiles] = barrel.working
-            elif dealt is not None:
-                np.maximum.at(row, wide(dealt.tiles), np.minimum(wide(dealt.place) + 1, barrel.contexts))
+                row[table.tiles] = issue.working
+            elif placed is not None:
+                np.maximum.at(row, wide(placed.tiles), np.minimum(wide(placed.place) + 1, issue.contexts))
     return found
 
 
@@ -151,13 +151,13 @@ def bytes_accessed(program: Program, activity: RecordedActivity) -> np.ndarray:
     Estimated from what codelets declare: a vertex accesses every element of its boxes once, an updated one twice; but
     of a box no more elements than the codelet has flops, if it has any, as lists of spikes choose rows of the weights.
     """
-    recording, deals = Recording(activity), dealt_program(program)
+    recording, placements = Recording(activity), superstep_placements(program)
     found = []
     for superstep, times, _ in program.supersteps():
         total = 0.0
-        for table, own in zip(superstep.tables, deals[superstep].extents, strict=True):
+        for table, own in zip(superstep.tables, placements[superstep].extents, strict=True):
             always, by_spikes = table_flops(table, own)
-            most = always * times + sum(one.each(0) * recording.total(one.counted, times) for one in by_spikes)
+            most = always * times + sum(term.bundles(0) * recording.total(term, times) for term in by_spikes)
             for field in table.codelet.fields:
                 variable = program.variables[table.operands[field.name]]
                 elements = float((np.diff(boxes_of(table, field, variable))[..., 0].prod(axis=1)).sum()) * times
@@ -168,7 +168,7 @@ def bytes_accessed(program: Program, activity: RecordedActivity) -> np.ndarray:
 
 
 def cycles_in_timesteps(
-    program: Program, activity: RecordedActivity, barrel: Barrel, timesteps: Sequence[int]
+    program: Program, activity: RecordedActivity, issue: TileIssue, timesteps: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(timesteps int64[W] that the program has, supersteps int64[R] that run once in each, busy cycles of tiles
     int64[R, W, tiles])."""
@@ -176,18 +176,17 @@ def cycles_in_timesteps(
     chosen = np.array([timestep for timestep in timesteps if 0 <= timestep < every], np.int64)
     recording = Recording(activity)
     numbers, found, begin = [], [], 0
-    for stretch, planned in zip(program.stretches(), program_plan(program, barrel), strict=True):
+    for stretch, planned in zip(program.stretches(), straight_line_plans(program, issue), strict=True):
         first, begin = begin, begin + len(stretch.body)
         if len(stretch.timesteps) != every or every == 1:
             continue
         for index, plan in enumerate(planned.plans):
-            workers, deal = plan.workers[None], plan.deal
-            if deal.counting is not None:
-                on = barrel.contexts, barrel.issue_cycles, barrel.compiled_dual_issue
-                cycles = counter_of(deal.counting, planned.times, recording, *on)(range(planned.times))
-                workers = cycles[chosen][:, deal.counting.row_of]  # by timestep, in whichever order they run
+            workers, placement = plan.workers[None], plan.placement
+            if placement.counting is not None:
+                cycles = counter_of(placement.counting, planned.times, recording, issue)(range(planned.times))
+                workers = cycles[chosen][:, placement.counting.row_of]  # by timestep, in whichever order they run
             row = np.zeros((len(chosen), program.tiles), np.int64)
-            row[:, deal.first : deal.first + deal.tiles] = np.rint(tile_cycles(workers, plan.beside))
+            row[:, placement.first : placement.first + placement.tiles] = np.rint(tile_cycles(workers, plan.beside))
             numbers.append(first + index)
             found.append(row)
     columns = np.array(found, np.int64).reshape(len(numbers), len(chosen), program.tiles)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.units import has_own_share, kind_of, uncertainty
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Doubt
@@ -19,13 +19,12 @@ from mimdsim.timing.worker_cycles import SuperstepLoad
 ARRANGING, ARRANGING_NUMBER = "arranging rows", "exchange.arrange_fragment_bundles"
 SECTIONS = ("exchange", "sync", "links")  # whose numbers set waits
 # of programs on one chip, where they do not depend on the loads
-_KNOWN: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[OwnShare, ...]]]] = WeakKeyDictionary()
-MACHINES_KEPT = 8
+_ON_ONE_CHIP: PerObject[tuple[OwnShare, ...]] = PerObject()
 
 
 def own_shares(program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad]) -> tuple[OwnShare, ...]:
-    """One record for every number of SECTIONS with an interval of its own: the number times the mean slope of the
-    waits over that interval. Empty for machines as they are described, which have no such numbers."""
+    """One record for every number of SECTIONS with an interval of its own. Empty for machines as they are described,
+    which have no such numbers."""
     named = [
         (section, key, kind)
         for section in SECTIONS
@@ -34,19 +33,14 @@ def own_shares(program: Program, machine: MimdMachine, loads: Sequence[Superstep
     ]
     if not named:
         return ()
-    known = _KNOWN.setdefault(program, []) if program.chips == 1 else []
-    for one, made in known:
-        if one == machine:
-            return made
-    made = tuple(
-        _share(f"{section}.{key}", kind, _slopes(program, machine, loads, section, key, kind))
-        for section, key, kind in named
-    )
-    known[:] = [*known[1 - MACHINES_KEPT :], (machine, made)]
-    return made
+
+    def compute() -> tuple[OwnShare, ...]:
+        return tuple(_own_share(program, machine, loads, *number) for number in named)
+
+    return _ON_ONE_CHIP.get(program, machine, compute) if program.chips == 1 else compute()
 
 
-def known_together(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:
+def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:
     """The doubts with the half widths of a narrowed machine's numbers made smaller, in proportion, until they add up to
     what these numbers are known to together."""
     known = machine.correlation
@@ -72,32 +66,24 @@ def known_together(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: 
     return tuple(sorted(made, key=lambda doubt: (-doubt.half_width_cycles, doubt.name)))
 
 
-def _share(name: str, kind: str, slopes: dict[str, float]) -> OwnShare:
-    waits = Waits(**{wait: abs(slope) for wait, slope in slopes.items()})
-    return OwnShare(name=name, kind=kind, waits=waits, sign=-1 if sum(slopes.values()) < 0 else 1)
-
-
-def _slopes(
+def _own_share(
     program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad], section: str, key: str, kind: str
-) -> dict[str, float]:
-    """By kind of wait, the number times its slope."""
-    value, whole = getattr(getattr(machine, section), key), type(getattr(machine, section)).model_fields[key]
-    off = uncertainty(kind) * value
-    if whole.annotation is int:
+) -> OwnShare:
+    """The number times the mean slope of the waits over its interval."""
+    part = getattr(machine, section)
+    value, off = getattr(part, key), uncertainty(kind) * getattr(part, key)
+    if type(part).model_fields[key].annotation is int:
         off = max(round(off), 1)
-    ends = [
-        _waits(program, machine.model_copy(update={section: _with(machine, section, key, end)}), loads)
+    low, high = (
+        _waits(program, machine.model_copy(update={section: part.model_copy(update={key: end})}), loads)
         for end in (value - off, value + off)
-    ]
-    low, high = ends
-    return {
+    )
+    slopes = {
         each.name: value * (getattr(high, each.name) - getattr(low, each.name)) / (2 * off) if off else 0.0
         for each in fields(Waits)
     }
-
-
-def _with(machine: MimdMachine, section: str, key: str, value: float) -> object:
-    return getattr(machine, section).model_copy(update={key: value})
+    waits = Waits(**{wait: abs(slope) for wait, slope in slopes.items()})
+    return OwnShare(name=f"{section}.{key}", kind=kind, waits=waits, sign=-1 if sum(slopes.values()) < 0 else 1)
 
 
 def _waits(program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad]) -> Waits:

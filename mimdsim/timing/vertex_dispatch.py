@@ -6,32 +6,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import compact, single
 from mimdsim.numerics.columns.grouping import places_among
 from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles, extents_of
-from mimdsim.timing.extents import Charge, Extents, counted, split_extents
-from mimdsim.timing.tile_classes import Counting, Dealt, counting
+from mimdsim.timing.extents import DataDependentTerm, Extents, data_dependent_term, split_extents
+from mimdsim.timing.tile_classes import CountingPlan, PlacedTable, plan_counting
 
-_SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
+_SYNCHRONISED: PerObject[np.ndarray] = PerObject()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SuperstepDeal:
+class SuperstepPlacement:
     """One superstep: the tiles first..first + tiles - 1 that it uses, its workers by table (None for library vertices
     and empty tables), how they are counted if their cost depends on spikes, flops per execution and those that
     depend on spikes; extents of its tables; synchronised bool[chips]: which chips wait before it."""
 
     first: int
     tiles: int
-    dealt: tuple[Dealt | None, ...]
+    placed: tuple[PlacedTable | None, ...]
     extents: tuple[Extents, ...]
-    counting: Counting | None
+    counting: CountingPlan | None
     flops: float
-    counted_flops: tuple[Charge, ...]
+    counted_flops: tuple[DataDependentTerm, ...]
     synchronised: np.ndarray
 
     def on_chip(self, chip: int, tiles_per_chip: int) -> tuple[slice, slice]:
@@ -43,34 +43,34 @@ class SuperstepDeal:
 
 
 @lru_cache(maxsize=8)
-def dealt_program(program: Program) -> dict[Superstep, SuperstepDeal]:
-    """The deals by superstep. Raises MappingError if neither codelet nor table gives an extent that a cost needs."""
-    return {superstep: _deal(program, superstep) for superstep, _, _ in program.supersteps()}
+def superstep_placements(program: Program) -> dict[Superstep, SuperstepPlacement]:
+    """By superstep. Raises MappingError if neither codelet nor table gives an extent that a cost needs."""
+    return {superstep: _superstep_placement(program, superstep) for superstep, _, _ in program.supersteps()}
 
 
-def _deal(program: Program, superstep: Superstep) -> SuperstepDeal:
+def _superstep_placement(program: Program, superstep: Superstep) -> SuperstepPlacement:
     first, last = _tile_range(superstep)
-    dealt: list[Dealt | None] = []
+    placed: list[PlacedTable | None] = []
     flops = 0.0
-    counted_flops: list[Charge] = []
+    counted_flops: list[DataDependentTerm] = []
     turns = np.zeros(last - first, np.int64)  # workers of each tile so far
     extents = tuple(extents_of(program, table) for table in superstep.tables)
     for table, own in zip(superstep.tables, extents, strict=True):
         cost = table.codelet.cost
         if table.vertices and isinstance(cost, WorkerBundles):
-            dealt.append(_dealt(table, own, cost, first, turns))
+            placed.append(_placed_table(table, own, cost, first, turns))
         else:
-            dealt.append(None)
+            placed.append(None)
         always, by_spikes = table_flops(table, own)
         flops += always
         counted_flops += by_spikes
-    working = [one for one in dealt if one is not None]
-    return SuperstepDeal(
+    working = [one for one in placed if one is not None]
+    return SuperstepPlacement(
         first=first,
         tiles=last - first,
-        dealt=tuple(dealt),
+        placed=tuple(placed),
         extents=extents,
-        counting=counting(working, last - first) if any(one.charges for one in working) else None,
+        counting=plan_counting(working, last - first) if any(one.terms for one in working) else None,
         flops=flops,
         counted_flops=tuple(counted_flops),
         synchronised=synchronised_chips(program, superstep),
@@ -86,28 +86,30 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
     return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else (0, 0)
 
 
-def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
+def _placed_table(
+    table: VertexTable, extents: Extents, cost: WorkerBundles, first: int, turns: np.ndarray
+) -> PlacedTable:
     """The vertices of a table, in the places after those of earlier tables, as counted by `turns` int64[tiles]."""
     # in most tables all vertices cost the same and pair nothing: one number for all takes no memory
     bundles: Any = float(cost.fixed)
     pairable: Any = 0.0
-    charges = []
+    terms = []
     for term in cost.terms:
         static, recorded = split_extents(table, extents, term)
         if recorded is None:
             bundles = bundles + term.bundles * single(static)
             pairable = pairable + term.pairable * single(static) if term.pairable else pairable
         else:
-            charges.append(Charge(term=term, counted=counted(table, static, recorded)))
+            terms.append(data_dependent_term(table, term, static, recorded))
     place = compact(places_among(np.subtract(table.tiles, first, dtype=np.int64), turns))
     bundles, pairable = (np.broadcast_to(np.asarray(each, np.float64), table.vertices) for each in (bundles, pairable))
-    return Dealt(
-        tiles=table.tiles, first=first, place=place, bundles=bundles, pairable=pairable, charges=tuple(charges)
+    return PlacedTable(
+        tiles=table.tiles, first=first, place=place, bundles=bundles, pairable=pairable, terms=tuple(terms)
     )
 
 
-def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charge]]:
-    """(operations that do not depend on spikes, charges for those that do)."""
+def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[DataDependentTerm]]:
+    """(operations that do not depend on spikes, terms for those that do)."""
     always = 0.0
     by_spikes = []
     for term in table.codelet.flops:
@@ -115,7 +117,7 @@ def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charg
         if recorded is None:
             always += float(np.broadcast_to(term.bundles * single(static), table.vertices).sum())
         else:
-            by_spikes.append(Charge(term=term, counted=counted(table, static, recorded)))
+            by_spikes.append(data_dependent_term(table, term, static, recorded))
     return always, by_spikes
 
 
@@ -123,12 +125,8 @@ def synchronised_chips(program: Program, superstep: Superstep) -> np.ndarray:
     """bool[chips]: the chips that wait for all their tiles before this superstep; read-only."""
     if superstep.exchange is None:
         return np.zeros(program.chips, bool)
-    known = _SYNCHRONISED.setdefault(superstep.exchange, {})
-    key = (program.chips, program.tiles_per_chip)
-    if key not in known:
-        known[key] = _synchronised(superstep.exchange, *key)
-        known[key].flags.writeable = False
-    return known[key]
+    exchange, key = superstep.exchange, (program.chips, program.tiles_per_chip)
+    return _SYNCHRONISED.get(exchange, key, lambda: _synchronised(exchange, *key))
 
 
 def _synchronised(exchange: Exchange, chips: int, tiles_per_chip: int) -> np.ndarray:
@@ -137,4 +135,5 @@ def _synchronised(exchange: Exchange, chips: int, tiles_per_chip: int) -> np.nda
         moves = (exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)
         synced[exchange.tiles[moves] // tiles_per_chip] = True  # supersteps that only arrange rows do not wait
         synced |= exchange.link_bytes is not None
+    synced.flags.writeable = False
     return synced

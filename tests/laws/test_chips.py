@@ -38,7 +38,7 @@ from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Varia
 from mimdsim.program.vertex_boxes import spatial_mapping
 from mimdsim.timing import time_program
 from mimdsim.timing.discrete_event import run_chips
-from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads, synchronised_chips
 from mimdsim.workload import MappingOptions, filled_activity
 from mimdsim.workload.description.mapping import Split
@@ -498,7 +498,7 @@ def segments_of(made: Compiled, on: MimdMachine, share: float) -> tuple[np.ndarr
     Turn by turn: a segment ends before a superstep that uses links, and where a turn of a repeat begins.
     """
     program = made.program
-    loads = iter(program_loads(program, filled_activity(made.network, share), Barrel.of(on)))
+    loads = iter(program_loads(program, filled_activity(made.network, share), TileIssue.of(on)))
     size = on.links.chips
     own: list[np.ndarray] = [np.zeros(size)]
     traffic: list[np.ndarray] = []

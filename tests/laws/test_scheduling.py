@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mimdsim.compiler import plan_exchanges
 from mimdsim.costs import exchange_scheduled
-from mimdsim.costs.exchange_endpoint import phase_cycles
+from mimdsim.costs.exchange_endpoint import cycles_of_phases, exchange_phases
 from mimdsim.costs.exchange_scheduled import scheduled_cycles
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.pipeline import compile_workload
@@ -55,6 +55,12 @@ def phase(program: Program) -> Exchange:
     """The one exchange of the program."""
     (exchange,) = (superstep.exchange for superstep, _, _ in program.supersteps() if superstep.exchange is not None)
     return exchange
+
+
+def phase_cycles(program: Program, exchange: Exchange, of: MimdMachine) -> np.ndarray:
+    """Of one exchange, on every chip."""
+    one: np.ndarray = cycles_of_phases(program, exchange_phases(program, [exchange], of.exchange), of)[0]
+    return one
 
 
 def cycles(program: Program, **changes: object) -> list[int]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from linear_networks import linear_network
 from networks import ADAM, SEEDS, SMALL, Given, compiled, given_values, gradient_names, machine, parameter_keys
 from networks import small_network as network_of_lif
-from test_timing import BARREL, tile_cycles
+from test_timing import ISSUE, tile_cycles
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids
@@ -249,7 +249,7 @@ def test_cycles_of_segments_are_those_of_their_turns() -> None:
     activity = executor.activity()
     loads = {
         id(step): load
-        for (step, *_), load in zip(program.supersteps(), program_loads(program, activity, BARREL), strict=True)
+        for (step, *_), load in zip(program.supersteps(), program_loads(program, activity, ISSUE), strict=True)
     }
     turn_of = {id(step): stretch for stretch in program.stretches() for step in stretch.body}
     since, before, current = [0.0] * program.tiles, 0, None
@@ -258,7 +258,7 @@ def test_cycles_of_segments_are_those_of_their_turns() -> None:
         stretch = turn_of[id(superstep)]
         if superstep is stretch.body[0] or superstep.exchange is not None or stretch is not current:
             since, before, current = [0.0] * program.tiles, 0, stretch
-        own = tile_cycles(program, superstep, t, activity, BARREL)
+        own = tile_cycles(program, superstep, t, activity, ISSUE)
         since = [done + more for done, more in zip(since, own, strict=True)]
         after = round(max(since))
         found = loads[id(superstep)].cycles_by_execution

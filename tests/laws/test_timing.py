@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError, MimdsimError
-from mimdsim.costs.exchange_endpoint import endpoint_cycles, exchange_phase_cycles, host_exposed_seconds
+from mimdsim.costs.exchange_endpoint import endpoint_cycles, host_exposed_seconds, phase_cycles
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.columns.grouping import order_by, places_among
 from mimdsim.pipeline import Run, compile_workload, retime, simulate
@@ -35,10 +35,10 @@ from mimdsim.program import (
     extents_of,
 )
 from mimdsim.timing import program_loads, stream_training_steps
-from mimdsim.timing.static_plan import program_plan
-from mimdsim.timing.tile_classes import Dealt, _tell_apart
-from mimdsim.timing.tile_cycles import Barrel
-from mimdsim.timing.vertex_dispatch import dealt_program
+from mimdsim.timing.static_plan import straight_line_plans
+from mimdsim.timing.tile_classes import PlacedTable, _tell_apart
+from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.timing.vertex_dispatch import superstep_placements
 from mimdsim.workload import load_workload
 
 TINY: dict[str, Any] = {
@@ -54,7 +54,7 @@ TINY: dict[str, Any] = {
     "training.batch": 5,
     "training.max_training_steps": 2,
 }
-BARREL = Barrel(contexts=6, issue_cycles=6, vector_bytes=8, arrange_fragment_bundles=24)
+ISSUE = TileIssue(contexts=6, issue_cycles=6, vector_bytes=8, arrange_fragment_bundles=24)
 
 
 def machine(name: str = "tiny", **changes: Any) -> MimdMachine:
@@ -124,51 +124,51 @@ def extent_at(
 
 
 def vertex_cost(
-    table: VertexTable, extents: Extents, vertex: int, t: int, activity: RecordedActivity, barrel: Barrel
+    table: VertexTable, extents: Extents, vertex: int, t: int, activity: RecordedActivity, issue: TileIssue
 ) -> float:
     """Bundles of a vertex that a context runs; cycles of a library vertex."""
     cost = table.codelet.cost
     if isinstance(cost, TileFormula):
         own = {name: column[vertex : vertex + 1] for name, column in extents.items() if isinstance(column, np.ndarray)}
-        working = min(barrel.contexts, barrel.issue_cycles)  # a library starts no context that adds no throughput
-        once = float(np.asarray(cost.cycles(own, working, barrel.vector_bytes)).reshape(-1)[0])
-        return once * barrel.issue_cycles / working
+        working = min(issue.contexts, issue.issue_cycles)  # a library starts no context that adds no throughput
+        once = float(np.asarray(cost.cycles(own, working, issue.vector_bytes)).reshape(-1)[0])
+        return once * issue.issue_cycles / working
     total = cost.fixed
     for term in cost.terms:
         turns = 1.0
         for name in term.extents:
             turns *= extent_at(table, extents[name], vertex, t, activity)
-        total += (term.bundles - barrel.compiled_dual_issue * term.pairable) * turns
+        total += (term.bundles - issue.compiled_dual_issue * term.pairable) * turns
     return total
 
 
 def tile_cycles(
-    program: Program, superstep: Superstep, t: int, activity: RecordedActivity, barrel: Barrel
+    program: Program, superstep: Superstep, t: int, activity: RecordedActivity, issue: TileIssue
 ) -> list[float]:
     """max(issue * longest context, all bundles) plus library cycles, per tile."""
-    bundles = [[0.0] * barrel.contexts for _ in range(program.tiles)]
+    bundles = [[0.0] * issue.contexts for _ in range(program.tiles)]
     library = [0.0] * program.tiles
     if superstep.exchange is not None:
-        shared = barrel.issue_cycles / min(barrel.contexts, barrel.issue_cycles)
-        pieces = superstep.exchange.fragments_arranged * barrel.arrange_fragment_bundles
-        library = ((pieces + superstep.exchange.bytes_arranged / barrel.copy_bytes_per_cycle) * shared).tolist()
+        shared = issue.issue_cycles / min(issue.contexts, issue.issue_cycles)
+        pieces = superstep.exchange.fragments_arranged * issue.arrange_fragment_bundles
+        library = ((pieces + superstep.exchange.bytes_arranged / issue.copy_bytes_per_cycle) * shared).tolist()
     dealt = [0] * program.tiles
     for table in superstep.tables:
         extents = extents_of(program, table)
         for vertex, tile in enumerate(table.tiles.tolist()):
-            cost = vertex_cost(table, extents, vertex, t, activity, barrel)
+            cost = vertex_cost(table, extents, vertex, t, activity, issue)
             if isinstance(table.codelet.cost, TileFormula):
                 library[tile] += cost
             else:
-                bundles[tile][dealt[tile] % barrel.contexts] += cost
+                bundles[tile][dealt[tile] % issue.contexts] += cost
                 dealt[tile] += 1
     return [
-        extra + max(barrel.issue_cycles * max(contexts), sum(contexts))
+        extra + max(issue.issue_cycles * max(contexts), sum(contexts))
         for extra, contexts in zip(library, bundles, strict=True)
     ]
 
 
-def slow_cycles(program: Program, activity: RecordedActivity, barrel: Barrel) -> list[list[int]]:
+def slow_cycles(program: Program, activity: RecordedActivity, issue: TileIssue) -> list[list[int]]:
     """Cycles by execution of every superstep, in program order; tiles run ahead of each other between syncs."""
     found: list[list[int]] = []
     since = [0.0] * program.tiles
@@ -182,7 +182,7 @@ def slow_cycles(program: Program, activity: RecordedActivity, barrel: Barrel) ->
             for row, superstep in zip(rows, body, strict=True):
                 if superstep.exchange is not None:
                     since, before = [0.0] * program.tiles, 0
-                own = tile_cycles(program, superstep, t, activity, barrel)
+                own = tile_cycles(program, superstep, t, activity, issue)
                 since = [done + more for done, more in zip(since, own, strict=True)]
                 after = round(max(since))
                 row.append(after - before)
@@ -195,17 +195,17 @@ def slow_cycles(program: Program, activity: RecordedActivity, barrel: Barrel) ->
 
 @pytest.mark.first(3)
 @pytest.mark.parametrize(
-    "barrel",
+    "issue",
     [
-        BARREL,
-        Barrel(contexts=4, issue_cycles=4, vector_bytes=16, arrange_fragment_bundles=7, copy_bytes_per_cycle=3),
-        Barrel(contexts=6, issue_cycles=6, vector_bytes=8, arrange_fragment_bundles=24, compiled_dual_issue=0.5),
-        Barrel(contexts=1, issue_cycles=6, vector_bytes=8, arrange_fragment_bundles=24),
-        Barrel(contexts=8, issue_cycles=3, vector_bytes=8, arrange_fragment_bundles=24),
+        ISSUE,
+        TileIssue(contexts=4, issue_cycles=4, vector_bytes=16, arrange_fragment_bundles=7, copy_bytes_per_cycle=3),
+        TileIssue(contexts=6, issue_cycles=6, vector_bytes=8, arrange_fragment_bundles=24, compiled_dual_issue=0.5),
+        TileIssue(contexts=1, issue_cycles=6, vector_bytes=8, arrange_fragment_bundles=24),
+        TileIssue(contexts=8, issue_cycles=3, vector_bytes=8, arrange_fragment_bundles=24),
     ],
 )
-def test_fast_path_equals_the_slow_one_to_the_cycle(barrel: Barrel) -> None:
-    assert_timed_as_slowly(tiny_run().compiled.program, barrel)
+def test_fast_path_equals_the_slow_one_to_the_cycle(issue: TileIssue) -> None:
+    assert_timed_as_slowly(tiny_run().compiled.program, issue)
 
 
 @pytest.mark.first(1)
@@ -214,13 +214,13 @@ def test_layers_in_parts_are_timed_like_the_slow_path(parts: dict[str, int]) -> 
     """Several vertices of a part of the fan-in count the same spikes."""
     split = {f"mapping.split.{layer}": {**parts, "replicas": 1} for layer in ("hidden0", "hidden1", "output")}
     workload = load_workload("nmnist-2-random", {**TINY, **split, "mapping.program": "best"})
-    assert_timed_as_slowly(compile_workload(workload, machine(chip__tiles=100)).program, BARREL)
+    assert_timed_as_slowly(compile_workload(workload, machine(chip__tiles=100)).program, ISSUE)
 
 
-def assert_timed_as_slowly(program: Program, barrel: Barrel) -> None:
+def assert_timed_as_slowly(program: Program, issue: TileIssue) -> None:
     activity = tiny_run().log.activity
-    loads = program_loads(program, activity, barrel)
-    slow = slow_cycles(program, activity, barrel)
+    loads = program_loads(program, activity, issue)
+    slow = slow_cycles(program, activity, issue)
     names = [superstep.name for superstep, _, _ in program.supersteps()]
     assert len(loads) == len(slow) == len(names)
     for name, load, expected in zip(names, loads, slow, strict=True):
@@ -230,8 +230,8 @@ def assert_timed_as_slowly(program: Program, barrel: Barrel) -> None:
 
 def test_busy_cycles_are_those_of_every_tile() -> None:
     program, activity = tiny_run().compiled.program, tiny_run().log.activity
-    for (superstep, times, _), load in zip(program.supersteps(), program_loads(program, activity, BARREL), strict=True):
-        own = np.sum([tile_cycles(program, superstep, t, activity, BARREL) for t in range(times)], axis=0)
+    for (superstep, times, _), load in zip(program.supersteps(), program_loads(program, activity, ISSUE), strict=True):
+        own = np.sum([tile_cycles(program, superstep, t, activity, ISSUE) for t in range(times)], axis=0)
         np.testing.assert_array_equal(load.busy, np.rint(own).astype(np.int64))
         assert load.slowest_tile == int(load.busy.argmax())
 
@@ -248,7 +248,7 @@ def test_every_kind_of_recorded_extent_was_exercised() -> None:
 
 def test_the_profile_takes_its_compute_from_the_loads() -> None:
     run = tiny_run()
-    loads = program_loads(run.compiled.program, run.log.activity, BARREL)
+    loads = program_loads(run.compiled.program, run.log.activity, ISSUE)
     spans = timed().spans
     assert [span.compute_cycles for span in spans[: len(loads)]] == [load.cycles for load in loads]
     assert [span.flops for span in spans[: len(loads)]] == [load.flops for load in loads]
@@ -348,9 +348,9 @@ def test_one_more_spike_never_costs_less(layer: str, t: int, sample: int) -> Non
     activity = made_activity(0.5)
     counts = {name: values.copy() for name, values in activity.counts.items()}
     counts[layer][t, sample] += 1
-    before = sum(load.cycles for load in program_loads(tiny_run().compiled.program, activity, BARREL))
+    before = sum(load.cycles for load in program_loads(tiny_run().compiled.program, activity, ISSUE))
     more = replace(activity, counts=counts)
-    assert sum(load.cycles for load in program_loads(tiny_run().compiled.program, more, BARREL)) >= before
+    assert sum(load.cycles for load in program_loads(tiny_run().compiled.program, more, ISSUE)) >= before
 
 
 def test_retiming_on_another_machine_keeps_compute_cycles() -> None:
@@ -379,20 +379,16 @@ def test_the_interval_holds_the_result_and_totals_add_up() -> None:
 def test_endpoint_cycles_of_three_tiles() -> None:
     """Tile 0 sends 64 bytes in one piece to tiles 1 and 2; tile 2 also receives 100 bytes in 20 pieces from tile 1."""
     fabric = machine().exchange  # 4 bytes a cycle, 2 cycles a fragment each way, 100 fixed
-    cycles = endpoint_cycles(
-        np.array([64, 100, 0]), np.array([0, 64, 164]), np.array([1, 20, 0]), np.array([0, 1, 21]), fabric
-    )
+    cycles = endpoint_cycles(np.array([64, 100, 164]), np.array([1, 20, 0]), np.array([0, 1, 21]), fabric)
     # 0: 64/4 = 16 on the wire. 1: max(100, 64)/4 = 25, but 21 fragments cost 42. 2: 164/4 = 41, but 21 cost 42.
     assert cycles.tolist() == [16, 42, 42]
-    assert exchange_phase_cycles(cycles, fabric) == 142
+    assert phase_cycles(cycles.max(), fabric) == 142
     faster = machine(exchange__send_fragment_cycles=0, exchange__receive_fragment_cycles=0).exchange
-    cycles = endpoint_cycles(
-        np.array([64, 100, 0]), np.array([0, 64, 164]), np.array([1, 20, 0]), np.array([0, 1, 21]), faster
-    )
+    cycles = endpoint_cycles(np.array([64, 100, 164]), np.array([1, 20, 0]), np.array([0, 1, 21]), faster)
     assert cycles.tolist() == [16, 25, 41]
-    assert exchange_phase_cycles(cycles, faster) == 141
-    assert exchange_phase_cycles(np.zeros(3, np.int64), fabric) == 0  # nothing moves, nothing is paid
-    odd = endpoint_cycles(np.array([5]), np.array([0]), np.array([0]), np.array([0]), fabric)
+    assert phase_cycles(cycles.max(), faster) == 141
+    assert phase_cycles(0, fabric) == 0  # nothing moves, nothing is paid
+    odd = endpoint_cycles(np.array([5]), np.array([0]), np.array([0]), fabric)
     assert odd.tolist() == [2]  # a part of a cycle is a cycle
 
 
@@ -453,10 +449,10 @@ def test_ids_and_counts_that_do_not_go_together_are_refused() -> None:
 
 
 def test_tiles_that_are_alike_are_costed_once() -> None:
-    stretches = program_plan(tiny_run().compiled.program, BARREL)
+    stretches = straight_line_plans(tiny_run().compiled.program, ISSUE)
     plans = {step.name: plan for one in stretches for step, plan in zip(one.supersteps, one.plans, strict=True)}
     for name, hits in (("LIF update", False), ("state gradient", True)):
-        counting = plans[name].deal.counting
+        counting = plans[name].placement.counting
         assert counting is not None
         used = int((counting.row_of < counting.rows).sum())
         assert len(counting.runs) - 1 < used, name  # kinds
@@ -465,7 +461,7 @@ def test_tiles_that_are_alike_are_costed_once() -> None:
 
 def test_what_no_machine_changes_is_worked_out_once() -> None:
     timed()
-    before = dealt_program.cache_info()
+    before = superstep_placements.cache_info()
     for change in (
         {"worker_contexts": 3},
         {"issue_cycles": 2},
@@ -473,7 +469,7 @@ def test_what_no_machine_changes_is_worked_out_once() -> None:
         {"copy_bytes_per_cycle": 16},
     ):
         timed(**{f"tile__{name}": value for name, value in change.items()})
-    after = dealt_program.cache_info()
+    after = superstep_placements.cache_info()
     assert after.misses == before.misses
     assert after.hits > before.hits
 
@@ -520,9 +516,9 @@ def test_tiles_are_told_apart_as_by_comparing_their_vertices_one_by_one() -> Non
             place, weight, sample, bundles, pairable = (rng.integers(0, 2, len(tile)) for _ in range(5))
             columns = {"sample": sample}
             term = SimpleNamespace(weight=weight.astype(float), columns=columns, extent=Spikes(layer="any"))
-            charged: Any = (SimpleNamespace(counted=term),)
+            charged: Any = (term,)
             costs = {"bundles": bundles.astype(float), "pairable": pairable.astype(float)}
-            _tell_apart(alike, Dealt(tiles=tile, first=0, place=place, charges=charged, **costs))
+            _tell_apart(alike, PlacedTable(tiles=tile, first=0, place=place, terms=charged, **costs))
             for number in range(9):
                 on = tile == number
                 columns_on = (column[on].tolist() for column in (place, weight, sample, bundles, pairable))

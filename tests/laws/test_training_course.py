@@ -377,7 +377,7 @@ def test_epochs_are_counted_and_right_guesses_too(monkeypatch: pytest.MonkeyPatc
         return (np.array(labels) + (len(epochs) == 1)) % 4
 
     monkeypatch.setattr(training, "load_batch", watched)
-    monkeypatch.setattr(training, "guesses", right_but_once)
+    monkeypatch.setattr(training, "predictions", right_but_once)
     plan = TrainingPlan(epochs=3, seed=5, evaluation=Evaluation(when="never", validation_share=0.2), engine="program")
     weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.2)
     log = train(MADE.program, NETWORK, DATA, DATA, plan, weights=weights)

@@ -31,7 +31,7 @@ from networks import (
 )
 from test_chips import compiled as compiled_on_chips
 from test_gpu_execution import assert_same_training_step
-from test_timing import BARREL, slow_cycles
+from test_timing import ISSUE, slow_cycles
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.checking.program import check_program
@@ -164,8 +164,8 @@ def test_cycles_of_own_spikes_are_counted_as_recorded(recurrence: str, delay: in
     network = wired(recurrence, delay, True, widths=(5, 6, 3), capacities=(4, 2))
     program = compiled(network).program
     activity = filled_activity(network, 0.5)
-    loads = program_loads(program, activity, BARREL)
-    assert [load.cycles_by_execution[:, 0].tolist() for load in loads] == slow_cycles(program, activity, BARREL)
+    loads = program_loads(program, activity, ISSUE)
+    assert [load.cycles_by_execution[:, 0].tolist() for load in loads] == slow_cycles(program, activity, ISSUE)
     extents = [
         extent for step, _, _ in program.supersteps() for table in step.tables for extent in table.extents.values()
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from networks import SGD, small_network
 
 from mimdsim.execution import Executor
 from mimdsim.execution.schedules import RateSchedule
-from mimdsim.execution.trainer import evaluate, guesses, initial_weights, load_batch, split, total_loss, unfolded
+from mimdsim.execution.trainer import evaluate, initial_weights, load_batch, predictions, split, to_dense, total_loss
 from mimdsim.graph.losses import Loss
 
 IDS = np.array([[[4, 1, 9], [0, 9, 9]], [[2, 9, 9], [3, 0, 1]]], np.int32)  # [timesteps, batch, capacity]
@@ -36,7 +36,7 @@ class Remembering:
     """A runner whose output scores are the labels it was given, but for the samples it gets wrong."""
 
     inputs = ("input.ids", "input.counts", "labels")
-    generators = ()
+    generators: ClassVar[dict[str, int]] = {}
 
     def __init__(self, wrong_label: int = -1) -> None:
         self.written: list[dict[str, np.ndarray]] = []
@@ -59,7 +59,7 @@ class Remembering:
 
 def test_lists_become_rows_of_ones() -> None:
     """Beyond its count a list holds anything; an entry is one spike, whatever the engine."""
-    rows = unfolded(IDS, COUNTS, 5)
+    rows = to_dense(IDS, COUNTS, 5)
     assert rows.dtype == np.float32
     assert rows.tolist() == [[[0, 1, 0, 0, 1], [1, 0, 0, 0, 0]], [[0, 0, 0, 0, 0], [1, 1, 0, 1, 0]]]
 
@@ -97,7 +97,7 @@ def test_dense_inputs_of_a_compiled_program_are_rows_of_ones() -> None:
     executor = Executor(compiled(small_network((5, 4, 3), timesteps=2, batch=2, spikes="dense")).program)
     load_batch(executor, Data(), np.array([2, 0]))
     assert (
-        executor.arrays[executor.program.inputs["input"]].reshape(2, 2, 5).tolist() == unfolded(IDS, COUNTS, 5).tolist()
+        executor.arrays[executor.program.inputs["input"]].reshape(2, 2, 5).tolist() == to_dense(IDS, COUNTS, 5).tolist()
     )
 
 
@@ -116,7 +116,7 @@ def test_accuracy_counts_every_sample_once() -> None:
 def test_the_lowest_of_equal_scores_is_the_guess() -> None:
     runner: Any = Remembering()
     runner.read = lambda _: np.array([[1, 3, 3], [2, 2, 2], [0, 1, 2]])
-    assert guesses(runner).tolist() == [1, 0, 2]
+    assert predictions(runner).tolist() == [1, 0, 2]
 
 
 def test_the_loss_is_a_mean_and_penalties_are_added() -> None:

@@ -15,8 +15,8 @@ from mimdsim.base import compressed_columns as module
 from mimdsim.base.compressed_columns import LONG, compact, numbers, single, uniform, wide
 from mimdsim.codelets.spikes import REDUCE_PARTS
 from mimdsim.pipeline import retime
-from mimdsim.program import VertexTable, Within
-from mimdsim.timing.extents import counted
+from mimdsim.program import Term, VertexTable, Within
+from mimdsim.timing.extents import data_dependent_term
 from mimdsim.workload import filled_activity
 
 COLUMNS = {
@@ -28,6 +28,7 @@ COLUMNS = {
 }
 
 EXTENT = Within(layer="a", shift=0)
+TERM = Term(bundles=1, extents=("entries",))
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -68,8 +69,9 @@ def reduction(rows: int, kind: type, **columns: np.ndarray) -> VertexTable:
 def test_unsigned_columns_are_counted_as_signed_ones(kind: type) -> None:
     given = np.array([0, 0, 1], kind), np.array([0, 2, 1], kind)
     one, other = (
-        counted(reduction(3, each, sample=given[0].astype(each), slot=given[1].astype(each)), np.ones(3), EXTENT)
+        data_dependent_term(table, TERM, np.ones(3), EXTENT)
         for each in (kind, np.int64)
+        for table in [reduction(3, each, sample=given[0].astype(each), slot=given[1].astype(each))]
     )
     np.testing.assert_array_equal(one.summed, other.summed)
     assert one.samples == other.samples == 2

@@ -29,9 +29,9 @@ from mimdsim.program import (
 )
 from mimdsim.program.mapping import FLAT
 from mimdsim.timing import program_loads
-from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.tile_cycles import TileIssue
 
-BARREL = Barrel(contexts=2, issue_cycles=2, vector_bytes=8, arrange_fragment_bundles=0)
+ISSUE = TileIssue(contexts=2, issue_cycles=2, vector_bytes=8, arrange_fragment_bundles=0)
 
 
 def cost(*terms: Term) -> WorkerBundles:
@@ -166,7 +166,7 @@ def loads(columns: dict[str, list[int]], extent: Any, counts: Any, ids: Any = ((
     recorded = RecordedActivity(
         ids={"h": np.array([ids], np.int32)}, counts={"h": np.array([counts], np.int32)}, dropped={}
     )
-    (load,) = program_loads(made, recorded, BARREL)
+    (load,) = program_loads(made, recorded, ISSUE)
     with pytest.raises(ValueError, match="read-only"):  # it is kept
         load.cycles_by_execution[:] = 0
     return load.busy.tolist()

@@ -18,7 +18,7 @@ from mimdsim.profile import EnergyProfile, GpuProfile, TiledProfile
 from mimdsim.report.tables_energy import energy_parts_table, energy_table
 from mimdsim.timing import program_loads
 from mimdsim.timing.analytic import input_bytes
-from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.workload import load_workload
 
 SMALL: dict[str, Any] = {
@@ -65,7 +65,7 @@ def test_each_part_is_a_coefficient_times_what_was_counted() -> None:
     tiled, found = profiled(), energy()
     per = machine().energy
     assert per is not None
-    loads = program_loads(run().compiled.program, run().log.activity, Barrel.of(machine()))
+    loads = program_loads(run().compiled.program, run().log.activity, TileIssue.of(machine()))
     assert part(found, "static power") == pytest.approx(per.static_watts * tiled.seconds_per_training_step)
     assert part(found, "instructions and own memory") == pytest.approx(
         per.bundle_joules * sum(load.bundles for load in loads)
@@ -78,7 +78,7 @@ def test_each_part_is_a_coefficient_times_what_was_counted() -> None:
 
 
 def test_no_tile_issues_more_bundles_than_it_has_cycles() -> None:
-    loads = program_loads(run().compiled.program, run().log.activity, Barrel.of(machine()))
+    loads = program_loads(run().compiled.program, run().log.activity, TileIssue.of(machine()))
     for load in loads:
         assert load.bundles <= load.busy_part.sum() + len(load.busy_part)  # one rounding a tile
 

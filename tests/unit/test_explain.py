@@ -25,7 +25,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.printer import listing
 from mimdsim.timing import explain, program_loads, time_program
 from mimdsim.timing.explanation import Row
-from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.validation.products.matrix_vector import matrix_vector_program
 from mimdsim.validation.stencil.program import make_program
 
@@ -46,7 +46,7 @@ def timed(program: Program, on: MimdMachine, activity: RecordedActivity) -> Tile
 
 def assert_explained(program: Program, on: MimdMachine, activity: RecordedActivity, others: int = 2) -> None:
     """Every span of the profile, from its slowest tile and from random ones."""
-    profile, loads = timed(program, on, activity), program_loads(program, activity, Barrel.of(on))
+    profile, loads = timed(program, on, activity), program_loads(program, activity, TileIssue.of(on))
     draw = random.Random(0)
     for number, span in enumerate(profile.spans):
         for tile in (None, *(draw.randrange(program.tiles) for _ in range(others))):

@@ -50,11 +50,11 @@ from mimdsim.program.checks.scope import Scope
 from mimdsim.program.loop_extents import RECORDED, Derived
 from mimdsim.program.vertex_boxes import boxes_of
 from mimdsim.timing import program_loads
-from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.workload import MappingOptions, load_workload
 
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
-BARREL = Barrel(contexts=1, issue_cycles=1, vector_bytes=8, arrange_fragment_bundles=0)
+ISSUE = TileIssue(contexts=1, issue_cycles=1, vector_bytes=8, arrange_fragment_bundles=0)
 FIELDS = (
     Field(name="block", access="read", box=("@t-1", ":", "row", "start:stop")),
     Field(name="out", access="write", box=("start:stop",)),
@@ -130,7 +130,7 @@ def test_an_extent_follows_from_the_boxes_and_is_what_is_timed(extent: Derived, 
     assert found.dtype == np.int64
     assert found.tolist() == turns
     assert verify(made, 2) == ()
-    (load,) = program_loads(made, NOTHING, BARREL)
+    (load,) = program_loads(made, NOTHING, ISSUE)
     assert load.busy.tolist() == [2 * each for each in turns]
 
 
@@ -259,7 +259,7 @@ def test_a_codelet_that_walks_another_axis_costs_other_cycles() -> None:
         dropped={},
     )
     names = [step.name for step, _, _ in made.supersteps()]
-    right, other = (program_loads(each, activity, BARREL) for each in (made, made.with_codelet("LifUpdate", wrong)))
+    right, other = (program_loads(each, activity, ISSUE) for each in (made, made.with_codelet("LifUpdate", wrong)))
     changed = {name for name, one, two in zip(names, right, other, strict=True) if one.cycles != two.cycles}
     assert changed == {"LIF update"}
 
@@ -462,9 +462,9 @@ def test_loads_keep_no_activity_alive() -> None:
     executor.write(given_values(made.network, 5).for_program(made.network))
     executor.run()
     activity = executor.activity()
-    loads = program_loads(made.program, activity, BARREL)
-    assert program_loads(made.program, activity, BARREL) is loads
-    assert program_loads(made.program, activity, replace(BARREL, issue_cycles=4)) is not loads
+    loads = program_loads(made.program, activity, ISSUE)
+    assert program_loads(made.program, activity, ISSUE) is loads
+    assert program_loads(made.program, activity, replace(ISSUE, issue_cycles=4)) is not loads
     gone = ref(activity)
     del activity
     gc.collect()

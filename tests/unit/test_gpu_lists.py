@@ -9,7 +9,7 @@ import pytest
 
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.engine import time_on_gpu
-from mimdsim.gpu.sparse_kernels import lengths_of
+from mimdsim.gpu.sparse_kernels import list_lengths
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, training_graph
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
@@ -123,5 +123,5 @@ def test_what_is_made_of_gpu_threads_is_refused_on_systolic_arrays(strategy: str
 
 def test_lengths_are_means_over_samples_and_of_the_longest() -> None:
     counts = np.array([[[1, 2], [3, 4]], [[5, 6], [1, 2]]], np.int32)  # two timesteps, two samples
-    found = lengths_of(RecordedActivity(ids={}, counts={"a": counts}, dropped={}))["a"]
-    assert (found.spikes, found.listed, found.most_spikes, found.most_listed) == (2.5, 3.5, 4.0, 5.0)
+    assert list_lengths(counts, listed=False) == (2.5, 4.0)
+    assert list_lengths(counts, listed=True) == (3.5, 5.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -231,3 +232,17 @@ def test_what_is_kept_from_vertex_to_vertex_is_found() -> None:
     for compute, name in ((counting, "counts"), (drawing, "generator"), (rebinding, "last"), (on_itself, "calls"),
                           (remembering, "cached")):  # fmt: skip
         assert f"Own changes '{name}', which is around its function" in str(checked(compute)), name
+
+
+def test_what_runs_at_garbage_collections_is_not_the_codelets() -> None:
+    """Libraries register functions that run whenever Python collects, also in the middle of a vertex."""
+    space: dict[str, Any] = {"__name__": "other"}
+    exec("def at_collection(phase, info):\n    held = [0.0] * 1000\n    return held", space)
+    gc.callbacks.append(space["at_collection"])
+    before = gc.get_threshold()
+    gc.set_threshold(5, 2, 2)
+    try:
+        assert checked(allocating(WAYS[0], "np.zeros(100)", 100), scratch_bytes=400).passed
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(space["at_collection"])

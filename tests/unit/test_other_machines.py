@@ -259,7 +259,7 @@ def test_hops_and_width_against_measured_transfers(
             continue
         many, size = int(row["num_transactions"]), int(row["transaction_size_bytes"])
         hops = ring / 2 if row["same_axis"] == "1" else ring
-        moving = endpoint_cycles(np.array([many * size]), none, np.array([many * -(-size // packet)]), none, fabric)
+        moving = endpoint_cycles(np.array([many * size]), np.array([many * -(-size // packet)]), none, fabric)
         cycles = fabric.fixed_cycles + fabric.hop_cycles * hops + int(moving[0])
         errors.append(abs(cycles / float(row["latency_cycles"]) - 1))
     assert len(errors) == rows

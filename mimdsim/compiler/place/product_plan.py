@@ -22,27 +22,16 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.codelets.products import partial_product_cycles, partial_sum_cycles
-from mimdsim.costs.exchange_endpoint import exchange_phase_cycles, longest_way_cycles
+from mimdsim.costs.exchange_endpoint import endpoint_cycles, longest_hop_latency, phase_cycles
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import MatrixUnit
 
 
-def control_cycles(machine: MimdMachine, sent: Any, received: Any) -> Any:
-    """Cycles of the control instructions for fragments, 0 in the vendor's planner model."""
-    fabric = machine.exchange
-    if fabric.model == "planner":
-        return sent * 0.0
-    return sent * fabric.send_fragment_cycles + received * fabric.receive_fragment_cycles
-
-
-def phase_cycles(machine: MimdMachine, wire: Any, control: Any, moves: Any) -> Any:
-    """int64: cycles of one exchange phase whose busiest tile has so many cycles on the wire and of control."""
-    # a phase of one cycle less that one: the fixed part of the fabric, whatever it is made of
-    way = longest_way_cycles(machine.chip, machine.exchange)
-    fixed = exchange_phase_cycles(np.ones(1, np.int64), machine.exchange, way) - 1
-    busiest = np.ceil(np.maximum(wire, control)).astype(np.int64)
-    return np.where(moves, fixed + busiest, 0)
+def _phase_cycles(machine: MimdMachine, wire_bytes: Any, sent: Any, received: Any) -> np.ndarray:
+    """int64: cycles of phases whose busiest tiles have so many bytes on the wire, and fragments sent and received."""
+    busiest = endpoint_cycles(wire_bytes, sent, received, machine.exchange)
+    return phase_cycles(busiest, machine.exchange, longest_hop_latency(machine.chip, machine.exchange))
 
 
 def operand_phase_cycles(machine: MimdMachine, left: Any, right: Any, rows: Any, columns: Any) -> Any:
@@ -58,9 +47,8 @@ def operand_phase_cycles(machine: MimdMachine, left: Any, right: Any, rows: Any,
         alike = np.where((rows == 1) & (columns % 2 == 0), (columns - 2) * left, alike)
         received = received - alike // 2
     sent = np.where(columns > 1, left, 0) + np.where(rows > 1, right, 0)
-    control = control_cycles(machine, (columns > 1).astype(np.int64) + (rows > 1), (columns - 1) + (rows - 1))
-    wire = np.maximum(sent, received) / machine.exchange.bytes_per_cycle
-    return phase_cycles(machine, wire, control, (columns > 1) | (rows > 1))
+    pieces_sent = (columns > 1).astype(np.int64) + (rows > 1)
+    return _phase_cycles(machine, np.maximum(sent, received), pieces_sent, columns + rows - 2)
 
 
 ITEM_BYTES = {"f16": 2, "f32": 4}
@@ -190,9 +178,8 @@ def _best_of_pieces(
         if inner > 1:
             elements, fragments = pieces(int(found["rows"][at]), int(found["columns"][at]), inner)
             size = found["sum_bytes"][at] // found["share"][at]  # of one element of every other part
-            wire = size * elements / machine.exchange.bytes_per_cycle
-            control = (inner - 1) * control_cycles(machine, fragments, fragments)
-            sums = int(found["steps"][at]) * int(phase_cycles(machine, wire, control, True))
+            moved = (inner - 1) * fragments
+            sums = int(found["steps"][at]) * int(_phase_cycles(machine, size * elements, moved, moved))
             exact += sums - int(found["sum_exchange_cycles"][at])
             found["sum_exchange_cycles"][at] = sums
         if exact < least:
@@ -265,9 +252,7 @@ def _candidates(
     reduced, casts = inner > 1, (inner == 1) & (dtype != partials_dtype)
     exchange, fabric = operand_phase_cycles(machine, left * size, right * size, rows, columns), machine.exchange
     sum_bytes = (inner - 1) * share * sum_size
-    sum_wire = phase_cycles(
-        machine, sum_bytes / fabric.bytes_per_cycle, (inner - 1) * control_cycles(machine, 1, 1), sum_bytes > 0
-    )
+    sum_exchange = _phase_cycles(machine, sum_bytes, inner - 1, inner - 1)
     contexts = machine.tile.working_contexts
     scale = machine.tile.issue_cycles / contexts
     shared = (dtype, partials_dtype, units, channels, unit.coefficient_load_bytes_per_cycle)
@@ -279,7 +264,7 @@ def _candidates(
     )
     if dtype != partials_dtype:
         adding = np.where(casts, cast_1d_cycles(sums, source=partials_dtype, target=dtype, **formats), adding)
-    phases = (exchange > 0).astype(np.int64) + (sum_wire > 0)
+    phases = (exchange > 0).astype(np.int64) + (sum_exchange > 0)
     # What lies on a tile all the time: its pieces of both operands and of the result. In flight, as PopLibs counts it:
     # whole blocks of the operands, and sums. On top of the pieces come only the other pieces of the blocks, or of sums.
     resident = steps * left * size + right * size + steps * share * size
@@ -306,7 +291,7 @@ def _candidates(
         "multiply_cycles": np.rint(steps * multiply * scale).astype(np.int64),
         "sum_cycles": np.rint(steps * adding * scale).astype(np.int64),
         "operand_exchange_cycles": steps * exchange,
-        "sum_exchange_cycles": steps * sum_wire,
+        "sum_exchange_cycles": steps * sum_exchange,
         "sync_cycles": steps * phases * machine.barrier_cycles(all_chips=False),
         "in_flight": in_flight,
         "tile_bytes": resident + own_sums + arriving + code,

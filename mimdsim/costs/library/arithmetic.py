@@ -50,6 +50,12 @@ def element_bytes(dtype: str) -> int:
     return BYTES[dtype]
 
 
+def check_float(dtype: str, where: str) -> None:
+    """Raises NoCycleFormula for a format that is neither a float nor a half."""
+    if dtype not in ("f32", "f16"):
+        raise NoCycleFormula(where, dtype, ["f32", "f16"])
+
+
 def vector_elements(dtype: str, vector_bytes: int = 8) -> int:
     """Elements of `dtype` that one load or store of `vector_bytes` moves, at least one."""
     return max(1, vector_bytes // element_bytes(dtype))

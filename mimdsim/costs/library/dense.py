@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mimdsim.costs.library.arithmetic import NoCycleFormula, vector_elements
-
-
-def _check(dtype: str) -> None:
-    if dtype not in ("f32", "f16"):
-        raise NoCycleFormula("matrix unit", dtype, ["f32", "f16"])
+from mimdsim.costs.library.arithmetic import check_float, vector_elements
 
 
 def share(n: int, worker_contexts: int) -> tuple[int, int]:
@@ -39,7 +34,7 @@ def amp_1x1_worker_cycles(
     positions: int, *, zeroing: bool, dtype: str = "f16", partials_dtype: str = "f16", conv_units: int = 16
 ) -> int:
     """Worker cycles for one context's positions in one pass; `zeroing` starts the partial sums instead of adding."""
-    _check(dtype)
+    check_float(dtype, "matrix unit")
     floats = dtype == "f32"
     if not floats and (conv_units == 16 or partials_dtype == "f32"):
         # The common path. Adding to sums costs one more than setting them; 7: state retained between calls.
@@ -105,7 +100,7 @@ def amp_nx1_worker_cycles(
     rows: Sequence[int], *, dtype: str = "f16", partials_dtype: str = "f16", conv_units: int = 16
 ) -> int:
     """Worker cycles for one kernel position over rows of the given numbers of output positions."""
-    _check(dtype)
+    check_float(dtype, "matrix unit")
     floats, float_partials = dtype == "f32", partials_dtype == "f32"
     # Full-width half paths need one more special stride for two positions.
     stride = 0 if floats else int(conv_units == (8 if float_partials else 16))
@@ -169,7 +164,7 @@ def amp_nx1_cycles(
 
 def outer_product_cycles(width: int, channels: int, channels_per_group: int, *, dtype: str = "f32") -> int:
     """Worker cycles of an outer product of `width` by `channels` elements (OuterProduct)."""
-    _check(dtype)
+    check_float(dtype, "matrix unit")
     groups = channels // channels_per_group
     vector, least, entry = (2, 6, 11) if dtype == "f32" else (4, 12, 10)
     grains = channels_per_group // vector

@@ -14,6 +14,7 @@ from mimdsim.costs.library.arithmetic import (
     Elements,
     NoCycleFormula,
     ceil_div,
+    check_float,
     element_bytes,
     truncated_loop_cycles,
     vector_elements,
@@ -274,15 +275,14 @@ def bias_add_cycles(
     `slices` biases are added in turn, each to `factor` repeats.
     """
     blocks = ceil_div(factor, worker_contexts)
+    check_float(dtype, "bias addition")
     if dtype == "f32":
         worker: Elements = 17
         core = _bias_core_f32_cycles(length, blocks)
-    elif dtype == "f16":
+    else:
         # An odd length: contexts round their blocks so that no two share a 32-bit word.
         worker = 19 + (7 if length % 2 else 0)
         core = _bias_core_f16_cycles(length, blocks)
-    else:
-        raise NoCycleFormula("bias addition", dtype, ["f32", "f16"])
     worker = worker + slices * ((17 if slices > 1 else 0) + core)
     # 13 = setzi 1, runall 6, br 6; +6 for another supervisor branch; +3 for a preamble in each worker.
     return 13 + 6 + worker_contexts * (worker + 3)

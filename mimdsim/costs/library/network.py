@@ -10,6 +10,7 @@ from mimdsim.costs.library.arithmetic import (
     Elements,
     NoCycleFormula,
     ceil_div,
+    check_float,
     larger,
     truncated_loop_cycles,
     vector_elements,
@@ -20,18 +21,13 @@ from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES
 GRADIENT_CYCLES = {"RELU": 3, "SIGMOID": 3, "TANH": 3}
 
 
-def _check_float(dtype: str, where: str) -> None:
-    if dtype not in ("f32", "f16"):
-        raise NoCycleFormula(where, dtype, ["f32", "f16"])
-
-
 def nonlinearity_gradient_1d_cycles(
     n: Elements, *, op: str, dtype: str = "f32", worker_contexts: int = 6, vector_bytes: int = 8
 ) -> Elements:
     """Tile cycles of in_gradient = out_gradient * op'(out) over `n` elements (NonLinearityGrad1D)."""
     if op not in GRADIENT_CYCLES:
         raise NoCycleFormula("nonlinearity gradient", op, GRADIENT_CYCLES)
-    _check_float(dtype, "nonlinearity gradient")
+    check_float(dtype, "nonlinearity gradient")
     per_op = GRADIENT_CYCLES[op]
     width = vector_elements(dtype, vector_bytes)
     vectors, rest = ceil_div(n // width, worker_contexts), n % width
@@ -94,7 +90,7 @@ def nan_check_1d_cycles(
 
     The longest share has `vectors_per_worker` vectors, one more if any of `extra_vector_workers`, and `rest` elements.
     """
-    _check_float(dtype, "NaN check")
+    check_float(dtype, "NaN check")
     longest = (vectors_per_worker + (extra_vector_workers > 0)) * vector_elements(dtype, vector_bytes) + rest
     verdict = (7 if dtype == "f32" else 11) + infinities
     # 17 = load the state and split the work; 24 = supervisor.
@@ -102,8 +98,7 @@ def nan_check_1d_cycles(
 
 
 def _width(dtype: str, vector_bytes: int, as_vendor: bool = False) -> int:
-    if dtype not in ("f32", "f16"):
-        raise NoCycleFormula("random numbers", dtype, ["f32", "f16"])
+    check_float(dtype, "random numbers")
     right = vector_elements(dtype, vector_bytes)
     # bits / (elements per vector) where bits / (bits per element) was meant
     return 8 * vector_bytes // right if as_vendor else right

@@ -7,12 +7,7 @@ The sparse operand has `x` rows with `y` nonzeros each on average, the dense one
 
 from __future__ import annotations
 
-from mimdsim.costs.library.arithmetic import NoCycleFormula, ceil_div
-
-
-def _check_float(dtype: str, where: str) -> None:
-    if dtype not in ("f32", "f16"):
-        raise NoCycleFormula(where, dtype, ["f32", "f16"])
+from mimdsim.costs.library.arithmetic import NoCycleFormula, ceil_div, check_float
 
 
 def _search_cycles(
@@ -75,7 +70,7 @@ def sparse_dense_elementwise_cycles(
     `gradient_a`: the codelet for the gradient of the dense operand (SparseDenseMatMulGradAElementWise); the same loop
     with indirect rows.
     """
-    _check_float(dtype, "sparse-dense product")
+    check_float(dtype, "sparse-dense product")
     table = (_GRADIENT_A if gradient_a else _FORWARD)[dtype]
     overhead, per_row = table.get(z, table[0])
     # Opening the loops over z: the gradient's codelets reuse pointers that the forward ones load.
@@ -101,7 +96,7 @@ def sparse_dense_transposed_cycles(
     Contexts split the nonzeros, so each pays ceil(y / contexts). Overheads are fitted to the vendor's figures for
     f32 z=16 and f16 z=8; those of other z follow the same offsets (assumed).
     """
-    _check_float(dtype, "transposed sparse-dense product")
+    check_float(dtype, "transposed sparse-dense product")
     overhead, per_row = _TRANSPOSED[dtype].get(z, _TRANSPOSED[dtype][0])
     each = -(-y // worker_contexts)
     if dtype == "f32":
@@ -129,7 +124,7 @@ def sparse_gradient_w_cycles(
 
     Row overheads are fitted to the vendor's figures for z=8; those of other z follow the same offsets (assumed).
     """
-    _check_float(dtype, "sparse weight gradient")
+    check_float(dtype, "sparse weight gradient")
     overhead, per_row = _GRADIENT_W[dtype].get(z, _GRADIENT_W[dtype][0])
     one, two = (2, 4) if dtype == "f32" else (4, 8)
     if z in (one, two):
@@ -178,7 +173,7 @@ def sparse_dense_block_cycles(
 
     `retain_row`: workers keep their row pointers between blocks, which saves three cycles per block.
     """
-    _check_float(dtype, "block-sparse product")
+    check_float(dtype, "block-sparse product")
     floats = dtype == "f32"
     per_z = {4: 4 if floats else 2, 8: 8 if floats else 4, 16: 4}
     if block not in per_z:
@@ -195,7 +190,7 @@ def sparse_dense_block_cycles(
 
 def sparse_gather_cycles(indices: int, *, dtype: str = "f16", worker_contexts: int = 6) -> int:
     """Tile cycles to collect the elements that a list of indices names (SparseGatherElementWise)."""
-    _check_float(dtype, "sparse gather")
+    check_float(dtype, "sparse gather")
     width, first, each = (2, 5, 3) if dtype == "f32" else (4, 8, 5)
     vectors = int(ceil_div(indices // width, worker_contexts))
     loop = first + (vectors - 1) * each if vectors else 0
@@ -223,7 +218,7 @@ def transpose_cycles(transposes: int, rows: int, columns: int, *, dtype: str = "
 
     `rows` and `columns` are multiples of the grain: 2 elements for f32, 4 for f16.
     """
-    _check_float(dtype, "transpose")
+    check_float(dtype, "transpose")
     grain, per_grain = (2, 3) if dtype == "f32" else (4, 4)
     row_grains, column_grains = rows // grain, columns // grain
     each = -(-transposes // worker_contexts)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mimdsim.costs.library.sparse import zero_partials_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.machine.mimd import Exchange
+from mimdsim.machine.mimd import Fabric
 from mimdsim.validation.sparse.buckets import Buckets, Propagation, propagate
 from mimdsim.validation.sparse.dynamic_terms import (
     arrange_cycles,
@@ -125,7 +125,7 @@ def _partitions(shape: SparseShape, tiles: int) -> _Partitions:
     )  # fmt: skip
 
 
-def _moves(shape: SparseShape, fabric: Exchange, p: _Partitions) -> _Moves:
+def _moves(shape: SparseShape, fabric: Fabric, p: _Partitions) -> _Moves:
     size, block = shape.element_bytes, shape.block
     grain = 1 if block > 1 else shape.grain
     parts = p.x * p.y * p.z

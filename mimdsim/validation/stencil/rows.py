@@ -23,7 +23,7 @@ from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.pipeline import memory_profile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.timing import time_program
-from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.sensitivity import Bearing
 from mimdsim.validation.stencil.program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, make_program
@@ -119,7 +119,7 @@ def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
     nothing = RecordedActivity(ids={}, counts={}, dropped={})
     memory = memory_profile(program, measure_memory(program, machine), machine)
     spans = time_program(program, machine, nothing, memory).spans
-    loads = program_loads(program, nothing, Barrel.of(machine))
+    loads = program_loads(program, nothing, TileIssue.of(machine))
     stages = [superstep.stage for superstep, _, _ in program.supersteps()]
     if "blur" not in stages:
         raise MappingError("phases of a stencil: the program has no superstep of the stage 'blur'; see make_program")

@@ -12,8 +12,8 @@ from mimdsim.pipeline import memory_profile
 from mimdsim.profile import MemoryProfile
 from mimdsim.program import Codelet, Program, RecordedActivity
 from mimdsim.timing.critical_path import critical_path
-from mimdsim.timing.spans import loop_spans, what_is_doubted
-from mimdsim.timing.tile_cycles import Barrel
+from mimdsim.timing.spans import loop_spans, uncertain_parts
+from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.stencil.solver_program import solver_program
 from mimdsim.validation.stencil.solvers import SOLVERS, Solver, codelet_of
@@ -108,10 +108,10 @@ def mk2() -> MimdMachine:
 def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float) -> Timed:
     """Not verified, as that takes memory for every cell: tests verify smaller grids."""
     paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
-    loads = program_loads(program, NOTHING, Barrel.of(machine))
+    loads = program_loads(program, NOTHING, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     loops = sum(span.sync_cycles for span in loop_spans(program, machine))
-    doubts = what_is_doubted(loads, path, loops, machine)
+    doubts = uncertain_parts(loads, path, loops, machine)
     aside = sum(doubt.half_width_cycles for doubt in doubts if doubt.name != f"codelet {slowest.name}")
     reloaded = program.with_codelet(slowest.name, slowest)
     return Timed(
@@ -128,6 +128,6 @@ def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int,
 
 
 def _cycles(program: Program, machine: MimdMachine) -> int:
-    path = critical_path(program, machine, program_loads(program, NOTHING, Barrel.of(machine)))
+    path = critical_path(program, machine, program_loads(program, NOTHING, TileIssue.of(machine)))
     loops = sum(span.sync_cycles for span in loop_spans(program, machine))
     return loops + sum(part.compute + part.exchange + part.sync for part in path)
