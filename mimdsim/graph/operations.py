@@ -7,7 +7,6 @@ from typing import Any
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
 from mimdsim.graph.losses import LOSS
-from mimdsim.graph.neurons import NEURONS
 from mimdsim.graph.read_outs import READ_OUTS
 from mimdsim.graph.records import Graph, GraphBuilder, OpDef
 from mimdsim.graph.recurrence_and_bias import WIRING
@@ -16,7 +15,7 @@ from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.truncation import TRUNCATION
 
-FAMILIES = (*DENSE, *SPIKES, *TRUNCATION, *WIRING, *NEURONS, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
+FAMILIES = (*DENSE, *SPIKES, *TRUNCATION, *WIRING, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 OPERATIONS["scan"] = scan_of(OPERATIONS)
 

@@ -63,24 +63,27 @@ def lower_next_random(low: Lowering, ops: tuple[Operation, ...]) -> None:
     starts = low.variable(
         f"starts.{layer.name}", (low.network.batch,), "int32", _by_list(low, layer.name), "spike selection"
     )
-    samples = np.arange(low.network.batch)
-    table = VertexTable(
-        codelet=truncation.DRAW_STARTS,
-        layer=layer.name,
-        tiles=low.placed(layer.name).combine_tiles,
-        operands={"random": random, "starts": starts},
-        columns={"sample": samples},
+    low.compute(
+        "draw starts",
+        op,
+        truncation.DRAW_STARTS,
+        *_per_list(low, layer.name),
+        {"random": random, "starts": starts},
         constants={"neurons": layer.neurons},
-    )
-    low.emit(
-        "draw starts", op.kind, tables=(table,), defines=((random, op.outputs[0]),), mergeable=False, layer=layer.name
+        defines=((random, op.outputs[0]),),
+        mergeable=False,
     )
     low.storage[op.outputs[0]] = (random, starts)
 
 
 def _by_list(low: Lowering, layer: str) -> TileMapping:
-    index = np.arange(low.network.batch)
-    return TileMapping.split(0, low.placed(layer).combine_tiles, index, index + 1)
+    tiles, columns = _per_list(low, layer)
+    return TileMapping.split(0, tiles, columns["sample"], columns["sample"] + 1)
+
+
+def _per_list(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Tiles and columns of one vertex per sample, where its list is joined."""
+    return low.placed(layer).combine_tiles, {"sample": np.arange(low.network.batch)}
 
 
 def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -104,25 +107,23 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     ids, counts = list_variables(low, name)
     low.storage[op.outputs[0]] = (ids, counts)
     per_sample = ROWS * placed.spread
-    first = np.arange(batch) * per_sample
-    table = VertexTable(
-        codelet=how.combine_tiles,
-        layer=name,
-        tiles=placed.combine_tiles,
-        operands={**tile_lists, "ids": ids, "counts": counts, **starts},
-        columns={
-            "sample": np.arange(batch),
-            "first": first,
-            "middle": first + placed.spread,
-            "last": first + per_sample,
-        },
+    tiles, columns = _per_list(low, name)
+    first = columns["sample"] * per_sample
+    low.compute(
+        "combine tiles",
+        op,
+        how.combine_tiles,
+        tiles,
+        {**columns, "first": first, "middle": first + placed.spread, "last": first + per_sample},
+        {**tile_lists, "ids": ids, "counts": counts, **starts},
         extents={"listed": Listed(layer=name)},
+        defines=defines_of((ids, counts), low.values[op.outputs[0]]),
     )
-    value = low.values[op.outputs[0]]
-    low.emit("combine tiles", op.kind, tables=(table,), defines=defines_of((ids, counts), value), layer=name)
     read = name != low.network.layers[-1].name or low.network.is_read(len(low.network.layers) - 1)
     if low.options.spike_exchange == "dense" and read:
-        _emit_row(low, layer, placed, ids, counts)
+        (row,) = handed_on(low, name)  # of zeros and ones, where the final list lies
+        operands, extents = {"row": row, "ids": ids, "counts": counts}, {"spikes": Spikes(layer=name)}
+        low.compute("spikes to dense", op, codelets.SPIKES_TO_DENSE, *_per_list(low, name), operands, extents=extents)
 
 
 def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str, second: str | None) -> None:
@@ -135,30 +136,13 @@ def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, fla
         "second_threshold": np.float32(layer.selection.second_threshold),
     }
     if "coarse_flags" in low.options.rules:
-        tiles, columns = low.by_context(layer.name)
-        table = VertexTable(
-            codelet=codelets.FLAG_ROWS_ABOVE if scheduled else codelets.FLAG_ROWS,
-            layer=layer.name,
-            tiles=tiles,
-            operands=operands,
-            columns=columns,
-            constants=constants,
-        )
-        low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
-        return
-    tile_of_neuron = np.repeat(placed.homes, placed.stops - placed.starts, axis=1)
-    table = VertexTable(
-        codelet=codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES,
-        layer=layer.name,
-        tiles=tile_of_neuron[placed.copy_of].ravel(),
-        operands=operands,
-        columns={
-            "sample": np.repeat(np.arange(batch), layer.neurons),
-            "neuron": np.tile(np.arange(layer.neurons), batch),
-        },
-        constants=constants,
-    )
-    low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
+        codelet, where = codelets.FLAG_ROWS_ABOVE if scheduled else codelets.FLAG_ROWS, low.by_context(layer.name)
+    else:
+        codelet = codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES
+        tile_of_neuron = np.repeat(placed.homes, placed.stops - placed.starts, axis=1)
+        sample, neuron = (column.ravel() for column in np.indices((batch, layer.neurons)))
+        where = tile_of_neuron[placed.copy_of].ravel(), {"sample": sample, "neuron": neuron}
+    low.compute("flag spikes", "select_spikes", codelet, *where, operands, layer=layer.name, constants=constants)
 
 
 def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) -> None:
@@ -167,14 +151,16 @@ def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) ->
     slots = np.arange(len(tiles))
     mapping = TileMapping.split(0, tiles, slots, slots + 1)
     offsets = low.variable(f"offsets.{layer.name}", (len(slots),), "int32", mapping, "spike selection")
-    table = VertexTable(
-        codelet=RANDOM_OFFSETS,
+    low.compute(
+        "random offsets",
+        "select_spikes",
+        RANDOM_OFFSETS,
+        tiles,
+        {"slot": slots},
+        {"offsets": offsets},
         layer=layer.name,
-        tiles=tiles,
-        operands={"offsets": offsets},
-        columns={"slot": slots},
+        mergeable=False,
     )
-    low.emit("random offsets", "select_spikes", tables=(table,), mergeable=False, layer=layer.name)
 
 
 def list_variables(low: Lowering, layer: str) -> tuple[str, str]:
@@ -199,21 +185,6 @@ def received(low: Lowering, spikes: str) -> tuple[str, ...]:
     if layer == INPUT or shift or spikes in low.carried:
         return low.storage[spikes]
     return handed_on(low, layer)
-
-
-def _emit_row(low: Lowering, layer: Layer, placed: LayerPlacement, ids: str, counts: str) -> None:
-    """The emitted true spikes of each sample as a row of zeros and ones, where the final list lies."""
-    (row,) = handed_on(low, layer.name)
-    samples = np.arange(low.network.batch)
-    table = VertexTable(
-        codelet=codelets.SPIKES_TO_DENSE,
-        layer=layer.name,
-        tiles=placed.combine_tiles,
-        operands={"row": row, "ids": ids, "counts": counts},
-        columns={"sample": samples},
-        extents={"spikes": Spikes(layer=layer.name)},
-    )
-    low.emit("spikes to dense", "select_spikes", tables=(table,), layer=layer.name)
 
 
 def _whole_words(low: Lowering, ids: int) -> int:

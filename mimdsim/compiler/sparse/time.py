@@ -6,7 +6,6 @@ the published program does. Backward, every carry lives in place.
 
 from __future__ import annotations
 
-from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import LINEAR_BYTES, Lowering
 from mimdsim.compiler.sparse import stash as lower_stash
 from mimdsim.compiler.sparse.neurons import declare_constants, declare_thresholds
@@ -23,10 +22,11 @@ from mimdsim.compiler.time_slices import (
     slice_rows,
     slice_slots,
     update_neurons,
+    update_slots,
 )
 from mimdsim.graph import Operation, Scan, Value
 from mimdsim.graph.names import INPUT, listed
-from mimdsim.program import Copy, VertexTable
+from mimdsim.program import Copy
 
 
 def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
@@ -108,15 +108,7 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
         chips = low.chips_of(layer)
         sequence = low.spikes(f"{layer}.sequence", value.capacity, chips, layer, timesteps=network.timesteps)
         for now, whole in zip(low.storage[value.name], sequence, strict=True):
-            tiles, columns = low.slots_of(whole, chips)
-            table = VertexTable(
-                codelet=codelets.update_codelet("slots"),
-                layer=layer,
-                tiles=tiles,
-                operands={"now": now, "sequence": whole, "timestep": "timestep"},
-                columns={**columns, **low.counter_column(tiles)},
-            )
-            low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
+            update_slots(low, now, whole, chips, layer)
         return sequence
     shape = (network.timesteps, *value.shape)
     mapping = low.on_neurons(layer, len(shape) - 1)
