@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -152,6 +152,10 @@ class GraphBuilder:
         self.inputs: list[str] = []
         self._shapes = shapes  # kind -> function(values, attributes) -> output values; given to avoid an import cycle
 
+    def begin_with(self, graph: Graph) -> None:
+        """Everything that a graph has."""
+        self.values, self.inputs, self.operations = dict(graph.values), list(graph.inputs), list(graph.operations)
+
     def declare(self, value: Value) -> str:
         """A value that comes from outside."""
         self.values[value.name] = value
@@ -214,22 +218,16 @@ class GraphBuilder:
         return unique
 
 
-class Backward(Protocol):
-    """Where a gradient rule writes its operations."""
+class Backward(GraphBuilder):
+    """Where a gradient rule writes its operations: into the graph that has the forward values."""
 
     def saved(self, name: str) -> str:
-        """The name under which a forward value can be read in the backward graph."""
+        """The name under which a forward value can be read."""
+        return name
 
     def forward_value(self, name: str) -> Value:
         """Shape and form of a forward value."""
-
-    def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
-        """Append an operation with one output."""
-
-    def add(
-        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
-    ) -> tuple[str, ...]:
-        """Append an operation with several outputs."""
+        return self.values[name]
 
 
 Shapes = Callable[[tuple[Value, ...], Any], tuple[tuple[str, Value], ...]]
