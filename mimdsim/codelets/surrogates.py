@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
 from mimdsim.codelets.vertex_overhead import SURROGATE_BUNDLES, SURROGATE_PAIRABLE, SURROGATE_SOURCE
-from mimdsim.numerics import equations as numerics
 from mimdsim.numerics.equations import KINDS
+from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Term, WorkerBundles
 
 DIVIDE, EXPONENTIAL = 3, 3  # cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
@@ -90,6 +90,3 @@ def state_gradient_row(surrogate: str) -> Codelet:
     bundles, _ = at_an_id(surrogate)
     terms = (Term(bundles=5 + bundles, extents=("listed",), pairable=SURROGATE_PAIRABLE),)
     return _with_surrogate(STATE_GRADIENT_ROW, surrogate, terms, numerics.state_gradient_rows_by)
-
-
-__all__ = ["COSTS", "at_an_id", "kind_of", "state_gradient", "state_gradient_row"]

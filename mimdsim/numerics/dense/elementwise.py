@@ -55,10 +55,7 @@ def scale_boxes(source, target, row_start, row_stop, start, stop, factor):  # ty
 @compiled
 def decay_boxes(dv, row_start, row_stop, start, stop, factor):  # type: ignore[no-untyped-def]
     """dv <- factor * dv."""
-    for i in range(len(start)):
-        for b in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                dv[b, n] = factor * dv[b, n]
+    scale_boxes(dv, dv, row_start, row_stop, start, stop, factor)
 
 
 @compiled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.equations import integrated, superspike, unless_spiked
+from mimdsim.numerics.equations import SUPERSPIKE, integrated, surrogate, unless_spiked
 
 
 @compiled
@@ -53,28 +53,38 @@ def lif_integrate(v, current, sample, start, stop, decay, scale, threshold):  # 
 
 
 @compiled
-def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope):  # type: ignore[no-untyped-def]
-    """dv[b, id] += g[b, k] / (slope*|v - threshold| + 1)^2 for the listed ids of sample b in [start, stop)."""
-    one = dv.dtype.type(1)
+def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
+    """dv[b, id] += g[b, k] * surrogate(v[b, id] - threshold) for the listed ids of sample b in [start, stop)."""
     for i in range(len(sample)):
         b, first, last = sample[i], start[i], stop[i]
         for k in range(counts[b, 1]):
             n = ids[b, k]
             if first <= n < last:
-                dv[b, n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
+                dv[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold, slope, dv)
 
 
 @compiled
-def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope):  # type: ignore[no-untyped-def]
-    """row[b] = dv[b], plus the surrogate times g at the listed ids: `state_gradient` on whole rows of a sample."""
-    one = dv.dtype.type(1)
+def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope):  # type: ignore[no-untyped-def]
+    """`state_gradient_by` the published surrogate."""
+    state_gradient_by(dv, v, g, ids, counts, sample, start, stop, threshold, slope, SUPERSPIKE)
+
+
+@compiled
+def state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope, kind):  # type: ignore[no-untyped-def]
+    """row[b] = dv[b], plus the surrogate times g at the listed ids: `state_gradient_by` on whole rows of a sample."""
     for i in range(len(sample)):
         b = sample[i]
         for n in range(dv.shape[1]):
             row[b, n] = dv[b, n]
         for k in range(counts[b, 1]):
             n = ids[b, k]
-            row[b, n] += g[b, k] * superspike(v[b, n] - threshold[n], slope, one)
+            row[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold[n], slope, dv)
+
+
+@compiled
+def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope):  # type: ignore[no-untyped-def]
+    """`state_gradient_rows_by` the published surrogate."""
+    state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope, SUPERSPIKE)
 
 
 @compiled
@@ -86,17 +96,6 @@ def scale_in_place(target, factor, start, stop):  # type: ignore[no-untyped-def]
             scaled = target[b, start[i] : stop[i]]
             for n in range(len(scaled)):
                 scaled[n] = scaled[n] * by[n]
-
-
-@compiled
-def adjoint_rows(dv, q, row_start, row_stop, start, stop, decay, scale):  # type: ignore[no-untyped-def]
-    """q = dv * scale, then dv = decay * dv, of boxes of samples and neurons."""
-    for i in range(len(start)):
-        for b in range(row_start[i], row_stop[i]):
-            adjoint, current = dv[b, start[i] : stop[i]], q[b, start[i] : stop[i]]
-            for n in range(len(adjoint)):
-                current[n] = adjoint[n] * scale
-                adjoint[n] = adjoint[n] * decay
 
 
 @compiled
@@ -113,10 +112,19 @@ def masked_adjoint_rows(dv, q, v_previous, row_start, row_stop, start, stop, dec
 
 
 @compiled
+def adjoint_rows(dv, q, row_start, row_stop, start, stop, decay, scale):  # type: ignore[no-untyped-def]
+    """q = dv * scale, then dv = decay * dv, of boxes of samples and neurons."""
+    never = dv.dtype.type(np.inf)
+    masked_adjoint_rows(dv, q, dv, row_start, row_stop, start, stop, decay, scale, never)
+
+
+@compiled
 def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
     """target[:, n] *= factor[n], or 0 where v_previous > threshold: the gradient masked by the reset."""
     zero = target.dtype.type(0)
     for i in range(len(start)):
+        by = factor[start[i] : stop[i]]
         for b in range(target.shape[0]):
-            for n in range(start[i], stop[i]):
-                target[b, n] = unless_spiked(target[b, n] * factor[n], v_previous[b, n], threshold, zero)
+            into, before = target[b, start[i] : stop[i]], v_previous[b, start[i] : stop[i]]
+            for n in range(len(into)):
+                into[n] = unless_spiked(into[n] * by[n], before[n], threshold, zero)
