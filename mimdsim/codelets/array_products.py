@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from mimdsim.codelets.products import product_formula, sum_formula
 from mimdsim.codelets.vertex_overhead import overhead_bundles
-from mimdsim.numerics.dense import elementwise, products
+from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, Field, Length, Size, Term, WorkerBundles
 
 ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"
@@ -31,7 +31,7 @@ def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes
             Field(name="partial", access="write", box=(ROWS, COLUMNS) if direct else ("part", ROWS, COLUMNS)),
         ),
         columns=("row_start", "row_stop", "inner_start", "inner_stop", "start", "stop", "part"),
-        compute=products.multiply_blocks(left_transposed, right_transposed),
+        compute=numerics.multiply_blocks(left_transposed, right_transposed),
         cost=product_formula("f32", "f32", units, channels, load_bytes),
         flops=(Term(bundles=2, extents=("rows", "inner", "positions")),),
         code_bytes=1024,
@@ -51,7 +51,7 @@ SUM_PARTS = Codelet(
         Field(name="partial", access="read", box=(":", ROWS, COLUMNS)),
         Field(name="total", access="write", box=(ROWS, COLUMNS)),
     ),
-    compute=products.sum_parts,
+    compute=numerics.sum_parts,
     cost=sum_formula("elements", "f32", "f32"),
     flops=(Term(bundles=1, extents=("elements", "partials")),),
     code_bytes=512,
@@ -64,7 +64,7 @@ COUNT_ARRAY = Codelet(
         Field(name="spikes", access="read", box=(":", "sample", ":")),
         Field(name="totals", access="write", box=("sample", ":")),
     ),
-    compute=elementwise.count_rows,
+    compute=numerics.count_rows,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=1, vectors=2),
         terms=(Term(bundles=3, extents=("timesteps", "classes")),),

@@ -1,4 +1,4 @@
-"""Codelets of dense products on the matrix unit: partial product, sum of partial products, cast."""
+"""Codelets of dense products on the matrix unit: partial product, sum of partial products."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
-from mimdsim.program import Codelet, Column, Field, Length, Size, Term, TileFormula
+from mimdsim.program import Codelet, Column, Field, Length, Term, TileFormula
 
 POPLIN = "PopLibs lib/poplin/PerformanceEstimation.hpp (7eac0f2)"
-NUMPY = {"f16": "float16", "f32": "float32"}
 
 
 def partial_product_cycles(
@@ -149,37 +147,4 @@ def sum_codelet(dtype: str, partials_dtype: str) -> Codelet:
         flops=(Term(bundles=1, extents=("outputs", "partials")),),
         code_bytes=512,
         extents={"outputs": Length("partials", 1), "partials": Length("partials", 0)},
-    )
-
-
-def _cast(sums: np.ndarray, total: np.ndarray) -> None:
-    total.reshape(-1)[:] = sums.reshape(-1)
-
-
-@lru_cache(maxsize=16)
-def cast_codelet(dtype: str, partials_dtype: str) -> Codelet:
-    """Conversion of sums that needed no reduction."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return cast_1d_cycles(
-            extents["outputs"],
-            source=partials_dtype,
-            target=dtype,
-            worker_contexts=worker_contexts,
-            vector_bytes=vector_bytes,
-        )
-
-    return Codelet(
-        name=f"Cast<{partials_dtype},{dtype}>",
-        fields=(
-            Field(name="sums", access="read", box=("sums", ":")),
-            Field(name="total", access="write", box=("place", ":")),
-        ),
-        compute=_cast,
-        form="vertex",
-        cost=TileFormula(
-            cycles=cycles, kind="published", source="Cast1D, PopLibs lib/popops/PerformanceEstimation.cpp (7eac0f2)"
-        ),
-        code_bytes=256,
-        extents={"outputs": Size("total")},
     )

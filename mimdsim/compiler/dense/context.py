@@ -10,8 +10,7 @@ import numpy as np
 from mimdsim.codelets import dense
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.place.dense_placement import ArrayPlacement
-from mimdsim.compiler.place.products import Blocks
+from mimdsim.compiler.place.products import ArrayPlacement, Blocks
 from mimdsim.graph import Operation
 from mimdsim.program import Codelet, Program, TileMapping
 
