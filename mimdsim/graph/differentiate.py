@@ -36,7 +36,7 @@ def differentiate(
             continue
         rule = _rule_of(op)
         build.phase = "loss" if op.phase == "loss" else "backward"
-        _accumulate(build, cotangents, op.inputs, rule(build, op, given), op.layer)
+        _accumulate(build, cotangents, op.inputs, rule(build, op, *given), op.layer)
     build.phase = "backward"
     missing = [name for name in wrt if name not in cotangents]
     if missing:
@@ -158,7 +158,7 @@ def _go_back(back: BodyBackward, entered: _Entered) -> None:
                 inside[name] = back.one("add_even", given_even, f"d.{name}.with_even", layer=step.layer)
         given = tuple(inside.get(name) for name in step.outputs)
         if any(given):
-            _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, given), step.layer)
+            _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, *given), step.layer)
 
 
 def _leave(

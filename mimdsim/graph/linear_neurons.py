@@ -229,15 +229,13 @@ def _read_out(neuron: LinearNeuron, x: np.ndarray) -> np.ndarray:
     return u
 
 
-def _neuron_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    dx, du = cotangents
+def _neuron_vjp(build: Backward, op: Operation, dx: str | None, du: str | None) -> tuple[str | None, ...]:
     neuron, layer = op.attributes, op.layer
     none = (None,) * len(op.inputs)
     if du is not None:
         given = (du,) if dx is None else (dx, du)
         dx = build.one("neuron_readout_gradient", given, f"{layer}.dx", layer=layer, attributes=neuron)
-    if dx is None:
-        return none
+    assert dx is not None
     resets = len(op.inputs) == 3 and neuron.resets
     full = resets and neuron.reset_gradient == "full"
     matrix, drive = neuron.differs
@@ -296,10 +294,10 @@ def _fired(attributes: Fired, u: np.ndarray) -> tuple[np.ndarray]:
     return (u > u.dtype.type(attributes.selection.threshold),)
 
 
-def _fired_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None or not op.attributes.differentiable:
+def _fired_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    if not op.attributes.differentiable:
         return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
+    inputs = (gradient, build.saved(op.inputs[0]))
     selection = op.attributes.selection
     return (build.one("spike_gradient", inputs, f"{op.layer}.du_reset", layer=op.layer, attributes=selection),)
 
@@ -311,10 +309,10 @@ def _emitted(attributes: Fired, spikes: SparseSpikes) -> tuple[np.ndarray]:
     return (flags,)
 
 
-def _emitted_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None or not op.attributes.differentiable:
+def _emitted_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    if not op.attributes.differentiable:
         return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
+    inputs = (gradient, build.saved(op.inputs[0]))
     capacity = build.forward_value(op.inputs[0]).capacity
     return (build.one("emitted_gradient", inputs, f"{op.layer}.d_reset", layer=op.layer, attributes=capacity),)
 
@@ -350,11 +348,8 @@ def _fused(neuron: LinearNeuron, v: np.ndarray, current: np.ndarray) -> tuple[np
     return (_neuron(neuron, v[None], current, fired)[0][0],)
 
 
-def _fused_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+def _fused_vjp(build: Backward, op: Operation, dv: str) -> tuple[str | None, ...]:
     """`_neuron_vjp` in two operations, of which that of the current never depends on who fired."""
-    (dv,) = cotangents
-    if dv is None:
-        return None, None
     layer, neuron = op.layer, op.attributes
     current = build.one("lif_current_gradient", (dv,), f"{layer}.q", layer=layer, attributes=neuron)
     masked = neuron.resets and neuron.reset_gradient == "mask"

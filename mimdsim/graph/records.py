@@ -232,7 +232,7 @@ class Backward(GraphBuilder):
 
 Shapes = Callable[[tuple[Value, ...], Any], tuple[tuple[str, Value], ...]]
 Evaluate = Callable[..., tuple[Any, ...]]
-Vjp = Callable[[Backward, Operation, tuple[str | None, ...]], tuple[str | None, ...]]
+Vjp = Callable[..., tuple[str | None, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +240,8 @@ class OpDef:
     """An operation.
 
     shapes(inputs, attributes) -> (suffix, value) per output. evaluate(attributes, *inputs) -> outputs, in plain numpy.
-    vjp(backward, operation, cotangents of the outputs) -> cotangents of the inputs; None means no gradient.
+    vjp(backward, operation, *cotangents of the outputs) -> cotangents of the inputs; None means no gradient, which an
+    only output has only if it is the loss.
     flops(inputs, attributes) -> floating-point operations of the dense meaning.
     recomputed: its outputs are computed again where a gradient rule reads them, and never stashed.
     """

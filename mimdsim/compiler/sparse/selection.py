@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,23 +20,9 @@ WHICH = ("spikes", "gradient")  # flag rows
 ROWS = len(WHICH)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scanning:
-    """The codelets of a scan: from neuron 0, or from a neuron drawn for each sample."""
-
-    scan_flags: Codelet
-    combine_workers: Codelet
-    combine_tiles: Codelet
-
-
-PUBLISHED = Scanning(
-    scan_flags=codelets.SCAN_FLAGS, combine_workers=codelets.COMBINE_WORKERS, combine_tiles=codelets.COMBINE_TILES
-)
-FROM_A_START = Scanning(
-    scan_flags=truncation.SCAN_FLAGS_FROM,
-    combine_workers=truncation.COMBINE_WORKERS_FROM,
-    combine_tiles=truncation.COMBINE_TILES_FROM,
-)
+# scan, join of workers, join of tiles: from neuron 0, or from a neuron drawn for each sample
+PUBLISHED = codelets.SCAN_FLAGS, codelets.COMBINE_WORKERS, codelets.COMBINE_TILES
+FROM_A_START = truncation.SCAN_FLAGS_FROM, truncation.COMBINE_WORKERS_FROM, truncation.COMBINE_TILES_FROM
 
 
 def declare_random(low: Lowering, carry: Carry, layer: str) -> None:
@@ -99,11 +84,13 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     drawn = layer.selection.truncation == "random"  # then the state of the generators is the last input
     second = low.storage[op.inputs[1]][0] if len(op.inputs) > 1 + drawn else None
     _emit_flags(low, layer, placed, v, flags, second)
-    how = FROM_A_START if drawn else PUBLISHED
+    scan, join, combine = FROM_A_START if drawn else PUBLISHED
     starts = {"starts": low.storage[op.inputs[-1]][1]} if drawn else {}
     if not drawn:
         _emit_random_offsets(low, layer, placed)
-    tile_lists = _emit_scans(low, layer, placed, flags, how, starts)
+    edges, part_edges = _runs(layer.neurons, placed)
+    worker_lists = _emit_worker_scans(low, layer, placed, edges, part_edges, scan, {"flags": flags, **starts})
+    tile_lists = _emit_joins(low, layer, placed, edges, part_edges, join, {**worker_lists, **starts})
     ids, counts = list_variables(low, name)
     low.storage[op.outputs[0]] = (ids, counts)
     per_sample = ROWS * placed.spread
@@ -112,7 +99,7 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.compute(
         "combine tiles",
         op,
-        how.combine_tiles,
+        combine,
         tiles,
         {**columns, "first": first, "middle": first + placed.spread, "last": first + per_sample},
         {**tile_lists, "ids": ids, "counts": counts, **starts},
@@ -193,93 +180,95 @@ def _whole_words(low: Lowering, ids: int) -> int:
     return -(-ids // word) * word
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Runs:
+def _runs(neurons: int, placed: LayerPlacement) -> tuple[np.ndarray, np.ndarray]:
     """Neurons in runs: worker w scans edges[w]..edges[w + 1] - 1; part p of a sample's tiles has the workers
     part_edges[p]..part_edges[p + 1] - 1. The first N mod workers get one neuron more."""
-
-    edges: np.ndarray
-    part_edges: np.ndarray
-
-    @classmethod
-    def of(cls, neurons: int, workers: int, spread: int) -> _Runs:
-        counts = np.full(workers, neurons // workers) + (np.arange(workers) < neurons % workers)
-        edges = np.concatenate([[0], np.cumsum(counts)])
-        return cls(edges=edges, part_edges=(np.arange(spread + 1) * workers) // spread)
-
-
-def _emit_scans(
-    low: Lowering, layer: Layer, placed: LayerPlacement, flags: str, how: Scanning, starts: dict[str, str]
-) -> dict[str, str]:
-    """Workers scan runs of neurons; the workers of a tile are then joined. Returns the operands of the tile lists.
-
-    Slots are numbered (sample, row, worker) and (sample, row, part).
-    """
-    runs = _Runs.of(layer.neurons, placed.workers, placed.spread)
-    scanned = _emit_worker_scans(low, layer, placed, runs, how.scan_flags, {"flags": flags, **starts})
-    return _emit_joins(low, layer, placed, runs, how.combine_workers, {**scanned, **starts})
+    workers, spread = placed.workers, placed.spread
+    counts = np.full(workers, neurons // workers) + (np.arange(workers) < neurons % workers)
+    return np.concatenate([[0], np.cumsum(counts)]), (np.arange(spread + 1) * workers) // spread
 
 
 def _emit_worker_scans(
-    low: Lowering, layer: Layer, placed: LayerPlacement, runs: _Runs, codelet: Codelet, operands: dict[str, str]
+    low: Lowering,
+    layer: Layer,
+    placed: LayerPlacement,
+    edges: np.ndarray,
+    part_edges: np.ndarray,
+    codelet: Codelet,
+    operands: dict[str, str],
 ) -> dict[str, str]:
-    edges, workers = runs.edges, np.arange(placed.workers)
-    part_of_worker = np.searchsorted(runs.part_edges, workers, side="right") - 1
+    """Workers scan runs of neurons. Returns the operands of their lists, in slots (sample, row, worker)."""
+    part_of_worker = np.searchsorted(part_edges, np.arange(placed.workers), side="right") - 1
     sample, row, worker = _slots(low.network.batch, placed.workers)
     tiles = placed.selection_tiles[sample, row, part_of_worker[worker]]
     lists = _lists(low, layer, "worker", tiles, int((edges[1:] - edges[:-1]).max()))
-    scans = []
-    for chosen, which in enumerate(WHICH):
-        keep = np.flatnonzero(row == chosen)
-        start, stop = edges[worker[keep]], edges[worker[keep] + 1]
-        scans.append(
-            VertexTable(
-                codelet=codelet,
-                layer=layer.name,
-                tiles=tiles[keep],
-                operands={**operands, **lists},
-                columns={"row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": keep},
-                extents={"hits": Hits(layer=layer.name, which=which)},
-                constants={"capacity": layer.capacity},
-            )
-        )
-    low.emit("scan flags", "select_spikes", tables=tuple(scans), layer=layer.name)
+    columns = {
+        "row": row,
+        "sample": sample,
+        "start": edges[worker],
+        "stop": edges[worker + 1],
+        "slot": np.arange(len(tiles)),
+    }
+    constants: dict[str, object] = {"capacity": layer.capacity}
+    _emit_by_row(low, layer, "scan flags", codelet, tiles, columns, {**operands, **lists}, constants)
     return lists
 
 
 def _emit_joins(
-    low: Lowering, layer: Layer, placed: LayerPlacement, runs: _Runs, codelet: Codelet, operands: dict[str, str]
+    low: Lowering,
+    layer: Layer,
+    placed: LayerPlacement,
+    edges: np.ndarray,
+    part_edges: np.ndarray,
+    codelet: Codelet,
+    operands: dict[str, str],
 ) -> dict[str, str]:
-    edges, part_edges = runs.edges, runs.part_edges
+    """The lists of the workers of a tile are joined. Returns the operands of their lists, in slots (sample, row,
+    part)."""
     sample, row, part = _slots(low.network.batch, placed.spread)
     tiles = placed.selection_tiles[sample, row, part]
     scanned = edges[part_edges[1:]] - edges[part_edges[:-1]]  # neurons per tile; not always ceil(neurons / spread)
     lists = _lists(low, layer, "tile", tiles, int(scanned.max()))
-    joins = []
-    for chosen, which in enumerate(WHICH):
-        keep = np.flatnonzero(row == chosen)
-        base = (sample[keep] * ROWS + row[keep]) * placed.workers
-        first, last = part_edges[part[keep]], part_edges[part[keep] + 1]
-        joins.append(
+    base, first, last = (sample * ROWS + row) * placed.workers, part_edges[part], part_edges[part + 1]
+    columns = {
+        "first": base + first,
+        "last": base + last,
+        "slot": np.arange(len(tiles)),
+        "row": row,
+        "sample": sample,
+        "start": edges[first],
+        "stop": edges[last],
+    }
+    _emit_by_row(low, layer, "combine workers", codelet, tiles, columns, {**operands, **lists}, {})
+    return lists
+
+
+def _emit_by_row(
+    low: Lowering,
+    layer: Layer,
+    stage: str,
+    codelet: Codelet,
+    tiles: np.ndarray,
+    columns: dict[str, np.ndarray],
+    operands: dict[str, str],
+    constants: dict[str, object],
+) -> None:
+    """A superstep with a table for each row of flags, whose vertices find other numbers of ids."""
+    tables = []
+    for row, which in enumerate(WHICH):
+        chosen = np.flatnonzero(columns["row"] == row)
+        tables.append(
             VertexTable(
                 codelet=codelet,
                 layer=layer.name,
-                tiles=tiles[keep],
-                operands={**operands, **lists},
-                columns={
-                    "first": base + first,
-                    "last": base + last,
-                    "slot": keep,
-                    "row": row[keep],
-                    "sample": sample[keep],
-                    "start": edges[first],
-                    "stop": edges[last],
-                },
+                tiles=tiles[chosen],
+                operands=operands,
+                columns={name: column[chosen] for name, column in columns.items()},
                 extents={"hits": Hits(layer=layer.name, which=which)},
+                constants=constants,
             )
         )
-    low.emit("combine workers", "select_spikes", tables=tuple(joins), layer=layer.name)
-    return lists
+    low.emit(stage, "select_spikes", tables=tuple(tables), layer=layer.name)
 
 
 def _slots(batch: int, count: int) -> tuple[np.ndarray, ...]:
