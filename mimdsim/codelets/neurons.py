@@ -40,7 +40,7 @@ from mimdsim.program.loop_extents import Extent
 
 def vectors_of(field: str, axis: int) -> dict[str, Extent]:
     """Neurons along an axis of a field's box, and pairs of them, as 64-bit loads take (halves: `formats`; other
-    widths: `costs/priced`)."""
+    widths: `costs/isa_costs`)."""
     return {"neurons": Length(field, axis), "pairs": Vectors(field, axis, per=2)}
 
 

@@ -133,6 +133,10 @@ class Lowering:
 
     # ---- variables
 
+    def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str) -> str:
+        """Declare floats [..., batch, neurons] that lie where the layer's neurons do."""
+        return self.variable(name, shape, "float32", self.on_neurons(layer, len(shape) - 1), category)
+
     def variable(
         self,
         name: str,

@@ -110,7 +110,7 @@ def _to_neurons(low: Lowering, op: Operation, forward: str, gradient: str) -> No
 
 
 def _potential_gradient(low: Lowering, layer: str, shape: tuple[int, ...]) -> str:
-    return low.variable(f"du.{layer}.sequence", shape, "float32", low.on_neurons(layer, 2), "gradients")
+    return low.with_neurons(f"du.{layer}.sequence", shape, layer, "gradients")
 
 
 def lower_list_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -169,7 +169,7 @@ def lower_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     u = low.storage[op.inputs[0]][0]
     timesteps, batch, neurons = low.variables[u].shape
-    scores = low.variable("scores", (batch, neurons), "float32", low.on_neurons(op.layer, 1), "gradients")
+    scores = low.with_neurons("scores", (batch, neurons), op.layer, "gradients")
     _keep(low, op, scores)
     codelet, operands = READ_OUTS[op.attributes][0], {"u": u, "scores": scores}
     _per_tile(low, "read out", op, codelet, operands, scores, _factor(op.attributes, timesteps))

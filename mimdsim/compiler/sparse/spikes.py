@@ -250,7 +250,7 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     summed = _sum_in_copies(low, parameter, held) if in_copies else held
     trees = low.trees(layer, rows)
     if chips > 1:
-        summed = _sum_over_chips(low, parameter, summed, held, trees)
+        summed = _sum_over_chips(low, parameter, summed, trees)
     gradient = low.variable(
         f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
     )
@@ -288,7 +288,7 @@ def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     return summed
 
 
-def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, held: str, trees: Trees) -> str:
+def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, trees: Trees) -> str:
     """Sums [chips, rows, neurons] of the parts of every chip, each row on one of its tiles, in the order in which the
     chips are reached along the tree of the chip whose share a row is; and what comes to each of them but the first,
     added step by step."""
