@@ -73,7 +73,7 @@ def passed(*given: Any) -> list[Any]:
 def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     """The kernels of a layer of the published neuron after a training step of `engine`."""
     from mimdsim.execution.execute import aligned
-    from mimdsim.graph.neurons import constants_of
+    from mimdsim.graph.linear_neurons import constants_of
     from mimdsim.numerics.fused import whole_tensors
     from mimdsim.numerics.fused.vectors import WIDTH
     from mimdsim.numerics.optimisers.sgd import sgd

@@ -28,7 +28,7 @@ from mimdsim.checking.kernel_values import (
     floor_of,
 )
 from mimdsim.checking.operand_use import Operands
-from mimdsim.checking.program import Finding, memory_finding, rules_finding, with_missing_exchanges
+from mimdsim.checking.program import memory_finding, rules_finding, with_missing_exchanges
 from mimdsim.checking.user_code import Checked, call_users
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly

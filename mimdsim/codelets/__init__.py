@@ -29,9 +29,9 @@ __all__ = [
     "fan_in",
     "losses",
     "neurons",
+    "recurrence_and_bias",
     "rows",
     "spikes",
     "training",
     "truncation",
-    "wiring",
 ]

@@ -7,12 +7,11 @@ stored transposed: the weights of the gradient of the inputs, the inputs of the 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
-from mimdsim.codelets.products import POPLIN, partial_product_cycles, partial_sum_cycles
+from mimdsim.codelets.products import product_formula, sum_formula
 from mimdsim.codelets.vertex_overhead import overhead_bundles
-from mimdsim.numerics.dense import elementwise, products
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
+from mimdsim.numerics.dense import elementwise as numerics
+from mimdsim.program import Codelet, Field, Length, Size, Term, WorkerBundles
 
 ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"
 # per operand: whether it is stored transposed
@@ -24,16 +23,6 @@ def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes
     """Partial product of a block on the matrix unit in float32; `direct`: complete, and stored in the result."""
     left_transposed, right_transposed = TRANSPOSED[kind]
     rows, inner, columns = (int(left_transposed), 1 - int(left_transposed), 1 - int(right_transposed))
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return partial_product_cycles(
-            extents["positions"],
-            extents["out_groups"],
-            extents["in_groups"],
-            shared=("f32", "f32", units, channels, load_bytes),
-            worker_contexts=worker_contexts,
-        )
-
     return Codelet(
         name=f"BlockProduct<{kind}>",
         fields=(
@@ -42,8 +31,8 @@ def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes
             Field(name="partial", access="write", box=(ROWS, COLUMNS) if direct else ("part", ROWS, COLUMNS)),
         ),
         columns=("row_start", "row_stop", "inner_start", "inner_stop", "start", "stop", "part"),
-        compute=products.multiply_blocks(left_transposed, right_transposed),
-        cost=TileFormula(cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}"),
+        compute=numerics.multiply_blocks(left_transposed, right_transposed),
+        cost=product_formula("f32", "f32", units, channels, load_bytes),
         flops=(Term(bundles=2, extents=("rows", "inner", "positions")),),
         code_bytes=1024,
         extents={
@@ -56,25 +45,14 @@ def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes
     )
 
 
-def _sum_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-    return partial_sum_cycles(
-        extents["elements"],
-        extents["partials"],
-        dtype="f32",
-        out_dtype="f32",
-        worker_contexts=worker_contexts,
-        vector_bytes=vector_bytes,
-    )
-
-
 SUM_PARTS = Codelet(
     name="SumParts",
     fields=(
         Field(name="partial", access="read", box=(":", ROWS, COLUMNS)),
         Field(name="total", access="write", box=(ROWS, COLUMNS)),
     ),
-    compute=products.sum_parts,
-    cost=TileFormula(cycles=_sum_cycles, kind="published", source=f"ReduceAdd, {POPLIN}"),
+    compute=numerics.sum_parts,
+    cost=sum_formula("elements", "f32", "f32"),
     flops=(Term(bundles=1, extents=("elements", "partials")),),
     code_bytes=512,
     extents={"elements": Size("total"), "partials": Length("partial", 0)},
@@ -86,7 +64,7 @@ COUNT_ARRAY = Codelet(
         Field(name="spikes", access="read", box=(":", "sample", ":")),
         Field(name="totals", access="write", box=("sample", ":")),
     ),
-    compute=elementwise.count_rows,
+    compute=numerics.count_rows,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=1, vectors=2),
         terms=(Term(bundles=3, extents=("timesteps", "classes")),),

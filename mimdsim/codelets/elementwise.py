@@ -17,7 +17,6 @@ from mimdsim.codelets.dense import BOX, copy_formula
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.numerics.dense import products
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
@@ -156,15 +155,15 @@ MASKED_DECAY_BOXES = _on_boxes(
     ("above scalar", "times scalar in place", "select"),
     ("factor", "threshold"),
 )
-ADD_BOXES = _on_boxes("AddBoxes", (("target", "update"), ("more", "read")), products.add_boxes, ("plus in place",), ())
+ADD_BOXES = _on_boxes("AddBoxes", (("target", "update"), ("more", "read")), numerics.add_boxes, ("plus in place",), ())
 SUM_BOXES = _on_boxes(
-    "SumBoxes", (("one", "read"), ("other", "read"), ("target", "write")), products.sum_boxes, ("plus",), ()
+    "SumBoxes", (("one", "read"), ("other", "read"), ("target", "write")), numerics.sum_boxes, ("plus",), ()
 )
 
 ARRANGE_BOXES = Codelet(
     name="ArrangeBoxes",
     fields=(Field(name="source", access="read", box=BOX), Field(name="target", access="write", box=BOX)),
-    compute=products.copy_boxes,
+    compute=numerics.copy_boxes,
     cost=copy_formula(4),
     code_bytes=192,
     extents={"elements": Size("target")},

@@ -8,7 +8,7 @@ from mimdsim.codelets.neurons import vectors_of
 from mimdsim.codelets.recurrence_and_bias import IDS
 from mimdsim.codelets.spikes import INPUT_GRADIENT, WEIGHT_GRADIENT
 from mimdsim.codelets.vertex_overhead import SOURCE, overhead_bundles
-from mimdsim.numerics.sparse import fan_in as numerics
+from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import (
     Codelet,
     Field,

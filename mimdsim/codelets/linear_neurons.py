@@ -13,7 +13,7 @@ from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.codelets.surrogates import COSTS, at_an_id
 from mimdsim.codelets.vertex_overhead import SOURCE, SURROGATE_PAIRABLE, overhead_bundles
-from mimdsim.numerics.sparse import linear_neurons as numerics
+from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, Term, WorkerBundles
 
 OWN_COUNT = (

@@ -62,7 +62,7 @@ def sum_bundles(terms: list[Shape], transposed: bool) -> int:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packed:
-    """Arrays of the kernels in numerics/lists/linear_neurons.py; own float64[rows, neurons], or None."""
+    """Arrays of the kernels in numerics/sparse/neurons.py; own float64[rows, neurons], or None."""
 
     structure: Structure
     terms: np.ndarray

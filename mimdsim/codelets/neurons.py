@@ -1,7 +1,7 @@
-"""Codelets of the published leaky integrate-and-fire layer.
+"""Codelets of fused neurons: those of the published leaky integrate-and-fire layer.
 
-To add a neuron that is not linear between spikes: write its operation in graph/neurons.py, its arithmetic in
-numerics/lists/neurons.py, its record here, and how it is placed on tiles in compiler/lists/neurons.py.
+To add a neuron that is not linear between spikes: write its operation in graph/, its arithmetic in
+numerics/sparse/neurons.py, its record here, and how it is placed on tiles in compiler/sparse/neurons.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mimdsim.program.loop_extents import Extent
 
 def vectors_of(field: str, axis: int) -> dict[str, Extent]:
     """Neurons along an axis of a field's box, and pairs of them, as 64-bit loads take (halves: `formats`; other
-    widths: `costs/priced`)."""
+    widths: `costs/isa_costs`)."""
     return {"neurons": Length(field, axis), "pairs": Vectors(field, axis, per=2)}
 
 

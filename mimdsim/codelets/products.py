@@ -1,4 +1,4 @@
-"""Codelets of dense products on the matrix unit: partial product, sum of partial products, cast."""
+"""Codelets of dense products on the matrix unit: partial product, sum of partial products."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
-from mimdsim.program import Codelet, Column, Field, Length, Size, Term, TileFormula
+from mimdsim.program import Codelet, Column, Field, Length, Term, TileFormula
 
 POPLIN = "PopLibs lib/poplin/PerformanceEstimation.hpp (7eac0f2)"
-NUMPY = {"f16": "float16", "f32": "float32"}
 
 
 def partial_product_cycles(
@@ -53,6 +51,18 @@ def partial_product_cycles(
     return base + o * (more_out - base) + i * (more_in - base) + o * i * (both - more_out - more_in + base)
 
 
+@lru_cache(maxsize=64)
+def product_formula(dtype: str, partials_dtype: str, units: int, channels: int, load_bytes: int) -> TileFormula:
+    """A partial product on the matrix unit, by extents 'positions', 'out_groups', 'in_groups'."""
+    shared = dtype, partials_dtype, units, channels, load_bytes
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+        counts = (extents[name] for name in ("positions", "out_groups", "in_groups"))
+        return partial_product_cycles(*counts, shared=shared, worker_contexts=worker_contexts)
+
+    return TileFormula(cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}")
+
+
 def partial_sum_cycles(
     outputs: Any, partials: Any, *, dtype: str, out_dtype: str, worker_contexts: int, vector_bytes: int
 ) -> Any:
@@ -73,6 +83,18 @@ def partial_sum_cycles(
     return np.array(each, np.int64)[which.reshape(-1)].reshape(pairs.shape[:-1])
 
 
+@lru_cache(maxsize=16)
+def sum_formula(outputs: str, dtype: str, partials_dtype: str) -> TileFormula:
+    """A sum of 'partials' for each of so many `outputs`, an extent."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        how = {"dtype": partials_dtype, "out_dtype": dtype}
+        counts = extents[outputs], extents["partials"]
+        return partial_sum_cycles(*counts, **how, worker_contexts=worker_contexts, vector_bytes=vector_bytes)
+
+    return TileFormula(cycles=cycles, kind="published", source=f"ReduceAdd, {POPLIN}")
+
+
 def _multiply(left: np.ndarray, right: np.ndarray, partial: np.ndarray, rows: int, inner: int, columns: int) -> None:
     """left [pieces, n] holds rows x inner, right inner x columns, partial [1, n] rows x columns, all in C order."""
     a = left.reshape(-1)[: rows * inner].reshape(rows, inner).astype(np.float32)
@@ -85,16 +107,6 @@ def _multiply(left: np.ndarray, right: np.ndarray, partial: np.ndarray, rows: in
 @lru_cache(maxsize=64)
 def product_codelet(dtype: str, partials_dtype: str, units: int, channels: int, load_bytes: int) -> Codelet:
     """Partial product of one tile on the matrix unit; the sums start at zero. Boxes: pieces of the operands."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return partial_product_cycles(
-            extents["positions"],
-            extents["out_groups"],
-            extents["in_groups"],
-            shared=(dtype, partials_dtype, units, channels, load_bytes),
-            worker_contexts=worker_contexts,
-        )
-
     return Codelet(
         name=f"PartialProduct<{dtype},{partials_dtype}>",
         fields=(
@@ -105,7 +117,7 @@ def product_codelet(dtype: str, partials_dtype: str, units: int, channels: int, 
         columns=("rows", "inner", "positions"),
         compute=_multiply,
         form="vertex",
-        cost=TileFormula(cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}"),
+        cost=product_formula(dtype, partials_dtype, units, channels, load_bytes),
         flops=(Term(bundles=2, extents=("products",)),),
         code_bytes=1024,
         extents={
@@ -123,17 +135,6 @@ def _add(partials: np.ndarray, total: np.ndarray) -> None:
 @lru_cache(maxsize=16)
 def sum_codelet(dtype: str, partials_dtype: str) -> Codelet:
     """Sum of one share of the partial products of several tiles, cast to `dtype` as it is stored."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return partial_sum_cycles(
-            extents["outputs"],
-            extents["partials"],
-            dtype=partials_dtype,
-            out_dtype=dtype,
-            worker_contexts=worker_contexts,
-            vector_bytes=vector_bytes,
-        )
-
     return Codelet(
         name=f"ReduceAdd<{partials_dtype},{dtype}>",
         fields=(
@@ -142,41 +143,8 @@ def sum_codelet(dtype: str, partials_dtype: str) -> Codelet:
         ),
         compute=_add,
         form="vertex",
-        cost=TileFormula(cycles=cycles, kind="published", source=f"ReduceAdd, {POPLIN}"),
+        cost=sum_formula("outputs", dtype, partials_dtype),
         flops=(Term(bundles=1, extents=("outputs", "partials")),),
         code_bytes=512,
         extents={"outputs": Length("partials", 1), "partials": Length("partials", 0)},
-    )
-
-
-def _cast(sums: np.ndarray, total: np.ndarray) -> None:
-    total.reshape(-1)[:] = sums.reshape(-1)
-
-
-@lru_cache(maxsize=16)
-def cast_codelet(dtype: str, partials_dtype: str) -> Codelet:
-    """Conversion of sums that needed no reduction."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return cast_1d_cycles(
-            extents["outputs"],
-            source=partials_dtype,
-            target=dtype,
-            worker_contexts=worker_contexts,
-            vector_bytes=vector_bytes,
-        )
-
-    return Codelet(
-        name=f"Cast<{partials_dtype},{dtype}>",
-        fields=(
-            Field(name="sums", access="read", box=("sums", ":")),
-            Field(name="total", access="write", box=("place", ":")),
-        ),
-        compute=_cast,
-        form="vertex",
-        cost=TileFormula(
-            cycles=cycles, kind="published", source="Cast1D, PopLibs lib/popops/PerformanceEstimation.cpp (7eac0f2)"
-        ),
-        code_bytes=256,
-        extents={"outputs": Size("total")},
     )

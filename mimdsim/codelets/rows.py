@@ -6,28 +6,15 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from mimdsim.codelets.dense import BOX
 from mimdsim.codelets.elementwise import CALL_BYTES, calls_formula
-from mimdsim.codelets.neurons import by_neuron
-from mimdsim.costs.library.elementwise import bias_add_cycles
-from mimdsim.costs.library.reductions import reduce_add_cycles
+from mimdsim.codelets.neurons import by_neuron, scale_cycles
+from mimdsim.codelets.products import partial_sum_cycles
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.numerics.dense.rows import OnRows
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
 ROW = (":", "start:stop")
-
-
-def _broadcast_cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
-    """Tile cycles by samples and neurons of every box; the library's formula takes one width at a time."""
-    samples, neurons = np.broadcast_arrays(extents["samples"], extents["neurons"])
-    cycles = np.zeros(neurons.shape, np.int64)
-    for width in np.unique(neurons).tolist():
-        chosen = neurons == width
-        cycles[chosen] = bias_add_cycles(samples[chosen], width, worker_contexts=worker_contexts)
-    return cycles
 
 
 def _with_row(name: str, compute: Any) -> Codelet:
@@ -40,7 +27,7 @@ def _with_row(name: str, compute: Any) -> Codelet:
         ),
         compute=compute,
         cost=TileFormula(
-            cycles=_broadcast_cycles,
+            cycles=lambda extents, contexts, _: scale_cycles(extents, contexts, 4),
             kind="published",
             source="PopLibs popops BroadcastVectorInner1D cycle estimator (commit 7eac0f2): one number per neuron, "
             "samples as blocks; a multiply loops like an add",
@@ -56,15 +43,8 @@ MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_row)
 
 
 def _reduce_cycles(outputs: Any, partials: Any, worker_contexts: int, vector_bytes: int) -> Any:
-    pairs = np.stack(np.broadcast_arrays(outputs, partials), axis=-1)
-    rows, which = np.unique(pairs, axis=0, return_inverse=True)
-    each = [
-        reduce_add_cycles(
-            int(n), int(p), dtype="f32", out_dtype="f32", worker_contexts=worker_contexts, vector_bytes=vector_bytes
-        )
-        for n, p in rows
-    ]
-    return np.array(each, np.int64)[which.ravel()]
+    how = {"worker_contexts": worker_contexts, "vector_bytes": vector_bytes}
+    return partial_sum_cycles(outputs, partials, dtype="f32", out_dtype="f32", **how)
 
 
 def _sum_samples_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:

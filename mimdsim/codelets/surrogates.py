@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
-from mimdsim.codelets.vertex_overhead import SURROGATE_BUNDLES, SURROGATE_PAIRABLE, SURROGATE_SOURCE
-from mimdsim.numerics import equations as numerics
+from mimdsim.codelets.vertex_overhead import SURROGATE_BUNDLES, SURROGATE_SOURCE
 from mimdsim.numerics.equations import KINDS
+from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Term, WorkerBundles
 
 DIVIDE, EXPONENTIAL = 3, 3  # cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
@@ -55,15 +56,19 @@ def at_an_id(surrogate: str) -> tuple[int, str]:
     return REST_BUNDLES + cost.bundles, source
 
 
-def _with_surrogate(codelet: Codelet, surrogate: str, terms: tuple[Term, ...], compute: object) -> Codelet:
+def _with_surrogate(codelet: Codelet, surrogate: str, compute: Callable[..., None]) -> Codelet:
+    """A codelet whose last loop evaluates the published surrogate, with another one; SuperSpike is that one."""
+    if surrogate == "superspike":
+        return codelet
     assert isinstance(codelet.cost, WorkerBundles)
-    _, source = at_an_id(surrogate)
+    (bundles, source), (*before, loop) = at_an_id(surrogate), codelet.cost.terms
     lead = codelet.cost.source.replace(SURROGATE_SOURCE, "")
+    terms = (*before, replace(loop, bundles=loop.bundles - SURROGATE_BUNDLES + bundles))
     return replace(
         codelet,
         name=f"{codelet.name}({surrogate})",
         constants=(*codelet.constants, "surrogate"),
-        compute=compute,  # type: ignore[arg-type]
+        compute=compute,
         cost=replace(codelet.cost, terms=terms, source=f"{lead}{source}"),
         flops=(Term(bundles=COSTS[surrogate].flops, extents=codelet.flops[0].extents),),
     )
@@ -71,25 +76,11 @@ def _with_surrogate(codelet: Codelet, surrogate: str, terms: tuple[Term, ...], c
 
 @lru_cache(maxsize=16)
 def state_gradient(surrogate: str) -> Codelet:
-    """The surrogate at listed ids, on the tiles of the neurons; the published codelet for SuperSpike."""
-    if surrogate == "superspike":
-        return STATE_GRADIENT
-    bundles, _ = at_an_id(surrogate)
-    terms = (
-        Term(bundles=4, extents=("listed",)),
-        Term(bundles=2 + bundles, extents=("hits",), pairable=SURROGATE_PAIRABLE),
-    )
-    return _with_surrogate(STATE_GRADIENT, surrogate, terms, numerics.state_gradient_by)
+    """The surrogate at listed ids, on the tiles of the neurons."""
+    return _with_surrogate(STATE_GRADIENT, surrogate, numerics.state_gradient_by)
 
 
 @lru_cache(maxsize=16)
 def state_gradient_row(surrogate: str) -> Codelet:
-    """The surrogate at listed ids, on whole rows of a sample; the published codelet for SuperSpike."""
-    if surrogate == "superspike":
-        return STATE_GRADIENT_ROW
-    bundles, _ = at_an_id(surrogate)
-    terms = (Term(bundles=5 + bundles, extents=("listed",), pairable=SURROGATE_PAIRABLE),)
-    return _with_surrogate(STATE_GRADIENT_ROW, surrogate, terms, numerics.state_gradient_rows_by)
-
-
-__all__ = ["COSTS", "at_an_id", "kind_of", "state_gradient", "state_gradient_row"]
+    """The surrogate at listed ids, on whole rows of a sample."""
+    return _with_surrogate(STATE_GRADIENT_ROW, surrogate, numerics.state_gradient_rows_by)

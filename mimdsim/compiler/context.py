@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import pairwise
@@ -15,10 +15,11 @@ from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.rows import on_rows
 from mimdsim.compiler.place.collectives import Trees, best_trees, direct
 from mimdsim.compiler.place.layer_partition import LayerPlacement, Placement
-from mimdsim.graph import Graph, Layer, SpikingNetwork, Value
+from mimdsim.graph import Graph, Layer, Operation, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program.loop_extents import Recorded
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
 from mimdsim.program.vertex_boxes import boxes_of_runs
 from mimdsim.workload.description.mapping import MappingOptions
@@ -107,12 +108,34 @@ class Lowering:
         }
         return np.concatenate(tiles), columns
 
+    @property
+    def per_sample(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The tile of every sample, and its column."""
+        return self.placement.sample_tiles, {"sample": np.arange(self.network.batch)}
+
+    def by_sample_and_tile(self, layer: str, *, parts: bool = False) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Tiles and (sample, start, stop) of one vertex per sample and tile of a layer, samples outermost so that
+        neighbours touch neighbouring weights. parts: number a sample's tiles too."""
+        placed, batch = self.placed(layer), self.network.batch
+        columns = {
+            "sample": np.repeat(np.arange(batch), len(placed.starts)),
+            "start": np.tile(placed.starts, batch),
+            "stop": np.tile(placed.stops, batch),
+        }
+        if parts:
+            columns["part"] = np.tile(np.arange(len(placed.starts)), batch)
+        return placed.homes[placed.copy_of].ravel(), columns
+
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
         shape = (self.network.batch, self.layer(layer).neurons)
         return self.variable(name, shape, dtype, self.on_neurons(layer, 1), category)
 
     # ---- variables
+
+    def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str) -> str:
+        """Declare floats [..., batch, neurons] that lie where the layer's neurons do."""
+        return self.variable(name, shape, "float32", self.on_neurons(layer, len(shape) - 1), category)
 
     def variable(
         self,
@@ -409,15 +432,16 @@ class Lowering:
         tiles = usable[: len(starts)].copy()  # those of all tiles are freed
         mapping = TileMapping.split(0, tiles, starts, stops)
         held = self.variable(f"{name}.{layer}", (width,), "float32", mapping, "neuron states")
-        table = VertexTable(
-            codelet=FILL_VECTOR,
+        self.compute(
+            "set constants",
+            "zeros",
+            FILL_VECTOR,
+            tiles,
+            {"start": starts, "stop": stops},
+            {"target": held},
             layer=layer,
-            tiles=tiles,
-            operands={"target": held},
-            columns={"start": starts, "stop": stops},
             constants={"value": value},
         )
-        self.emit("set constants", "zeros", tables=(table,), layer=layer)
         return held
 
     def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
@@ -479,6 +503,12 @@ class Lowering:
             return codelet, placed.homes.ravel(), {"start": placed.starts, "stop": placed.stops}
         return on_rows(codelet, whole), placed.homes.ravel(), placed.rows(placed.batch_edges)
 
+    def accumulate(self, gradient: Operation, add: Operation) -> str:
+        """The variable that `add` adds a gradient to, which its sum is left in."""
+        (total,) = (name for name in add.inputs if name not in gradient.outputs)
+        self.storage[add.outputs[0]] = self.storage[total]
+        return self.storage[total][0]
+
     # ---- supersteps
 
     def emit(
@@ -505,6 +535,36 @@ class Lowering:
             mergeable=mergeable,
         )
         self.block.append(superstep)
+
+    def compute(
+        self,
+        stage: str,
+        op: Operation | str,
+        codelet: Codelet,
+        tiles: np.ndarray,
+        columns: dict[str, np.ndarray],
+        operands: dict[str, str],
+        *,
+        layer: str | None = None,
+        named: bool = True,
+        extents: Mapping[str, np.ndarray | Recorded] | None = None,
+        constants: dict[str, Any] | None = None,
+        defines: tuple[tuple[str, str], ...] = (),
+        mergeable: bool = True,
+    ) -> None:
+        """Append a superstep of one table, for an operation and by default its layer. named: after the layer."""
+        kind, owner = (op, "") if isinstance(op, str) else (op.kind, op.layer)
+        owner = owner if layer is None else layer
+        table = VertexTable(
+            codelet=codelet,
+            layer=owner,
+            tiles=tiles,
+            operands=operands,
+            columns=columns,
+            extents=dict(extents or {}),
+            constants=constants or {},
+        )
+        self.emit(stage, kind, tables=(table,), defines=defines, mergeable=mergeable, layer=owner if named else "")
 
     def _in_format(self, table: VertexTable) -> VertexTable:
         """The table with its codelet for the formats chosen; library vertices by the variable they move first."""

@@ -13,38 +13,36 @@ from mimdsim.compiler.sparse.spikes import gradient_chips
 from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import SCORES
-from mimdsim.program import Codelet, Copy, TileMapping, VertexTable
+from mimdsim.program import Codelet, Copy, TileMapping
 from mimdsim.program.mapping import BANDED
 
 
 def _per_sample(
-    low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], constants: Any = None
-) -> VertexTable:
-    """One vertex per sample on its tile."""
-    batch = low.network.batch
-    return VertexTable(
-        codelet=codelet,
-        layer=layer,
-        tiles=low.placement.sample_tiles,
-        operands=operands,
-        columns={"sample": np.arange(batch)},
-        constants=constants or {},
-    )
+    low: Lowering,
+    stage: str,
+    op: Operation,
+    codelet: Codelet,
+    operands: dict[str, str],
+    made: str,
+    constants: Any = None,
+) -> None:
+    """One vertex per sample on its tile, which makes the result of the operation."""
+    defines = ((made, op.outputs[0]),)
+    low.compute(stage, op, codelet, *low.per_sample, operands, constants=constants, defines=defines, named=False)
 
 
 def _per_tile(
-    low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], constants: Any = None
-) -> VertexTable:
-    """One vertex per tile on the columns of its neurons."""
-    codelet, tiles, columns = low.over_neurons(codelet, layer)
-    return VertexTable(
-        codelet=codelet,
-        layer=layer,
-        tiles=tiles,
-        operands=operands,
-        columns=columns,
-        constants=constants or {},
-    )
+    low: Lowering,
+    stage: str,
+    op: Operation,
+    codelet: Codelet,
+    operands: dict[str, str],
+    made: str,
+    constants: Any = None,
+) -> None:
+    """One vertex per tile on the columns of its neurons, which makes the result of the operation."""
+    where, defines = low.over_neurons(codelet, op.layer), ((made, op.outputs[0]),)
+    low.compute(stage, op, *where, operands, constants=constants, defines=defines)
 
 
 def _keep(low: Lowering, op: Operation, variable: str) -> None:
@@ -60,11 +58,9 @@ def lower_counts(low: Lowering, ops: tuple[Operation, ...]) -> None:
     totals = low.variable("totals", (network.batch, neurons), "int32", low.by_sample(0), "gradients")
     _keep(low, op, totals)
     ids, counts = low.storage[op.inputs[0]]
-    table = _per_sample(
-        low, op.layer, codelets.COUNT_LAST if first else codelets.COUNT_SPIKES,
-        {"ids": ids, "counts": counts, "totals": totals}, {"first": first},
-    )  # fmt: skip
-    low.emit("count spikes", op.kind, tables=(table,), defines=((totals, op.outputs[0]),))
+    codelet = codelets.COUNT_LAST if first else codelets.COUNT_SPIKES
+    operands = {"ids": ids, "counts": counts, "totals": totals}
+    _per_sample(low, "count spikes", op, codelet, operands, totals, {"first": first})
 
 
 def lower_emitted(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -76,8 +72,7 @@ def lower_emitted(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[op.outputs[0]] = (rows,)
     ids, counts = low.storage[op.inputs[0]]
     operands = {"ids": ids, "counts": counts, "rows": rows}
-    table = _per_sample(low, op.layer, codelets.EMITTED_ROWS, operands)
-    low.emit("emitted rows", op.kind, tables=(table,), defines=((rows, op.outputs[0]),))
+    _per_sample(low, "emitted rows", op, codelets.EMITTED_ROWS, operands, rows)
 
 
 def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -99,8 +94,8 @@ def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
         codelet = codelets.CROSS_ENTROPY_BY_TIMESTEP if by_timestep else codelets.CROSS_ENTROPY
         stage, constants = "cross-entropy", {"scale": float(about.scale)}
     operands = {"totals": scores, "labels": labels, "losses": losses, "gradient": d_counts}
-    table = _per_sample(low, loss.layer, codelet, operands, constants)
-    low.emit(stage, loss.kind, tables=(table,), defines=((d_counts, gradient.outputs[0]),))
+    defines = ((d_counts, gradient.outputs[0]),)
+    low.compute(stage, loss, codelet, *low.per_sample, operands, constants=constants, defines=defines, named=False)
     _to_neurons(low, gradient, loss.inputs[0], d_counts)
 
 
@@ -115,7 +110,7 @@ def _to_neurons(low: Lowering, op: Operation, forward: str, gradient: str) -> No
 
 
 def _potential_gradient(low: Lowering, layer: str, shape: tuple[int, ...]) -> str:
-    return low.variable(f"du.{layer}.sequence", shape, "float32", low.on_neurons(layer, 2), "gradients")
+    return low.with_neurons(f"du.{layer}.sequence", shape, layer, "gradients")
 
 
 def lower_list_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -137,8 +132,7 @@ def lower_list_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         first = op.attributes.first
         codelet = codelets.LIST_LAST_GRADIENT if first else codelets.LIST_COUNT_GRADIENT
         constants = {"first": first}
-    table = _per_sample(low, op.layer, codelet, operands, constants)
-    low.emit("list gradient", op.kind, tables=(table,), defines=((g, op.outputs[0]),))
+    _per_sample(low, "list gradient", op, codelet, operands, g, constants)
 
 
 def lower_pool(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -153,8 +147,7 @@ def lower_pool(low: Lowering, ops: tuple[Operation, ...]) -> None:
     codelet = codelets.pool_codelet("Pool" if pooling else "Spread", len(shape) == 3)
     fields = [item.name for item in codelet.fields]
     operands = dict(zip(fields, (given, made), strict=True))
-    table = _per_sample(low, op.layer, codelet, operands, {"each": op.attributes})
-    low.emit(op.kind.replace("_", " "), op.kind, tables=(table,), defines=((made, op.outputs[0]),))
+    _per_sample(low, op.kind.replace("_", " "), op, codelet, operands, made, {"each": op.attributes})
     if not pooling:
         _to_neurons(low, op, low.values[op.outputs[0]].of, made)
 
@@ -176,11 +169,10 @@ def lower_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     u = low.storage[op.inputs[0]][0]
     timesteps, batch, neurons = low.variables[u].shape
-    scores = low.variable("scores", (batch, neurons), "float32", low.on_neurons(op.layer, 1), "gradients")
+    scores = low.with_neurons("scores", (batch, neurons), op.layer, "gradients")
     _keep(low, op, scores)
     codelet, operands = READ_OUTS[op.attributes][0], {"u": u, "scores": scores}
-    table = _per_tile(low, op.layer, codelet, operands, _factor(op.attributes, timesteps))
-    low.emit("read out", op.kind, tables=(table,), defines=((scores, op.outputs[0]),), layer=op.layer)
+    _per_tile(low, "read out", op, codelet, operands, scores, _factor(op.attributes, timesteps))
 
 
 def lower_read_out_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -193,8 +185,7 @@ def lower_read_out_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     codelet = READ_OUTS[op.attributes][1]
     operands = {"gradient": gradient, "u": u, "du": du}
     wanted = {item.name: operands[item.name] for item in codelet.fields}
-    table = _per_tile(low, op.layer, codelet, wanted, _factor(op.attributes, shape[0]))
-    low.emit("read out gradient", op.kind, tables=(table,), defines=((du, op.outputs[0]),), layer=op.layer)
+    _per_tile(low, "read out gradient", op, codelet, wanted, du, _factor(op.attributes, shape[0]))
 
 
 def lower_add_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -202,8 +193,7 @@ def lower_add_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     adjoint, now = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (adjoint,)
-    table = _per_tile(low, op.layer, codelets.ADD_ADJOINTS, {"adjoint": adjoint, "now": now})
-    low.emit("add read out", op.kind, tables=(table,), defines=((adjoint, op.outputs[0]),), layer=op.layer)
+    _per_tile(low, "add read out", op, codelets.ADD_ADJOINTS, {"adjoint": adjoint, "now": now}, adjoint)
 
 
 def lower_penalty(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -212,8 +202,7 @@ def lower_penalty(low: Lowering, ops: tuple[Operation, ...]) -> None:
     network, layer, about = low.network, penalty.layer, penalty.attributes
     _, counts = low.storage[penalty.inputs[0]]
     spikes = low.variable(f"spikes_of.{layer}", (network.batch,), "int32", low.by_sample(0), "gradients")
-    table = _per_sample(low, layer, codelets.COUNT_LISTED, {"counts": counts, "spikes": spikes})
-    low.emit("count firing", penalty.kind, tables=(table,), layer=layer)
+    low.compute("count firing", penalty, codelets.COUNT_LISTED, *low.per_sample, {"counts": counts, "spikes": spikes})
     tile = int(low.placement.sample_tiles[0])
     home = TileMapping.on(tile, 0, 1)
     value = low.variable(f"penalty.{layer}", (1,), "float32", home, "gradients")
@@ -221,15 +210,15 @@ def lower_penalty(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[penalty.outputs[0]], low.storage[gradient.outputs[0]] = (value,), (even,)
     low.outputs[penalty.outputs[0]] = value
     places = about.neurons * network.batch * network.timesteps
-    table = VertexTable(
-        codelet=codelets.FIRING_PENALTY,
-        layer=layer,
-        tiles=np.array([tile]),
-        operands={"spikes": spikes, "penalty": value, "even": even},
-        columns={"place": np.zeros(1, np.int64)},
+    low.compute(
+        "firing penalty",
+        penalty,
+        codelets.FIRING_PENALTY,
+        np.array([tile]),
+        {"place": np.zeros(1, np.int64)},
+        {"spikes": spikes, "penalty": value, "even": even},
         constants={"target": float(about.target), "strength": float(about.strength), "places": float(places)},
     )
-    low.emit("firing penalty", penalty.kind, tables=(table,), layer=layer)
 
 
 def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -240,15 +229,8 @@ def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
     chips = gradient_chips(low, op.layer)
     total = low.spread(f"g_even.{op.layer}", width, "float32", "gradients", chips, family=("gradients", op.layer))
     low.storage[op.outputs[0]] = (total,)
-    tiles, columns = low.slots_of(total, chips)
-    table = VertexTable(
-        codelet=codelets.ADD_EVEN,
-        layer=op.layer,
-        tiles=tiles,
-        operands={"g": g, "even": even, "total": total},
-        columns=columns,
-    )
-    low.emit("add penalty", op.kind, tables=(table,), layer=op.layer)
+    operands = {"g": g, "even": even, "total": total}
+    low.compute("add penalty", op, codelets.ADD_EVEN, *low.slots_of(total, chips), operands)
 
 
 Rules = dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]]

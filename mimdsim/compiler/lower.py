@@ -16,11 +16,9 @@ from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
 from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering
 from mimdsim.compiler.dense import layers as lower_arrays
-from mimdsim.compiler.dense import rows as lower_rows
 from mimdsim.compiler.dense import time as lower_array_time
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.layer_partition import Placement
-from mimdsim.compiler.sparse import linear_neurons as lower_linear_neurons
 from mimdsim.compiler.sparse import neurons as lower_neurons
 from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring
 from mimdsim.compiler.sparse import selection as lower_selection
@@ -37,7 +35,6 @@ from mimdsim.workload.description.mapping import MappingOptions
 Rules = dict[tuple[str, ...], Callable[..., None]]
 RULES: Rules = {
     **lower_neurons.RULES,
-    **lower_linear_neurons.RULES,
     **lower_selection.RULES,
     **lower_spikes.RULES,
     **lower_wiring.RULES,
@@ -48,14 +45,13 @@ ARRAY_RULES: Rules = {  # of dense spikes
     **lower_losses.OF_COUNTS,
     **lower_training.RULES,
     **lower_arrays.RULES,
-    **lower_rows.RULES,
-    **lower_linear_neurons.ARRAY_RULES,
+    **lower_neurons.ARRAY_RULES,
 }
 IDS, COUNTS = listed(INPUT)
 BATCH = {INPUT, IDS, COUNTS, LABELS}
 SPIKING = ("spike", "select_spikes")  # their first input is held against a threshold
 # what writes its result over its first input
-OVERWRITES = ("lif_state_gradient", "add_read_out", *lower_linear_neurons.OVERWRITES)
+OVERWRITES = ("add_read_out", *lower_neurons.OVERWRITES)
 
 
 def _rules(low: Lowering) -> Rules:

@@ -9,9 +9,11 @@ import numpy as np
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import WORD_BYTES, Chips, Lowering
 from mimdsim.graph.names import before
-from mimdsim.program import Program, Superstep, TileMapping, VertexTable
+from mimdsim.program import Codelet, Program, Superstep, TileMapping, VertexTable
+from mimdsim.program.codelet import now_shift
 from mimdsim.program.program import map_runs
 
+Where = tuple[np.ndarray, dict[str, np.ndarray]]  # tiles and columns of vertices
 # what counts the entries of a sequence, by what these are
 COUNTERS = {"timesteps": "timestep", "segments": "segment", "segment": "place"}
 
@@ -23,39 +25,20 @@ def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
     _, tiles, columns = low.over_neurons(codelet, layer)
     if low.placed(layer).copies > 1:
         codelet = codelets.FILL_STATES if several else codelets.FILL_BOXES
-    table = VertexTable(
-        codelet=codelet,
-        layer=layer,
-        tiles=tiles,
-        operands={"target": variable},
-        columns=columns,
-    )
-    low.emit(stage, "zeros", tables=(table,), layer=layer)
+    low.compute(stage, "zeros", codelet, tiles, columns, {"target": variable}, layer=layer)
 
 
 def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> None:
-    rows = low.variables[variable].shape[0]
-    index = np.arange(rows)
-    table = VertexTable(
-        codelet=codelets.FILL_ROWS,
-        layer="",
-        tiles=tiles,
-        operands={"target": variable},
-        columns={"start": index, "stop": index + 1},
-    )
-    low.emit(stage, "zeros", tables=(table,))
+    """Zero a variable, one vertex per row."""
+    index = np.arange(low.variables[variable].shape[0])
+    columns = {"start": index, "stop": index + 1}
+    low.compute(stage, "zeros", codelets.FILL_ROWS, tiles, columns, {"target": variable})
 
 
 def fill_slots(low: Lowering, variable: str, chips: Chips, stage: str, least_bytes: int = WORD_BYTES) -> None:
-    tiles, columns = low.slots_of(variable, chips, least_bytes)
-    table = VertexTable(
-        codelet=codelets.FILL_SLOTS,
-        layer="",
-        tiles=tiles,
-        operands={"target": variable},
-        columns=columns,
-    )
-    low.emit(stage, "zeros", tables=(table,))
+    """Zero lists spread over the tiles of chips."""
+    where = low.slots_of(variable, chips, least_bytes)
+    low.compute(stage, "zeros", codelets.FILL_SLOTS, *where, {"target": variable})
 
 
 def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep") -> None:
@@ -69,15 +52,9 @@ def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep
     mapping = TileMapping.split(0, tiles, tiles, tiles + 1)
     for name in (counter, before(counter)):
         low.variable(name, (len(tiles),), "int32", mapping, "neuron states")
-    table = VertexTable(
-        codelet=codelets.FILL_VECTOR,
-        layer="",
-        tiles=tiles,
-        operands={"target": counter},
-        columns={"start": tiles, "stop": tiles + 1},
-        constants={"value": first},
-    )
-    low.emit(f"set {counter} {phase}", "zeros", tables=(table,))
+    columns, constants = {"start": tiles, "stop": tiles + 1}, {"value": first}
+    stage = f"set {counter} {phase}"
+    low.compute(stage, "zeros", codelets.FILL_VECTOR, tiles, columns, {"target": counter}, constants=constants)
 
 
 def count_timestep(low: Lowering, by: int) -> None:
@@ -147,65 +124,57 @@ def offset_of(low: Lowering, sequence: str, shift: int) -> str:
 
 def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chips: Chips) -> None:
     """now <- sequence[t + shift] on the tiles that hold both."""
-    tiles, columns = low.slots_of(now, chips)
-    table = VertexTable(
-        codelet=codelets.slice_codelet("slots", shift),
-        layer="",
-        tiles=tiles,
-        operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
-        columns={**columns, **low.counter_column(tiles)},
-    )
-    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+    _move(low, f"slice {now}", codelets.slice_codelet("slots", shift), *low.slots_of(now, chips), now, sequence)
+
+
+def update_slots(low: Lowering, now: str, sequence: str, chips: Chips, layer: str) -> None:
+    """sequence[t] <- now on the tiles that hold both."""
+    _move(low, f"stash {now}", codelets.update_codelet("slots"), *low.slots_of(sequence, chips), now, sequence, layer)
 
 
 def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray) -> None:
     """now <- sequence[t + shift], one vertex per sample."""
-    rows = low.variables[now].shape[0]
-    index = np.arange(rows)
-    table = VertexTable(
-        codelet=codelets.slice_codelet("rows", shift),
-        layer="",
-        tiles=tiles,
-        operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
-        columns={"start": index, "stop": index + 1, **low.counter_column(tiles)},
-    )
-    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
-
-
-def _moving(low: Lowering, variable: str, layer: str) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
-    """How a variable that is split by neurons is moved, [batch, neurons] or [states, batch, neurons], with tiles and
-    columns of its vertices."""
-    several, placed = len(low.variables[variable].shape) == 3, low.placed(layer)
-    tiles = placed.homes.ravel()
-    counter = low.counter_column(tiles)
-    if placed.copies > 1:
-        return "boxes of states" if several else "boxes", tiles, {**placed.rows(placed.batch_edges), **counter}
-    columns = {"start": placed.starts, "stop": placed.stops, **counter}
-    return "states" if several else "columns", tiles, columns
+    index = np.arange(low.variables[now].shape[0])
+    columns = {"start": index, "stop": index + 1}
+    _move(low, f"slice {now}", codelets.slice_codelet("rows", shift), tiles, columns, now, sequence)
 
 
 def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str) -> None:
     """now <- sequence[t + shift], one vertex per tile of the layer."""
-    along, tiles, columns = _moving(low, now, layer)
-    table = VertexTable(
-        codelet=codelets.slice_codelet(along, shift),
-        layer=layer,
-        tiles=tiles,
-        operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
-        columns=columns,
-    )
-    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+    along, where = _split_by_neurons(low, now, layer)
+    _move(low, f"slice {now}", codelets.slice_codelet(along, shift), *where, now, sequence, layer)
 
 
 def update_neurons(low: Lowering, now: str, sequence: str, layer: str, name: str, shift: int = 0) -> None:
     """sequence[t + shift] <- now, one vertex per tile of the layer. The entry is the one the counter says at `shift` 0;
     what a segment begins with is stored when the counter stands there, before its first timestep."""
-    along, tiles, columns = _moving(low, now, layer)
-    table = VertexTable(
-        codelet=codelets.update_codelet(along, shift),
-        layer=layer,
-        tiles=tiles,
-        operands={"now": now, "sequence": sequence, "timestep": offset_of(low, sequence, 0)},
-        columns=columns,
-    )
-    low.emit(f"stash {name}", "stash", tables=(table,), mergeable=False)
+    along, where = _split_by_neurons(low, now, layer)
+    _move(low, f"stash {name}", codelets.update_codelet(along, shift), *where, now, sequence, layer)
+
+
+def _split_by_neurons(low: Lowering, variable: str, layer: str) -> tuple[str, Where]:
+    """How a variable that is split by neurons is moved, [batch, neurons] or [states, batch, neurons], with tiles and
+    columns of its vertices."""
+    several, placed = len(low.variables[variable].shape) == 3, low.placed(layer)
+    tiles = placed.homes.ravel()
+    if placed.copies > 1:
+        return "boxes of states" if several else "boxes", (tiles, placed.rows(placed.batch_edges))
+    return "states" if several else "columns", (tiles, {"start": placed.starts, "stop": placed.stops})
+
+
+def _move(
+    low: Lowering,
+    stage: str,
+    codelet: Codelet,
+    tiles: np.ndarray,
+    columns: dict[str, np.ndarray],
+    now: str,
+    sequence: str,
+    layer: str = "",
+) -> None:
+    """A slice or an update, whose offset the vertices read from their tile's counter."""
+    op = "slice" if codelet.field("now").writes else "stash"
+    shift = 0 if op == "stash" else now_shift(codelet.field("sequence").box[0]) or 0
+    operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
+    columns = {**columns, **low.counter_column(tiles)}
+    low.compute(stage, op, codelet, tiles, columns, operands, layer=layer, named=False, mergeable=False)

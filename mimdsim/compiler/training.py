@@ -32,16 +32,8 @@ def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
     for value, variable in zip(op.outputs, made, strict=True):
         low.storage[value] = (variable,)
         low.outputs[value] = variable
-    codelet, tiles, columns = low.over_matrix(codelet, names[0], op.layer)
-    table = VertexTable(
-        codelet=codelet,
-        layer=op.layer,
-        tiles=tiles,
-        operands=operands,
-        columns=columns,
-        constants=constants,
-    )
-    low.emit("update weights", op.kind, tables=(table,), defines=((made[0], op.outputs[0]),), layer=op.layer)
+    where, defines = low.over_matrix(codelet, names[0], op.layer), ((made[0], op.outputs[0]),)
+    low.compute("update weights", op, *where, operands, constants=constants, defines=defines)
 
 
 def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -52,25 +44,13 @@ def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
     parts = np.arange(len(tiles))
     mapping = TileMapping.split(0, tiles, parts, parts + 1)
     partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
-    table = VertexTable(
-        codelet=codelet,
-        layer=op.layer,
-        tiles=tiles,
-        operands={"gradient": gradient, "partial": partial},
-        columns={**columns, "part": parts},
-    )
-    low.emit("square gradients", op.kind, tables=(table,), layer=op.layer)
+    columns = {**columns, "part": parts}
+    low.compute("square gradients", op, codelet, tiles, columns, {"gradient": gradient, "partial": partial})
     home = TileMapping.on(int(tiles[0]), 0, 1)
     total = low.variable(op.name, (1,), "float32", home, "weight gradients")
     low.storage[op.outputs[0]] = (total,)
-    table = VertexTable(
-        codelet=codelets.ADD_PARTS,
-        layer=op.layer,
-        tiles=tiles[:1],
-        operands={"partial": partial, "totals": total},
-        columns={"which": np.zeros(1, np.int64)},
-    )
-    low.emit("add squares", op.kind, tables=(table,), layer=op.layer)
+    columns, operands = {"which": np.zeros(1, np.int64)}, {"partial": partial, "totals": total}
+    low.compute("add squares", op, codelets.ADD_PARTS, tiles[:1], columns, operands)
 
 
 def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -92,15 +72,16 @@ def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
         for index, name in enumerate(op.inputs)
     )
     low.emit("gather squares", op.kind, tables=gathered)
-    table = VertexTable(
-        codelet=codelets.CLIP_FACTOR,
+    low.compute(
+        "clip factor",
+        op,
+        codelets.CLIP_FACTOR,
+        np.array([tile]),
+        {"place": np.zeros(1, np.int64)},
+        {"totals": totals, "factor": factor},
         layer="",
-        tiles=np.array([tile]),
-        operands={"totals": totals, "factor": factor},
-        columns={"place": np.zeros(1, np.int64)},
         constants={"largest_norm": np.float32(op.attributes), "floor": np.float32(NORM_FLOOR)},
     )
-    low.emit("clip factor", op.kind, tables=(table,))
 
 
 def lower_scale(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -110,15 +91,8 @@ def lower_scale(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[op.outputs[0]] = (gradient,)
     low.outputs.pop(op.inputs[0], None)  # overwritten
     low.outputs[op.outputs[0]] = gradient
-    codelet, tiles, columns = low.over_matrix(codelets.SCALE_ALL, gradient, op.layer)
-    table = VertexTable(
-        codelet=codelet,
-        layer=op.layer,
-        tiles=tiles,
-        operands={"gradient": gradient, "factor": factor},
-        columns=columns,
-    )
-    low.emit("clip gradients", op.kind, tables=(table,), defines=((gradient, op.outputs[0]),), layer=op.layer)
+    where, operands = low.over_matrix(codelets.SCALE_ALL, gradient, op.layer), {"gradient": gradient, "factor": factor}
+    low.compute("clip gradients", op, *where, operands, defines=((gradient, op.outputs[0]),))
 
 
 RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] = {

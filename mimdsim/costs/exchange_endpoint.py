@@ -84,7 +84,8 @@ def _hop_latency(hops: Any, fabric: Fabric) -> Any:
 def _wire_bytes(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
     """int64[taking part]: bytes on each tile's wire."""
     saved = bytes_by_neighbour(exchange, fabric, tiles_per_chip)
-    return np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received") - saved)
+    on_wire: np.ndarray = np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received") - saved)
+    return on_wire
 
 
 def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray | int:

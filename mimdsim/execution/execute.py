@@ -24,7 +24,7 @@ from mimdsim.execution.csr_spikes import listed_of
 from mimdsim.execution.failures import VertexFailure, field_written
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
-from mimdsim.numerics.fused.registers import CACHE_LINE
+from mimdsim.numerics.fused.vectors import CACHE_LINE
 from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.numerics.sparse.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable

@@ -13,9 +13,8 @@ from mimdsim.execution.csr_spikes import Entries, Lists
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
-from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.linear_neurons import LinearNeuron, constants_of
 from mimdsim.graph.names import Parameter
-from mimdsim.graph.neurons import constants_of
 from mimdsim.graph.truncation import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors

@@ -31,10 +31,7 @@ def _steady(timesteps: int, once: np.ndarray) -> tuple[np.ndarray]:
     return (np.broadcast_to(once, (timesteps, *once.shape)),)
 
 
-def _matmul_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    (q,) = cotangents
-    if q is None:
-        return None, None
+def _matmul_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
     spikes, weights = (build.saved(name) for name in op.inputs)
     d_weights = build.one("matmul_weight_gradient", (q, spikes), f"{op.layer}.dw_now", layer=op.layer)
     d_input = build.one("matmul_input_gradient", (q, weights), f"{op.layer}.d_input", layer=op.layer)
@@ -65,7 +62,7 @@ DENSE = (
         name="add",
         shapes=lambda values, _: ((("", Value(name="", shape=values[0].shape, capacity=values[0].capacity))),),
         evaluate=lambda _, a, b: (a + b,),
-        vjp=lambda _build, _op, cotangents: (cotangents[0], cotangents[0]),
+        vjp=lambda _build, _op, gradient: (gradient, gradient),
         flops=lambda values, _: elements(values[0]),
     ),
     OpDef(

@@ -1,6 +1,6 @@
 """Reverse-mode differentiation: from a graph with a loss to a graph that also computes the gradients.
 
-One loop for all operations (`_pull_back`), applied to the outer graph and to the body of the scan. The rules live with
+One loop for all operations (`_accumulate`), applied to the outer graph and to the body of the scan. The rules live with
 the operations (`vjp` in their records). Nothing here knows what a neuron is.
 """
 
@@ -8,33 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mimdsim.graph.dense import Zeros
-from mimdsim.graph.operations import OPERATIONS, builder
-from mimdsim.graph.records import Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value, Vjp
+from mimdsim.graph.operations import OPERATIONS, shapes_of
+from mimdsim.graph.records import Backward, Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value, Vjp
 from mimdsim.graph.scan import BodyBackward, without_unused
-
-
-class _Outer:
-    """The outer graph: forward values can be read directly."""
-
-    def __init__(self, build: GraphBuilder):
-        self.build = build
-
-    def saved(self, name: str) -> str:
-        return name
-
-    def forward_value(self, name: str) -> Value:
-        return self.build.values[name]
-
-    def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
-        return self.build.one(kind, inputs, name, layer=layer, attributes=attributes)
-
-    def add(
-        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
-    ) -> tuple[str, ...]:
-        return self.build.add(kind, inputs, name, layer=layer, attributes=attributes)
 
 
 def differentiate(
@@ -45,11 +23,8 @@ def differentiate(
     Returns the new graph and the gradient's name for each w. The forward scan gains the stash as stacked outputs.
     Raises ValueError if the loss does not depend on one of them.
     """
-    build = builder("backward")
-    build.values = dict(graph.values)
-    build.inputs = list(graph.inputs)
-    build.operations = list(graph.operations)
-    outer = _Outer(build)
+    build = Backward("backward", shapes_of)
+    build.begin_with(graph)
     cotangents: dict[str, str] = {}
     for op in reversed(graph.operations):
         if op.kind == "scan":
@@ -61,7 +36,7 @@ def differentiate(
             continue
         rule = _rule_of(op)
         build.phase = "loss" if op.phase == "loss" else "backward"
-        _accumulate(outer, cotangents, op.inputs, rule(outer, op, given), op.layer)
+        _accumulate(build, cotangents, op.inputs, rule(build, op, *given), op.layer)
     build.phase = "backward"
     missing = [name for name in wrt if name not in cotangents]
     if missing:
@@ -78,15 +53,15 @@ def _rule_of(op: Operation) -> Vjp:
 
 
 def _accumulate(
-    where: Any, cotangents: dict[str, str], names: tuple[str, ...], parts: tuple[str | None, ...], layer: str
+    build: Backward, cotangents: dict[str, str], names: tuple[str, ...], parts: tuple[str | None, ...], layer: str
 ) -> None:
     for name, part in zip(names, parts, strict=True):
         if part is not None:
-            made = where.build.values[part]
+            made = build.values[part]
             if not made.role:
-                where.build.values[part] = replace(made, role="adjoint", of=name)
+                build.values[part] = replace(made, role="adjoint", of=name)
             known = cotangents.get(name)
-            cotangents[name] = part if known is None else where.one("add", (known, part), f"d.{name}.sum", layer=layer)
+            cotangents[name] = part if known is None else build.one("add", (known, part), f"d.{name}.sum", layer=layer)
 
 
 def _cotangent_of(name: str, value: Value) -> Value:
@@ -102,8 +77,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     used = [name for name in op.outputs[: len(scan.carries)] if name in cotangents]
     if used:
         raise ValueError(f"scan '{op.name}': a loss on final carries ({used}) has no gradient rule; stack them instead")
-    inner = builder("backward")
-    back = BodyBackward(scan=scan, build=inner, operations=OPERATIONS)
+    back = BodyBackward(scan, OPERATIONS)
     entered = _enter(build, op, cotangents, back)
     _go_back(back, entered)
     carries, starts, sums = _leave(build, op, back, entered)
@@ -116,7 +90,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     reads = [*entered.slices, *((outer_sequence[name], item) for name, item in back.slices)]
     even = entered.even.values()
     transposed = Scan(
-        body=without_unused(inner.graph(tuple(carry.leaves for carry in carries))),
+        body=without_unused(back.graph(tuple(carry.leaves for carry in carries))),
         timesteps=scan.timesteps,
         reverse=not scan.reverse,
         carries=tuple(carries),
@@ -148,26 +122,25 @@ class _Entered:
 
 def _enter(build: GraphBuilder, op: Operation, cotangents: dict[str, str], back: BodyBackward) -> _Entered:
     """Cotangents that come from later timesteps, then those of the stacked outputs of this timestep."""
-    scan, inner = back.scan, back.build
-    body = scan.body
+    scan, body = back.scan, back.scan.body
     inside: dict[str, str] = {}
     for carry in scan.carries:
         if not carry.detached:
-            inside[carry.leaves] = inner.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
+            inside[carry.leaves] = back.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
     entered = _Entered(inside=inside, carried=dict(inside), slices=[], even={})
     for name, outer_name in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
         cotangent = cotangents.get(outer_name)
         if cotangent is None:
             continue
         if not build.values[cotangent].shape:
-            entered.even[name] = inner.declare(Value(name=f"d.{name}.even", shape=())), cotangent
+            entered.even[name] = back.declare(Value(name=f"d.{name}.even", shape=())), cotangent
             continue
-        entry = inner.declare(_cotangent_of(f"d.{name}.now", body.value(name)))
+        entry = back.declare(_cotangent_of(f"d.{name}.now", body.value(name)))
         entered.slices.append((cotangent, Slice(inside=entry)))
         known = inside.get(name)
         if known is not None and body.value(name).form == "array":
             layer = next((step.layer for step in body.operations if name in step.outputs), "")
-            inside[name] = inner.one("add_read_out", (known, entry), f"d.{name}.sum", layer=layer)
+            inside[name] = back.one("add_read_out", (known, entry), f"d.{name}.sum", layer=layer)
         else:
             _accumulate(back, inside, (name,), (entry,), "")
     return entered
@@ -182,17 +155,17 @@ def _go_back(back: BodyBackward, entered: _Entered) -> None:
                 if name not in inside:
                     raise ValueError(f"'{name}' gets a gradient only from a penalty, which has no rule for it")
                 given_even = (inside[name], entered.even[name][0])
-                inside[name] = back.build.one("add_even", given_even, f"d.{name}.with_even", layer=step.layer)
+                inside[name] = back.one("add_even", given_even, f"d.{name}.with_even", layer=step.layer)
         given = tuple(inside.get(name) for name in step.outputs)
         if any(given):
-            _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, given), step.layer)
+            _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, *given), step.layer)
 
 
 def _leave(
     build: GraphBuilder, op: Operation, back: BodyBackward, entered: _Entered
 ) -> tuple[list[Carry], list[str], list[str]]:
     """(carries to the previous timestep, initial value of each, constants whose gradients are summed, last)."""
-    scan, inner, reference = back.scan, back.build, op.inputs[-1]
+    scan, reference = back.scan, op.inputs[-1]
     carries: list[Carry] = []
     starts: list[str] = []
     for carry in scan.carries:
@@ -210,8 +183,8 @@ def _leave(
         if part is None:
             continue
         value = scan.body.value(constant)
-        held = inner.declare(replace(value, name=f"sum.{constant}", role="gradient", of=constant))
-        total = inner.one("add", (held, part), f"sum.{constant}.next")
+        held = back.declare(replace(value, name=f"sum.{constant}", role="gradient", of=constant))
+        total = back.one("add", (held, part), f"sum.{constant}.next")
         carries.append(Carry(enters=held, leaves=total))
         starts.append(build.one("zeros", (reference,), f"sum.{constant}.start", attributes=Zeros(shape=value.shape)))
         sums.append(constant)

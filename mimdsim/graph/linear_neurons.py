@@ -4,14 +4,16 @@
     x[t] = A'x[t-1] + B'I[t] + c'       if it did             (whatever the reset: zero, subtract, adaptation)
     u[t] = h . x[t] + o                 compared with the threshold: fires if u > threshold (strict)
 
-A neuron is given by these arrays; `neuron_models` has a record per model that makes them from its parameters. The
-published neuron is one of them; `neurons` overrides its operations and costs.
+A neuron is given by these arrays; `neuron_models` has a record per model that makes them from its parameters. Where
+the state is the potential and says who fired, `fused` operations leave u out, as the published code does (facts:
+Finkbeiner et al. 2024, arXiv 2311.04386, equations of the fused layer); they have costs of their own.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -228,15 +230,13 @@ def _read_out(neuron: LinearNeuron, x: np.ndarray) -> np.ndarray:
     return result
 
 
-def _neuron_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    dx, du = cotangents
+def _neuron_vjp(build: Backward, op: Operation, dx: str | None, du: str | None) -> tuple[str | None, ...]:
     neuron, layer = op.attributes, op.layer
     none = (None,) * len(op.inputs)
     if du is not None:
         given = (du,) if dx is None else (dx, du)
         dx = build.one("neuron_readout_gradient", given, f"{layer}.dx", layer=layer, attributes=neuron)
-    if dx is None:
-        return none
+    assert dx is not None
     resets = len(op.inputs) == 3 and neuron.resets
     full = resets and neuron.reset_gradient == "full"
     matrix, drive = neuron.differs
@@ -295,10 +295,10 @@ def _fired(attributes: Fired, u: np.ndarray) -> tuple[np.ndarray]:
     return (u > u.dtype.type(attributes.selection.threshold),)
 
 
-def _fired_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None or not op.attributes.differentiable:
+def _fired_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    if not op.attributes.differentiable:
         return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
+    inputs = (gradient, build.saved(op.inputs[0]))
     selection = op.attributes.selection
     return (build.one("spike_gradient", inputs, f"{op.layer}.du_reset", layer=op.layer, attributes=selection),)
 
@@ -310,10 +310,10 @@ def _emitted(attributes: Fired, spikes: SparseSpikes) -> tuple[np.ndarray]:
     return (flags,)
 
 
-def _emitted_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None or not op.attributes.differentiable:
+def _emitted_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    if not op.attributes.differentiable:
         return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
+    inputs = (gradient, build.saved(op.inputs[0]))
     capacity = build.forward_value(op.inputs[0]).capacity
     return (build.one("emitted_gradient", inputs, f"{op.layer}.d_reset", layer=op.layer, attributes=capacity),)
 
@@ -321,6 +321,49 @@ def _emitted_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, .
 def _emitted_gradient(capacity: int, gradient: np.ndarray, spikes: SparseSpikes) -> tuple[np.ndarray]:
     listed = np.arange(capacity) < spikes.counts[:, 1:]
     return (np.where(listed, np.take_along_axis(gradient, spikes.ids.astype(np.int64), axis=1), 0),)
+
+
+class Constants(NamedTuple):
+    """The constants that published codelets take, each rounded once; `threshold` is that of the reset."""
+
+    decay: np.float32
+    scale: np.float32
+    threshold: np.float32
+
+
+def constants_of(neuron: LinearNeuron) -> Constants:
+    """The constants of a fused neuron; one that is never reset has an infinite threshold."""
+    return Constants(
+        decay=np.float32(neuron.quiet.matrix[0, 0, 0]),
+        scale=np.float32(neuron.quiet.drive[0, 0]),
+        threshold=np.float32(neuron.threshold if neuron.resets else math.inf),
+    )
+
+
+def _told_by_state(neuron: LinearNeuron, v: np.ndarray) -> np.ndarray:
+    spiked: np.ndarray = v > v.dtype.type(neuron.threshold)
+    return spiked
+
+
+def _fused(neuron: LinearNeuron, v: np.ndarray, current: np.ndarray) -> tuple[np.ndarray]:
+    fired = _told_by_state(neuron, v) if neuron.resets else None
+    return (_neuron(neuron, v[None], current, fired)[0][0],)
+
+
+def _fused_vjp(build: Backward, op: Operation, dv: str) -> tuple[str | None, ...]:
+    """`_neuron_vjp` in two operations, of which that of the current never depends on who fired."""
+    layer, neuron = op.layer, op.attributes
+    current = build.one("lif_current_gradient", (dv,), f"{layer}.q", layer=layer, attributes=neuron)
+    masked = neuron.resets and neuron.reset_gradient == "mask"
+    inputs = (dv, build.saved(op.inputs[0])) if masked else (dv,)
+    previous = build.one("lif_state_gradient", inputs, f"{layer}.dv_previous", layer=layer, attributes=neuron)
+    return previous, current
+
+
+def _fused_gradient(neuron: LinearNeuron, dv: np.ndarray, *v_previous: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    fired = [_told_by_state(neuron, v) for v in v_previous]
+    dx, q = _neuron_gradient(Gradient(neuron=neuron, switched=bool(fired)), dv[None], *fired)
+    return dx[0], q
 
 
 def _map_terms(neuron: LinearNeuron) -> int:
@@ -338,6 +381,25 @@ LINEAR_NEURONS = (
         evaluate=_neuron,
         vjp=_neuron_vjp,
         flops=lambda values, neuron: 2 * elements(values[1]) * (_map_terms(neuron) + terms_of(neuron.readout)),
+    ),
+    OpDef(
+        name="lif",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=_fused,
+        vjp=_fused_vjp,
+        flops=lambda values, _: 3 * elements(values[0]),
+    ),
+    OpDef(
+        name="lif_current_gradient",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=lambda neuron, dv: _fused_gradient(neuron, dv)[1:],
+        flops=lambda values, _: elements(values[0]),
+    ),
+    OpDef(
+        name="lif_state_gradient",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=lambda neuron, *given: _fused_gradient(neuron, *given)[:1],
+        flops=lambda values, _: elements(values[0]),
     ),
     OpDef(
         name="neuron_readout_gradient",

@@ -157,8 +157,8 @@ def _cross_entropy(logits: Logits, scores: np.ndarray, labels: np.ndarray) -> tu
     return ((np.log(np.exp(shifted).sum(axis=-1)) - chosen).sum() / labels.size,)
 
 
-def _loss_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is not None:
+def _loss_vjp(build: Backward, op: Operation, factor: str | None) -> tuple[str | None, ...]:
+    if factor is not None:
         raise ValueError(f"{op.kind} must be the loss itself: its gradient rule takes no factor")
     inputs = tuple(build.saved(name) for name in op.inputs)
     gradient = build.one(f"{op.kind}_gradient", inputs, "loss.d_counts", layer=op.layer, attributes=op.attributes)
@@ -203,7 +203,7 @@ def _firing_gradient(target: FiringTarget, spikes: Any) -> tuple[float]:
     return (2.0 * target.strength * (share - target.target) / places,)
 
 
-def _firing_vjp(build: Backward, op: Operation, _cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+def _firing_vjp(build: Backward, op: Operation, _factor: str | None) -> tuple[str | None, ...]:
     """One number for every spike of the layer."""
     inputs = (build.saved(op.inputs[0]),)
     name = f"d.{op.outputs[0]}"

@@ -33,7 +33,7 @@ from mimdsim.graph.names import (
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.spikes import ThresholdSchedule
-from mimdsim.graph.training import Trained, add_updates
+from mimdsim.graph.training import add_updates
 from mimdsim.numerics.optimisers import Optimiser
 
 DELAYS = (0, 1)  # timesteps from one layer to the next
@@ -136,13 +136,11 @@ def training_graph(network: SpikingNetwork) -> Graph:
     graph = forward_graph(network)
     graph, gradients = differentiate(graph, LOSS, tuple(network.parameters), terms=network.penalties)
     build = builder("update")
-    build.values = dict(graph.values)
-    build.inputs = list(graph.inputs)
-    build.operations = list(graph.operations)
-    trained = tuple(Trained(parameter=each, gradient=gradients[name]) for name, each in network.parameters.items())
-    updates = add_updates(build, network.optimiser, network.largest_gradient_norm, trained)
+    build.begin_with(graph)
+    by_parameter = {parameter: gradients[name] for name, parameter in network.parameters.items()}
+    updates = add_updates(build, network.optimiser, network.largest_gradient_norm, by_parameter)
     graph = build.graph((LOSS, SCORES, *updates, *network.penalties))
-    return graph.renamed({old: gradient_of(one.parameter.name) for old, one in zip(updates, trained, strict=False)})
+    return graph.renamed({old: gradient_of(name) for old, name in zip(updates, network.parameters, strict=False)})
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:

@@ -14,9 +14,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_parts import RESETS, Model, compose, parts_of
-from mimdsim.graph.neurons import LIF
 from mimdsim.graph.neurons_norse import NORSE_MODELS
-from mimdsim.graph.neurons_others import OTHERS
+from mimdsim.graph.neurons_others import LIF, OTHERS
 from mimdsim.graph.neurons_snntorch import SNNTORCH
 
 

@@ -1,4 +1,5 @@
-"""The neurons of NIR 1.0.8 and SpikingJelly 2.0.0, and adaptation as published. One record each: see neuron_models."""
+"""The published leaky integrate-and-fire neuron, adaptation as published, and the neurons of NIR 1.0.8 and
+SpikingJelly 2.0.0. One record each: see neuron_models."""
 
 from __future__ import annotations
 
@@ -20,6 +21,34 @@ TAU_MEM = positive("tau_mem", 1e-2, "seconds", "time constant of the membrane")
 TAU_SYN = positive("tau_syn", 5e-3, "seconds", "time constant of the synaptic current")
 R = positive("r", 1.0, "of potential per current", "resistance")
 W_IN = Parameter(name="w_in", default=1.0, unit="of current per input", meaning="input weight")
+
+
+def _published_lif(p: Given) -> Parts:
+    return Parts(matrix=[[p["decay"]]], drive=[(1.0 - p["decay"]) * p["current_gain"]], threshold=p["threshold"])
+
+
+LIF = Model(
+    name="lif",
+    states=("potential",),
+    parameters=(
+        decay("decay", 0.95, "what a timestep keeps of the membrane potential"),
+        Parameter(
+            name="current_gain",
+            default=10.0,
+            unit="of potential per current",
+            meaning="gain of the current",
+            low=1e-37,  # about the smallest normal float32
+            high=1e38,
+        ),
+        positive("threshold", 1.0, "of the potential", "a spike where the potential is above it"),
+    ),
+    resets=("zero", "subtract", "none"),
+    reset_gradient="pass",
+    parts=_published_lif,
+    equation="v = decay v + (1 - decay) current_gain I; zero: v before the integration; subtract: not decayed",
+    source="Finkbeiner et al. 2024; its code with reset 'zero' by state, reset gradient 'pass' or 'mask'",
+    published=True,
+)
 
 
 def _adaptive(p: Given) -> Parts:

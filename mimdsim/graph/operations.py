@@ -7,23 +7,27 @@ from typing import Any
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
 from mimdsim.graph.losses import LOSS
-from mimdsim.graph.neurons import NEURONS
 from mimdsim.graph.read_outs import READ_OUTS
-from mimdsim.graph.records import Graph, GraphBuilder, OpDef
+from mimdsim.graph.records import Graph, GraphBuilder, OpDef, Shapes
 from mimdsim.graph.recurrence_and_bias import WIRING
 from mimdsim.graph.scan import Observer, run_scan, scan_of
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.truncation import TRUNCATION
 
-FAMILIES = (*DENSE, *SPIKES, *TRUNCATION, *WIRING, *NEURONS, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
+FAMILIES = (*DENSE, *SPIKES, *TRUNCATION, *WIRING, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 OPERATIONS["scan"] = scan_of(OPERATIONS)
 
 
+def shapes_of(kind: str) -> Shapes:
+    """How the shapes of an operation's outputs follow from its inputs."""
+    return OPERATIONS[kind].shapes
+
+
 def builder(phase: str) -> GraphBuilder:
     """An empty builder whose operations belong to `phase`."""
-    return GraphBuilder(phase, lambda kind: OPERATIONS[kind].shapes)
+    return GraphBuilder(phase, shapes_of)
 
 
 def interpret(graph: Graph, inputs: dict[str, Any], observe: Observer | None = None) -> dict[str, Any]:

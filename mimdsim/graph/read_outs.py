@@ -35,12 +35,10 @@ def _listed_as_array(spikes: SparseSpikes, neurons: int) -> np.ndarray:
     return found
 
 
-def _counts_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None:
-        return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
-    gradient = build.one("spike_counts_gradient", inputs, "output.d_spikes", layer=op.layer, attributes=op.attributes)
-    return (gradient,)
+def _counts_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    inputs = (gradient, build.saved(op.inputs[0]))
+    d_spikes = build.one("spike_counts_gradient", inputs, "output.d_spikes", layer=op.layer, attributes=op.attributes)
+    return (d_spikes,)
 
 
 def _counts_gradient(counting: Counting, gradient: np.ndarray, spikes: Any) -> tuple[np.ndarray]:
@@ -64,10 +62,8 @@ def _like_spikes(values: tuple[Value, ...], _attributes: Any) -> tuple[tuple[str
     return (("", Value(name="", shape=values[1].shape, capacity=values[1].capacity)),)
 
 
-def _by_timestep_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None:
-        return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
+def _by_timestep_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    inputs = (gradient, build.saved(op.inputs[0]))
     return (build.one("listed_of", inputs, "output.d_spikes", layer=op.layer),)
 
 
@@ -77,10 +73,8 @@ def _read_out(over: str, u: np.ndarray) -> tuple[np.ndarray]:
     return (u.max(axis=0) if over == "max" else u.mean(axis=0) if over == "mean" else u.sum(axis=0),)
 
 
-def _read_out_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None:
-        return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
+def _read_out_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    inputs = (gradient, build.saved(op.inputs[0]))
     made = build.one("read_out_gradient", inputs, "output.d_potential", layer=op.layer, attributes=op.attributes)
     return (made,)
 
@@ -98,11 +92,9 @@ def _pool(each: int, scores: np.ndarray) -> tuple[np.ndarray]:
     return (scores.reshape(*scores.shape[:-1], -1, each).sum(axis=-1),)
 
 
-def _pool_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None:
-        return (None,)
+def _pool_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
     name = f"loss.d_{op.inputs[0]}"
-    return (build.one("spread_classes", (cotangents[0],), name, layer=op.layer, attributes=op.attributes),)
+    return (build.one("spread_classes", (gradient,), name, layer=op.layer, attributes=op.attributes),)
 
 
 def _with_width(value: Value, width: int) -> tuple[tuple[str, Value], ...]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -152,6 +152,10 @@ class GraphBuilder:
         self.inputs: list[str] = []
         self._shapes = shapes  # kind -> function(values, attributes) -> output values; given to avoid an import cycle
 
+    def begin_with(self, graph: Graph) -> None:
+        """Everything that a graph has."""
+        self.values, self.inputs, self.operations = dict(graph.values), list(graph.inputs), list(graph.operations)
+
     def declare(self, value: Value) -> str:
         """A value that comes from outside."""
         self.values[value.name] = value
@@ -214,27 +218,21 @@ class GraphBuilder:
         return unique
 
 
-class Backward(Protocol):
-    """Where a gradient rule writes its operations."""
+class Backward(GraphBuilder):
+    """Where a gradient rule writes its operations: into the graph that has the forward values."""
 
     def saved(self, name: str) -> str:
-        """The name under which a forward value can be read in the backward graph."""
+        """The name under which a forward value can be read."""
+        return name
 
     def forward_value(self, name: str) -> Value:
         """Shape and form of a forward value."""
-
-    def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
-        """Append an operation with one output."""
-
-    def add(
-        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
-    ) -> tuple[str, ...]:
-        """Append an operation with several outputs."""
+        return self.values[name]
 
 
 Shapes = Callable[[tuple[Value, ...], Any], tuple[tuple[str, Value], ...]]
 Evaluate = Callable[..., tuple[Any, ...]]
-Vjp = Callable[[Backward, Operation, tuple[str | None, ...]], tuple[str | None, ...]]
+Vjp = Callable[..., tuple[str | None, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +240,8 @@ class OpDef:
     """An operation.
 
     shapes(inputs, attributes) -> (suffix, value) per output. evaluate(attributes, *inputs) -> outputs, in plain numpy.
-    vjp(backward, operation, cotangents of the outputs) -> cotangents of the inputs; None means no gradient.
+    vjp(backward, operation, *cotangents of the outputs) -> cotangents of the inputs; None means no gradient, which an
+    only output has only if it is the loss.
     flops(inputs, attributes) -> floating-point operations of the dense meaning.
     recomputed: its outputs are computed again where a gradient rule reads them, and never stashed.
     """

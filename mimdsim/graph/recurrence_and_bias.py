@@ -22,10 +22,7 @@ def _self_synapse(_attributes: Any, spikes: Any, row: np.ndarray) -> tuple[np.nd
     return (current,)
 
 
-def _self_synapse_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    (q,) = cotangents
-    if q is None:
-        return None, None
+def _self_synapse_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
     layer, (spikes, row) = op.layer, op.inputs
     saved = build.saved(spikes)
     d_row = build.one("self_synapse_weight_gradient", (q, saved), f"{layer}.dr_now", layer=layer)
@@ -60,10 +57,7 @@ def _own_spike_gradient(capacity: int, q: np.ndarray, spikes: Any, row: np.ndarr
     return (gradient,)
 
 
-def _bias_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    (q,) = cotangents
-    if q is None:
-        return None, None
+def _bias_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
     return q, build.one("bias_gradient", (q,), f"{op.layer}.db_now", layer=op.layer)
 
 

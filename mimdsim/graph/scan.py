@@ -10,12 +10,12 @@ timestep t - 1 (shift -1); a sequence or constant of the forward scan is read ag
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.records import Graph, GraphBuilder, OpDef, Operation, Scan, Slice, SparseSpikes, Value
+from mimdsim.graph.records import Backward, Graph, OpDef, Operation, Scan, Slice, SparseSpikes, Value
 
 # called with (value name, timestep, value) for every value made inside a scan
 Observer = Callable[[str, int, Any], None]
@@ -45,39 +45,30 @@ def scan_of(operations: Mapping[str, OpDef]) -> OpDef:
     return OpDef(name="scan", shapes=_scan_shapes, evaluate=evaluate, flops=flops)
 
 
-@dataclass
-class BodyBackward:
+class BodyBackward(Backward):
     """Writes the transposed body; remembers which forward values it had to read, and how they reach it."""
 
-    scan: Scan
-    build: GraphBuilder
-    operations: Mapping[str, OpDef]
-    stash: list[str] = field(default_factory=list)  # forward body values to be stacked
-    slices: list[tuple[str, Slice]] = field(default_factory=list)  # forward body value -> how it is read
-    constants: list[str] = field(default_factory=list)
+    def __init__(self, scan: Scan, operations: Mapping[str, OpDef]):
+        super().__init__("backward", lambda kind: operations[kind].shapes)
+        self.scan, self.known = scan, operations
+        self.stash: list[str] = []  # forward body values to be stacked
+        self.slices: list[tuple[str, Slice]] = []  # forward body value -> how it is read
+        self.constants: list[str] = []
 
     def forward_value(self, name: str) -> Value:
         return self.scan.body.value(name)
 
-    def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
-        return self.build.one(kind, inputs, name, layer=layer, attributes=attributes)
-
-    def add(
-        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
-    ) -> tuple[str, ...]:
-        return self.build.add(kind, inputs, name, layer=layer, attributes=attributes)
-
     def saved(self, name: str) -> str:
         """The name under which the transposed body reads `name`, declared or recomputed there on first use."""
         inside = f"saved.{name}"
-        if inside in self.build.values:
+        if inside in self.values:
             return inside
         maker = self.scan.body.producer(name)
-        if maker is not None and self.operations[maker.kind].recomputed:
+        if maker is not None and self.known[maker.kind].recomputed:
             inputs = tuple(self.saved(given) for given in maker.inputs)
             return self.one(maker.kind, inputs, inside, layer=maker.layer, attributes=maker.attributes)
         value = self.scan.body.value(name)
-        self.build.declare(replace(value, name=inside, role="saved", of=name))
+        self.declare(replace(value, name=inside, role="saved", of=name))
         if name in self.scan.constants:
             self.constants.append(name)
             return inside

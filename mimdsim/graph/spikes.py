@@ -90,11 +90,9 @@ def _select_shapes(values: tuple[Value, ...], selection: Selection) -> tuple[tup
     return (("", listed),)
 
 
-def _select_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+def _select_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
     others = (None,) * (len(op.inputs) - 1)  # given at run time; no gradient is taken with respect to them
-    if cotangents[0] is None:
-        return (None, *others)
-    inputs = (cotangents[0], build.saved(op.outputs[0]), build.saved(op.inputs[0]))
+    inputs = (gradient, build.saved(op.outputs[0]), build.saved(op.inputs[0]))
     dv = build.one("select_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes)
     return (dv, *others)
 
@@ -117,10 +115,8 @@ def _spike(selection: Selection, v: np.ndarray) -> tuple[np.ndarray]:
     return ((v > v.dtype.type(selection.threshold)).astype(v.dtype),)
 
 
-def _spike_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None:
-        return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
+def _spike_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+    inputs = (gradient, build.saved(op.inputs[0]))
     return (build.one("spike_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes),)
 
 
@@ -135,10 +131,7 @@ def _synapse(_attributes: Any, spikes: SparseSpikes, weights: np.ndarray) -> tup
     return (current,)
 
 
-def _synapse_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    (q,) = cotangents
-    if q is None:
-        return None, None
+def _synapse_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
     spikes, weights = op.inputs
     layer = op.layer
     shape = build.forward_value(weights).shape

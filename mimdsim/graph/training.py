@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,47 +13,37 @@ from mimdsim.numerics.optimisers import FORMS, Form, Optimiser
 NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as in PyTorch
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """A parameter and its gradient."""
-
-    parameter: Parameter
-    gradient: str
-
-
 def add_updates(
-    build: GraphBuilder, optimiser: Optimiser, largest_norm: float, trained: tuple[Trained, ...]
+    build: GraphBuilder, optimiser: Optimiser, largest_norm: float, gradients: dict[Parameter, str]
 ) -> tuple[str, ...]:
     """Append the update of every parameter; returns the gradients as used, then the updated parameters and state.
 
     With a `largest_norm` above 0, all gradients are scaled down together if their common norm exceeds it.
     """
     if largest_norm:
-        trained = _clipped(build, largest_norm, trained)
+        gradients = _clipped(build, largest_norm, gradients)
     for scalar in optimiser.scalars:
         build.declare(Value(name=scalar, shape=()))
-    outputs = [item.gradient for item in trained]
-    for item in trained:
-        parameter, layer = item.parameter, item.parameter.layer
-        state = tuple(parameter.kept(slot) for slot in optimiser.state)
+    outputs = list(gradients.values())
+    for parameter, gradient in gradients.items():
+        layer, state = parameter.layer, tuple(parameter.kept(slot) for slot in optimiser.state)
         for name in state:
             build.declare(Value(name=name, shape=parameter.shape, layer=layer))
-        given = (parameter.name, item.gradient, *state, *optimiser.scalars)
+        given = (parameter.name, gradient, *state, *optimiser.scalars)
         outputs += build.add(optimiser.kind, given, f"next.{parameter.name}", layer=layer, attributes=optimiser)
     return tuple(outputs)
 
 
-def _clipped(build: GraphBuilder, largest_norm: float, trained: tuple[Trained, ...]) -> tuple[Trained, ...]:
+def _clipped(build: GraphBuilder, largest_norm: float, gradients: dict[Parameter, str]) -> dict[Parameter, str]:
     squares = tuple(
-        build.one("sum_squares", (item.gradient,), f"squares.{item.parameter.name}", layer=item.parameter.layer)
-        for item in trained
+        build.one("sum_squares", (gradient,), f"squares.{parameter.name}", layer=parameter.layer)
+        for parameter, gradient in gradients.items()
     )
     factor = build.one("clip_factor", squares, "clip_factor", attributes=largest_norm)
-    made = []
-    for item in trained:
-        name, layer = f"clipped.{item.parameter.name}", item.parameter.layer
-        made.append(replace(item, gradient=build.one("scale", (item.gradient, factor), name, layer=layer)))
-    return tuple(made)
+    return {
+        parameter: build.one("scale", (gradient, factor), f"clipped.{parameter.name}", layer=parameter.layer)
+        for parameter, gradient in gradients.items()
+    }
 
 
 def _clip_factor(largest_norm: float, *squares: Any) -> tuple[Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from linear_networks import PARAMETERS
+from padded_products import cast_codelet
 from pins import assert_as_pinned
 
 from mimdsim.base.errors import MappingError
@@ -102,7 +103,7 @@ def families() -> dict[str, list[Codelet]]:
         for make in (
             products.product_codelet(dtype, partials, *UNITS[dtype], 16),
             products.sum_codelet(dtype, partials),
-            products.cast_codelet(dtype, partials),
+            cast_codelet(dtype, partials),
         )
     ]
     found["products"] += [

@@ -7,14 +7,53 @@ the same block of B.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.codelets.products import NUMPY, cast_codelet, product_codelet, sum_codelet
+from mimdsim.codelets.products import product_codelet, sum_codelet
 from mimdsim.compiler.place.product_plan import ProductPlan
+from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Program, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program import Codelet, Field, Program, Size, Superstep, TileFormula, TileMapping, Variable, VertexTable
 from mimdsim.program.exchanges import plan_exchanges
+
+NUMPY = {"f16": "float16", "f32": "float32"}
+
+
+def _cast(sums: np.ndarray, total: np.ndarray) -> None:
+    total.reshape(-1)[:] = sums.reshape(-1)
+
+
+@lru_cache(maxsize=16)
+def cast_codelet(dtype: str, partials_dtype: str) -> Codelet:
+    """Conversion of sums that needed no reduction."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return cast_1d_cycles(
+            extents["outputs"],
+            source=partials_dtype,
+            target=dtype,
+            worker_contexts=worker_contexts,
+            vector_bytes=vector_bytes,
+        )
+
+    return Codelet(
+        name=f"Cast<{partials_dtype},{dtype}>",
+        fields=(
+            Field(name="sums", access="read", box=("sums", ":")),
+            Field(name="total", access="write", box=("place", ":")),
+        ),
+        compute=_cast,
+        form="vertex",
+        cost=TileFormula(
+            cycles=cycles, kind="published", source="Cast1D, PopLibs lib/popops/PerformanceEstimation.cpp (7eac0f2)"
+        ),
+        code_bytes=256,
+        extents={"outputs": Size("total")},
+    )
 
 
 def product_program(plan: ProductPlan, machine: MimdMachine) -> Program:

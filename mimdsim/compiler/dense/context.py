@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from mimdsim.codelets import dense
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.place.array_products import ArrayPlacement
-from mimdsim.compiler.place.products import Blocks
+from mimdsim.compiler.place.products import ArrayPlacement, Blocks
 from mimdsim.graph import Operation
-from mimdsim.program import Codelet, Program, TileMapping, VertexTable
+from mimdsim.program import Codelet, Program, TileMapping
 
 
 @dataclass
@@ -87,23 +87,24 @@ class ArrayLowering(Lowering):
 
     def on_boxes(
         self,
+        stage: str,
+        op: Operation | str,
         codelet: Codelet,
-        operands: dict[str, str],
         blocks: Blocks,
-        layer: str,
-        *,
-        constants: dict[str, object] | None = None,
+        operands: dict[str, str],
         columns: dict[str, np.ndarray] | None = None,
-    ) -> VertexTable:
-        """A table with one vertex for every box of `blocks`."""
-        return VertexTable(
-            codelet=codelet,
-            layer=layer,
-            tiles=blocks.tiles,
-            operands=operands,
-            columns={**blocks.columns, **self.counter_column(blocks.tiles), **(columns or {})},
-            constants=constants or {},
-        )
+        **how: Any,
+    ) -> None:
+        """`compute` with one vertex for every box of `blocks`."""
+        columns = {**blocks.columns, **self.counter_column(blocks.tiles), **(columns or {})}
+        self.compute(stage, op, codelet, blocks.tiles, columns, operands, **how)
+
+    def make(
+        self, stage: str, op: Operation, codelet: Codelet, operands: dict[str, str], made: str, **constants: object
+    ) -> None:
+        """The only result of an operation, in the variable `made`, box by box of it."""
+        blocks, defines = self.blocks[made], ((made, op.outputs[0]),)
+        self.on_boxes(stage, op, codelet, blocks, operands, constants=constants, defines=defines)
 
     def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
         """As the product of the currents wants it; one number per neuron in a row."""
@@ -125,8 +126,7 @@ class ArrayLowering(Lowering):
     def fill(self, name: str, stage: str, layer: str) -> None:
         """Zero a matrix, or states."""
         codelet = dense.FILL_STATES if len(self.variables[name].shape) == 3 else dense.FILL_BOXES
-        table = self.on_boxes(codelet, {"target": name}, self.blocks[name], layer)
-        self.emit(stage, "zeros", tables=(table,), layer=layer)
+        self.on_boxes(stage, "zeros", codelet, self.blocks[name], {"target": name}, layer=layer)
 
     def arrange(self, source: str, target: str, blocks: Blocks, category: str, op: str, layer: str) -> str:
         """`source` as `blocks` want it: the same variable if it lies so, else a copy with an exchange of its own.
@@ -138,13 +138,9 @@ class ArrayLowering(Lowering):
             return source
         shape = self.variables[source].shape
         self.matrix(target, (shape[0], shape[1]), blocks, category)
-        table = self.on_boxes(
-            codelets.ARRANGE_BOXES if held.fastest == blocks.fastest else codelets.TRANSPOSE_BOXES,
-            {"source": source, "target": target},
-            blocks,
-            layer,
-        )
-        self.emit(f"arrange {target}", op, tables=(table,), mergeable=False)
+        codelet = codelets.ARRANGE_BOXES if held.fastest == blocks.fastest else codelets.TRANSPOSE_BOXES
+        operands, stage = {"source": source, "target": target}, f"arrange {target}"
+        self.on_boxes(stage, op, codelet, blocks, operands, layer=layer, named=False, mergeable=False)
         return target
 
     @property
@@ -165,8 +161,8 @@ class ArrayLowering(Lowering):
         if target not in self.variables:
             self.matrix(target, shape, blocks, category)
         codelet = dense.copy_codelet("boxes of states" if len(shape) == 3 else "boxes", source_shift)
-        table = self.on_boxes(codelet, {"source": source, "target": target}, blocks, layer)
-        self.emit(f"pass {target}", "call", tables=(table,), mergeable=False)
+        operands, stage = {"source": source, "target": target}, f"pass {target}"
+        self.on_boxes(stage, "call", codelet, blocks, operands, layer=layer, named=False, mergeable=False)
         return target
 
     def program(self) -> Program:

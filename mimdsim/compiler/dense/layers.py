@@ -1,4 +1,4 @@
-"""Dense spikes on tiles: planned products, neurons element by element, counts."""
+"""Dense spikes on tiles: planned products, neurons element by element, rows of one number per neuron, counts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import array_products, elementwise, surrogates
+from mimdsim.codelets import array_products, elementwise, rows, surrogates
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import ProductPlace
 from mimdsim.graph import Operation
-from mimdsim.graph.neurons import constants_of
+from mimdsim.graph.linear_neurons import constants_of
 from mimdsim.graph.spikes import Selection
-from mimdsim.program import VertexTable
+from mimdsim.program import Codelet, TileMapping
 
 Operations = tuple[Operation, ...]
 
@@ -53,9 +53,7 @@ def backward_weights(low: ArrayLowering, weights: str, layer: str) -> str:
 def lower_weight_gradient(low: ArrayLowering, ops: Operations) -> None:
     """matmul_weight_gradient + add: the product of a timestep, and then its sum onto those before."""
     gradient, add = ops
-    held = next(name for name in add.inputs if name not in gradient.outputs)
-    dw = low.storage[held][0]
-    low.storage[add.outputs[0]] = (dw,)
+    dw = low.accumulate(gradient, add)
     q, spikes = (low.storage[name][0] for name in gradient.inputs)
     inputs, neurons = low.variables[dw].shape
     place = low.arrays.weight_gradient(inputs, neurons)
@@ -66,8 +64,17 @@ def lower_weight_gradient(low: ArrayLowering, ops: Operations) -> None:
     _multiply(low, gradient, "weight gradient", place, left, right, now)
     if low.traced:
         now = low.copied(now, f"{now}.returned", "weight gradients", layer=layer)
-    table = low.on_boxes(elementwise.ADD_BOXES, {"target": dw, "more": now}, low.blocks[dw], layer)
-    low.emit("add gradient", "add", tables=(table,), defines=((dw, add.outputs[0]),), mergeable=False, layer=layer)
+    operands, defines = {"target": dw, "more": now}, ((dw, add.outputs[0]),)
+    low.on_boxes(
+        "add gradient",
+        add,
+        elementwise.ADD_BOXES,
+        low.blocks[dw],
+        operands,
+        layer=layer,
+        defines=defines,
+        mergeable=False,
+    )
 
 
 def _multiply(
@@ -98,9 +105,7 @@ def lower_lif(low: ArrayLowering, ops: Operations) -> None:
     v, current = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (v,)
     constants = constants_of(op.attributes)._asdict()
-    operands = {"v": v, "current": current}
-    table = low.on_boxes(elementwise.LIF_BOXES, operands, low.blocks[v], op.layer, constants=constants)
-    low.emit("LIF update", op.kind, tables=(table,), defines=((v, op.outputs[0]),), layer=op.layer)
+    low.make("LIF update", op, elementwise.LIF_BOXES, {"v": v, "current": current}, v, **constants)
 
 
 def lower_spike(low: ArrayLowering, ops: Operations) -> None:
@@ -114,45 +119,27 @@ def lower_spike(low: ArrayLowering, ops: Operations) -> None:
         )
     v = low.storage[op.inputs[0]][0]
     spikes = low.result(op, low.blocks[v], "neuron states")
-    constants: dict[str, object] = {"threshold": np.float32(selection.threshold)}
-    operands = {"v": v, "spikes": spikes}
-    table = low.on_boxes(elementwise.SPIKE_BOXES, operands, low.blocks[spikes], op.layer, constants=constants)
-    low.emit("spikes", op.kind, tables=(table,), defines=((spikes, op.outputs[0]),), layer=op.layer)
-
-
-def _surrogate_constants(selection: Selection) -> dict[str, object]:
-    return {
-        "threshold": np.float32(selection.threshold),
-        "slope": np.float32(selection.slope),
-        "kind": surrogates.kind_of(selection.surrogate),
-    }
-
-
-def lower_added_surrogate(low: ArrayLowering, ops: Operations) -> None:
-    """spike_gradient + add: the surrogate of every neuron, added to the adjoint in place."""
-    gradient, add = ops
-    held = next(name for name in add.inputs if name not in gradient.outputs)
-    dv = low.storage[held][0]
-    low.storage[add.outputs[0]] = (dv,)
-    g, v = (low.storage[name][0] for name in gradient.inputs)
-    operands = {"dv": dv, "g": g, "v": v}
-    codelet = elementwise.add_surrogate(gradient.attributes.surrogate)
-    constants = _surrogate_constants(gradient.attributes)
-    table = low.on_boxes(codelet, operands, low.blocks[dv], gradient.layer, constants=constants)
-    done = ((dv, add.outputs[0]),)
-    low.emit("state gradient", gradient.kind, tables=(table,), defines=done, layer=gradient.layer)
+    threshold = np.float32(selection.threshold)
+    low.make("spikes", op, elementwise.SPIKE_BOXES, {"v": v, "spikes": spikes}, spikes, threshold=threshold)
 
 
 def lower_surrogate(low: ArrayLowering, ops: Operations) -> None:
-    """spike_gradient: the surrogate of every neuron times the gradient of its spike."""
-    (op,) = ops
-    g, v = (low.storage[name][0] for name in op.inputs)
-    target = low.result(op, low.blocks[v], "gradients")
-    operands = {"target": target, "g": g, "v": v}
-    codelet = elementwise.surrogate_boxes(op.attributes.surrogate)
-    constants = _surrogate_constants(op.attributes)
-    table = low.on_boxes(codelet, operands, low.blocks[target], op.layer, constants=constants)
-    low.emit("spike gradient", op.kind, tables=(table,), defines=((target, op.outputs[0]),), layer=op.layer)
+    """spike_gradient: the surrogate of every neuron times the gradient of its spike; with the add after it, added to
+    the adjoint in place."""
+    gradient, *add = ops
+    selection: Selection = gradient.attributes
+    constants: dict[str, object] = {"kind": surrogates.kind_of(selection.surrogate)}
+    constants |= {"threshold": np.float32(selection.threshold), "slope": np.float32(selection.slope)}
+    g, v = (low.storage[name][0] for name in gradient.inputs)
+    if not add:
+        target = low.result(gradient, low.blocks[v], "gradients")
+        codelet, operands = elementwise.surrogate_boxes(selection.surrogate), {"target": target, "g": g, "v": v}
+        low.make("spike gradient", gradient, codelet, operands, target, **constants)
+        return
+    dv = low.accumulate(gradient, add[0])
+    codelet, operands = elementwise.add_surrogate(selection.surrogate), {"dv": dv, "g": g, "v": v}
+    blocks, defines = low.blocks[dv], ((dv, add[0].outputs[0]),)
+    low.on_boxes("state gradient", gradient, codelet, blocks, operands, constants=constants, defines=defines)
 
 
 def lower_current_gradient(low: ArrayLowering, ops: Operations) -> None:
@@ -160,26 +147,21 @@ def lower_current_gradient(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     dv = low.storage[op.inputs[0]][0]
     q = low.result(op, low.blocks[dv], "gradients")
-    constants: dict[str, object] = {"factor": constants_of(op.attributes).scale}
-    operands = {"source": dv, "target": q}
-    table = low.on_boxes(elementwise.SCALE_BOXES, operands, low.blocks[q], op.layer, constants=constants)
-    low.emit("scale gradient", op.kind, tables=(table,), defines=((q, op.outputs[0]),), layer=op.layer)
+    factor = constants_of(op.attributes).scale
+    low.make("scale gradient", op, elementwise.SCALE_BOXES, {"source": dv, "target": q}, q, factor=factor)
 
 
 def lower_decay_gradient(low: ArrayLowering, ops: Operations) -> None:
     """dv <- decay * dv in place, masked where the neuron was reset when the gradient does not pass resets."""
     (op,) = ops
-    dv = low.storage[op.inputs[0]][0]
+    dv, *before = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (dv,)
-    operands = {"dv": dv}
-    constants: dict[str, object] = {"factor": constants_of(op.attributes).decay}
-    codelet = elementwise.DECAY_BOXES
-    if len(op.inputs) == 2:
-        codelet = elementwise.MASKED_DECAY_BOXES
-        operands["v_previous"] = low.storage[op.inputs[1]][0]
-        constants["threshold"] = constants_of(op.attributes).threshold
-    table = low.on_boxes(codelet, operands, low.blocks[dv], op.layer, constants=constants)
-    low.emit("decay gradient", op.kind, tables=(table,), defines=((dv, op.outputs[0]),), layer=op.layer)
+    neuron, operands, codelet = constants_of(op.attributes), {"dv": dv}, elementwise.DECAY_BOXES
+    constants: dict[str, object] = {"factor": neuron.decay}
+    if before:
+        codelet, operands["v_previous"] = elementwise.MASKED_DECAY_BOXES, before[0]
+        constants["threshold"] = neuron.threshold
+    low.make("decay gradient", op, codelet, operands, dv, **constants)
 
 
 def lower_sum(low: ArrayLowering, ops: Operations) -> None:
@@ -187,9 +169,48 @@ def lower_sum(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     one, other = (low.storage[name][0] for name in op.inputs)
     target = low.result(op, low.blocks[one], "gradients")
-    operands = {"one": one, "other": other, "target": target}
-    table = low.on_boxes(elementwise.SUM_BOXES, operands, low.blocks[target], op.layer)
-    low.emit("sum", op.kind, tables=(table,), defines=((target, op.outputs[0]),), layer=op.layer)
+    low.make("sum", op, elementwise.SUM_BOXES, {"one": one, "other": other, "target": target}, target)
+
+
+def _lower_with_row(low: ArrayLowering, op: Operation, codelet: Codelet, source: str, row: str) -> None:
+    """target = source and a row, one number per neuron, that every tile receives anew."""
+    target = low.result(op, low.blocks[source], "neuron states" if low.phase == "forward" else "gradients")
+    low.make(op.kind.replace("_", " "), op, codelet, {"source": source, "row": row, "target": target}, target)
+
+
+def lower_bias(low: ArrayLowering, ops: Operations) -> None:
+    """bias_add: the same row for every sample."""
+    (op,) = ops
+    current, row = (low.storage[name][0] for name in op.inputs)
+    _lower_with_row(low, op, rows.ADD_ROW, current, row)
+
+
+def lower_self_synapse(low: ArrayLowering, ops: Operations) -> None:
+    """self_synapse, self_synapse_spike_gradient: every neuron's own spike, or q, times its weight."""
+    (op,) = ops
+    source, *_, row = (low.storage[name][0] for name in op.inputs)
+    _lower_with_row(low, op, rows.MULTIPLY_ROW, source, row)
+
+
+def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
+    """A gradient of a row and its sum over time: samples added up where they lie, then over tiles."""
+    gradient, add = ops
+    total = low.accumulate(gradient, add)
+    names = [low.storage[name][0] for name in gradient.inputs]
+    blocks, width = low.blocks[names[0]], low.variables[total].shape[1]
+    spans, piece = np.unique(np.stack([blocks.row_start, blocks.row_stop], axis=1), axis=0, return_inverse=True)
+    piece = piece.ravel()
+    bounds = np.stack([np.stack([piece, piece + 1], axis=1), np.stack([blocks.start, blocks.stop], axis=1)], axis=1)
+    shape = (len(spans), width)
+    mapping = TileMapping.of_boxes(blocks.tiles, bounds, shape)
+    pieces = low.variable(f"pieces.{gradient.name}", shape, "float32", mapping, "exchange buffers")
+    codelet = rows.SUM_SAMPLES if len(names) == 1 else rows.SUM_PRODUCTS  # of a bias, or of own spikes
+    fields = (item.name for item in codelet.fields)
+    operands = dict(zip(fields, (*names, pieces), strict=True))
+    low.on_boxes("sum samples", gradient, codelet, blocks, operands, {"piece": piece}, mergeable=False)
+    operands, defines = {"total": total, "pieces": pieces}, ((total, add.outputs[0]),)
+    ends = low.blocks[total]
+    low.on_boxes("add pieces", gradient, rows.ADD_PIECES, ends, operands, defines=defines, mergeable=False)
 
 
 def lower_steady(low: ArrayLowering, ops: Operations) -> None:
@@ -210,14 +231,9 @@ def lower_counts(low: ArrayLowering, ops: Operations) -> None:
     totals = low.variable("totals", (batch, classes), "int32", low.by_sample(0), "gradients")
     low.storage[op.outputs[0]] = (totals,)
     low.outputs[op.outputs[0]] = totals
-    table = VertexTable(
-        codelet=array_products.COUNT_ARRAY,
-        layer=op.layer,
-        tiles=low.placement.sample_tiles,
-        operands={"spikes": low.storage[op.inputs[0]][0], "totals": totals},
-        columns={"sample": np.arange(batch)},
-    )
-    low.emit("count spikes", op.kind, tables=(table,), defines=((totals, op.outputs[0]),))
+    operands, defines = {"spikes": low.storage[op.inputs[0]][0], "totals": totals}, ((totals, op.outputs[0]),)
+    codelet = array_products.COUNT_ARRAY
+    low.compute("count spikes", op, codelet, *low.per_sample, operands, defines=defines, named=False)
 
 
 def lower_counts_gradient(low: ArrayLowering, ops: Operations) -> None:
@@ -227,8 +243,8 @@ def lower_counts_gradient(low: ArrayLowering, ops: Operations) -> None:
     gradient = low.storage[op.inputs[0]][0]
     g = low.matrix("g.output", (low.network.batch, op.attributes.neurons), blocks, "gradients")
     low.storage[op.outputs[0]] = (g,)
-    table = low.on_boxes(elementwise.ARRANGE_BOXES, {"source": gradient, "target": g}, blocks, op.layer)
-    low.emit("hand out gradient", op.kind, tables=(table,))
+    operands = {"source": gradient, "target": g}
+    low.on_boxes("hand out gradient", op, elementwise.ARRANGE_BOXES, blocks, operands, named=False)
 
 
 RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
@@ -237,7 +253,7 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("matmul_weight_gradient", "add"): lower_weight_gradient,
     ("lif",): lower_lif,
     ("spike",): lower_spike,
-    ("spike_gradient", "add"): lower_added_surrogate,
+    ("spike_gradient", "add"): lower_surrogate,
     ("spike_gradient",): lower_surrogate,
     ("lif_current_gradient",): lower_current_gradient,
     ("lif_state_gradient",): lower_decay_gradient,
@@ -246,4 +262,9 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("add_read_out",): lower_sum,
     ("spike_counts",): lower_counts,
     ("spike_counts_gradient",): lower_counts_gradient,
+    ("bias_add",): lower_bias,
+    ("bias_gradient", "add"): lower_row_gradient,
+    ("self_synapse",): lower_self_synapse,
+    ("self_synapse_weight_gradient", "add"): lower_row_gradient,
+    ("self_synapse_spike_gradient",): lower_self_synapse,
 }

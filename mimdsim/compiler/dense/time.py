@@ -185,10 +185,8 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
         return low.copied(sequence, value, "neuron states", source_shift=shift)
     now = low.matrix(value, tuple(shape), blocks, "neuron states")
     operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
-    table = low.on_boxes(
-        codelets.slice_codelet("boxes of states" if len(shape) == 3 else "boxes", shift), operands, blocks, ""
-    )
-    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+    codelet = codelets.slice_codelet("boxes of states" if len(shape) == 3 else "boxes", shift)
+    low.on_boxes(f"slice {now}", "slice", codelet, blocks, operands, mergeable=False)
     return now
 
 
@@ -209,7 +207,6 @@ def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
     else:
         codelet = codelets.update_codelet(along)
         operands = {"now": now, "sequence": whole, "timestep": offset_of(low, whole, 0)}
-    table = low.on_boxes(codelet, operands, low.blocks[now], "")
-    low.emit(f"stash {value}", "stash", tables=(table,), mergeable=False)
+    low.on_boxes(f"stash {value}", "stash", codelet, low.blocks[now], operands, mergeable=False)
     low.sequences[value] = whole
     return whole

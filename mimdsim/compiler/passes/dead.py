@@ -12,29 +12,28 @@ from mimdsim.program.program import map_runs
 def drop_dead_code(program: Program) -> Program:
     """The program without vertices and copies whose results are neither read nor outputs, recorded or kept, and
     without the variables that nothing uses then."""
-    while True:
-        smaller = _dropped_once(program)
-        if sum(1 for _ in _parts(smaller)) == sum(1 for _ in _parts(program)):
-            break
-        program = smaller
+    parts = -1
+    while parts != (parts := sum(len(step.tables) + len(step.copies) for step, _, _ in program.supersteps())):
+        program = _dropped_once(program)
+    return without_unused_variables(program)
+
+
+def observed(program: Program) -> set[str]:
+    """Variables that the host or the next run may read."""
+    recorded = {name for names in program.recorded.values() for name in names}
+    persistent = {name for name, variable in program.variables.items() if variable.persistent}
+    return {*program.inputs.values(), *program.outputs.values(), *recorded, *persistent}
+
+
+def without_unused_variables(program: Program) -> Program:
+    """The program with the variables that its supersteps touch or that are observed."""
     used = {name for superstep, _, _ in program.supersteps() for names in touched(superstep) for name in names}
-    used |= _outside(program)
+    used |= observed(program)
     return replace(program, variables={name: each for name, each in program.variables.items() if name in used})
 
 
-def _parts(program: Program) -> list[object]:
-    return [part for superstep, _, _ in program.supersteps() for part in (*superstep.tables, *superstep.copies)]
-
-
-def _outside(program: Program) -> set[str]:
-    """Variables that the host or the next run may read."""
-    recorded = {name for names in program.recorded.values() for name in names}
-    kept = {name for name, variable in program.variables.items() if variable.persistent}
-    return {*program.inputs.values(), *program.outputs.values(), *recorded, *kept}
-
-
 def _dropped_once(program: Program) -> Program:
-    read = _outside(program)
+    read = observed(program)
     for superstep, _, _ in program.supersteps():
         read |= {copy.source for copy in superstep.copies}
         read |= {table.operands[item.name] for table in superstep.tables for item in table.codelet.fields if item.reads}

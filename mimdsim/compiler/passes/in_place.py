@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mimdsim.codelets.in_place_time_slices import KEPT, can_keep, keeping, reading
+from mimdsim.compiler.passes.dead import without_unused_variables
 from mimdsim.program import Field, Program, Superstep, Variable, VertexTable
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.program import map_runs
@@ -137,8 +138,4 @@ class _Rewriting:
         def filled(stretch: list[Superstep]) -> list[Superstep]:
             return [step for step in map(change, stretch) if step.tables or step.copies]
 
-        made = replace(self.program, body=map_runs(self.program.body, filled))
-        used = {name for step, _, _ in made.supersteps() for table in step.tables for name in table.operands.values()}
-        kept = {name for name, variable in made.variables.items() if variable.persistent}
-        variables = {name: each for name, each in made.variables.items() if name in used | self.outside | kept}
-        return replace(made, variables=variables)
+        return without_unused_variables(replace(self.program, body=map_runs(self.program.body, filled)))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler.place.array_products import ArrayPlacement
 from mimdsim.compiler.place.layer_partition import Placement
+from mimdsim.compiler.place.products import ArrayPlacement
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine
 from mimdsim.workload.description.mapping import MappingOptions

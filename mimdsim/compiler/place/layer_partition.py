@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import TILES, compact
 from mimdsim.base.errors import DoesNotFit, MappingError, suggest
-from mimdsim.compiler.place.array_products import ArrayPlacement
+from mimdsim.compiler.place.products import ArrayPlacement
 from mimdsim.graph import SpikingNetwork
 from mimdsim.workload.description.mapping import MappingOptions, Split
 

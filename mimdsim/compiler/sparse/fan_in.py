@@ -6,7 +6,7 @@ every id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +14,10 @@ import numpy as np
 from mimdsim.codelets.dense import SUM_REPLICAS
 from mimdsim.codelets.fan_in import SYNAPSE_CURRENT_PART
 from mimdsim.compiler.context import Lowering
-from mimdsim.program import Hits, Spikes, TileMapping, VertexTable
+from mimdsim.compiler.sparse.selection import received
+from mimdsim.graph import Operation
+from mimdsim.program import Hits, Spikes, TileMapping
+from mimdsim.program.loop_extents import Recorded
 from mimdsim.program.mapping import Band
 
 Columns = tuple[np.ndarray, dict[str, np.ndarray]]
@@ -26,60 +29,51 @@ def parts_of(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Col
 
     columns_of(low, layer, part): of one part, by default one vertex per sample and tile.
     """
-    found = list(_each_part(low, layer, rows, columns_of or _by_sample))
-    tiles = np.concatenate([tiles for tiles, _ in found])
-    return tiles, {name: np.concatenate([columns[name] for _, columns in found]) for name in found[0][1]}
-
-
-def _each_part(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Columns]) -> Iterator[Columns]:
+    columns_of = columns_of or _by_sample
+    tiles, columns = [], []
     for part, (begin, end) in enumerate(pairwise(low.placed(layer).cut_rows(rows).tolist())):
-        tiles, columns = columns_of(low, layer, part)
-        columns["first"], columns["last"] = columns["start"], columns["stop"]
-        columns["start"], columns["stop"] = np.full(len(tiles), begin), np.full(len(tiles), end)
-        yield tiles, columns
+        where, own = columns_of(low, layer, part)
+        own["first"], own["last"] = own["start"], own["stop"]
+        own["start"], own["stop"] = np.full(len(where), begin), np.full(len(where), end)
+        tiles.append(where)
+        columns.append(own)
+    return np.concatenate(tiles), {name: np.concatenate([own[name] for own in columns]) for name in columns[0]}
 
 
 def _by_sample(low: Lowering, layer: str, part: int) -> Columns:
-    placed, batch = low.placed(layer), low.network.batch
-    run = np.arange(len(placed.starts))
-    columns = {
-        "sample": np.repeat(np.arange(batch), len(run)),
-        "start": np.tile(placed.starts, batch),
-        "stop": np.tile(placed.stops, batch),
-        "part": np.tile(part * len(run) + run, batch),
-        "fan_in_part": np.full(batch * len(run), part),
-    }
+    placed = low.placed(layer)
+    _, columns = low.by_sample_and_tile(layer, parts=True)
+    columns["part"] += part * len(placed.starts)
+    columns["fan_in_part"] = np.full(len(columns["part"]), part)
     return placed.grid[placed.copy_of, part].ravel(), columns
 
 
-def emit_current(
-    low: Lowering, layer: str, held: tuple[str, str], weights: str, name: str, origin: tuple[str, int]
-) -> str:
+def synapse_inputs(low: Lowering, op: Operation) -> tuple[dict[str, str], dict[str, np.ndarray | Recorded]]:
+    """Operands and extents of a vertex that sums weights: of listed ids, or by a dense row."""
+    spikes, weights = op.inputs
+    source, (layer, shift) = received(low, spikes), low.origin(spikes)
+    names = ("row",) if len(source) == 1 else ("ids", "counts")
+    operands = {"w": low.storage[weights][0], **dict(zip(names, source, strict=True))}
+    return operands, {"spikes": Spikes(layer=layer, shift=shift)}
+
+
+def emit_current(low: Lowering, op: Operation) -> str:
     """The current [batch, neurons] from listed ids, in parts on their tiles and then summed with the states."""
-    placed, (source, shift) = low.placed(layer), origin
-    shape = (placed.fan_in_parts, low.network.batch, low.layer(layer).neurons)
+    layer, (name,) = op.layer, op.outputs
+    shape = (low.placed(layer).fan_in_parts, low.network.batch, low.layer(layer).neurons)
     mapping = TileMapping.banded(
         tuple(Band(axis=0, start=part, stop=part + 1, mapping=_of_part(low, layer, part)) for part in range(shape[0]))
     )
     partial = low.variable(f"{name}.parts", shape, "float32", mapping, "neuron states")
-    tiles, columns = parts_of(low, layer, low.variables[weights].shape[0])
-    table = VertexTable(
-        codelet=SYNAPSE_CURRENT_PART,
-        layer=layer,
-        tiles=tiles,
-        operands={"current": partial, "w": weights, "ids": held[0], "counts": held[1]},
-        columns=columns,
-        extents={
-            "spikes": Spikes(layer=source, shift=shift),
-            "hits": Hits(layer=source, shift=shift, which="spikes"),
-        },
-    )
-    low.emit("synapse current", "synapse", tables=(table,), layer=layer)
+    operands, extents = synapse_inputs(low, op)
+    source, shift = low.origin(op.inputs[0])
+    hits = Hits(layer=source, shift=shift, which="spikes")
+    tiles, columns = parts_of(low, layer, low.variables[operands["w"]].shape[0])
+    operands, extents = {"current": partial, **operands}, {**extents, "hits": hits}
+    low.compute("synapse current", op, SYNAPSE_CURRENT_PART, tiles, columns, operands, extents=extents)
     current = low.plane(name, layer, "neuron states")
-    codelet, tiles, columns = low.over_neurons(SUM_REPLICAS, layer)
     operands = {"replicas": partial, "total": current}
-    table = VertexTable(codelet=codelet, layer=layer, tiles=tiles, operands=operands, columns=columns)
-    low.emit("sum parts", "synapse", tables=(table,), layer=layer)
+    low.compute("sum parts", op, *low.over_neurons(SUM_REPLICAS, layer), operands)
     return current
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,23 +20,9 @@ WHICH = ("spikes", "gradient")  # flag rows
 ROWS = len(WHICH)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scanning:
-    """The codelets of a scan: from neuron 0, or from a neuron drawn for each sample."""
-
-    scan_flags: Codelet
-    combine_workers: Codelet
-    combine_tiles: Codelet
-
-
-PUBLISHED = Scanning(
-    scan_flags=codelets.SCAN_FLAGS, combine_workers=codelets.COMBINE_WORKERS, combine_tiles=codelets.COMBINE_TILES
-)
-FROM_A_START = Scanning(
-    scan_flags=truncation.SCAN_FLAGS_FROM,
-    combine_workers=truncation.COMBINE_WORKERS_FROM,
-    combine_tiles=truncation.COMBINE_TILES_FROM,
-)
+# scan, join of workers, join of tiles: from neuron 0, or from a neuron drawn for each sample
+PUBLISHED = codelets.SCAN_FLAGS, codelets.COMBINE_WORKERS, codelets.COMBINE_TILES
+FROM_A_START = truncation.SCAN_FLAGS_FROM, truncation.COMBINE_WORKERS_FROM, truncation.COMBINE_TILES_FROM
 
 
 def declare_random(low: Lowering, carry: Carry, layer: str) -> None:
@@ -63,24 +48,27 @@ def lower_next_random(low: Lowering, ops: tuple[Operation, ...]) -> None:
     starts = low.variable(
         f"starts.{layer.name}", (low.network.batch,), "int32", _by_list(low, layer.name), "spike selection"
     )
-    samples = np.arange(low.network.batch)
-    table = VertexTable(
-        codelet=truncation.DRAW_STARTS,
-        layer=layer.name,
-        tiles=low.placed(layer.name).combine_tiles,
-        operands={"random": random, "starts": starts},
-        columns={"sample": samples},
+    low.compute(
+        "draw starts",
+        op,
+        truncation.DRAW_STARTS,
+        *_per_list(low, layer.name),
+        {"random": random, "starts": starts},
         constants={"neurons": layer.neurons},
-    )
-    low.emit(
-        "draw starts", op.kind, tables=(table,), defines=((random, op.outputs[0]),), mergeable=False, layer=layer.name
+        defines=((random, op.outputs[0]),),
+        mergeable=False,
     )
     low.storage[op.outputs[0]] = (random, starts)
 
 
 def _by_list(low: Lowering, layer: str) -> TileMapping:
-    index = np.arange(low.network.batch)
-    return TileMapping.split(0, low.placed(layer).combine_tiles, index, index + 1)
+    tiles, columns = _per_list(low, layer)
+    return TileMapping.split(0, tiles, columns["sample"], columns["sample"] + 1)
+
+
+def _per_list(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Tiles and columns of one vertex per sample, where its list is joined."""
+    return low.placed(layer).combine_tiles, {"sample": np.arange(low.network.batch)}
 
 
 def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -96,33 +84,33 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     drawn = layer.selection.truncation == "random"  # then the state of the generators is the last input
     second = low.storage[op.inputs[1]][0] if len(op.inputs) > 1 + drawn else None
     _emit_flags(low, layer, placed, v, flags, second)
-    how = FROM_A_START if drawn else PUBLISHED
+    scan, join, combine = FROM_A_START if drawn else PUBLISHED
     starts = {"starts": low.storage[op.inputs[-1]][1]} if drawn else {}
     if not drawn:
         _emit_random_offsets(low, layer, placed)
-    tile_lists = _emit_scans(low, layer, placed, flags, how, starts)
+    edges, part_edges = _runs(layer.neurons, placed)
+    worker_lists = _emit_worker_scans(low, layer, placed, edges, part_edges, scan, {"flags": flags, **starts})
+    tile_lists = _emit_joins(low, layer, placed, edges, part_edges, join, {**worker_lists, **starts})
     ids, counts = list_variables(low, name)
     low.storage[op.outputs[0]] = (ids, counts)
     per_sample = ROWS * placed.spread
-    first = np.arange(batch) * per_sample
-    table = VertexTable(
-        codelet=how.combine_tiles,
-        layer=name,
-        tiles=placed.combine_tiles,
-        operands={**tile_lists, "ids": ids, "counts": counts, **starts},
-        columns={
-            "sample": np.arange(batch),
-            "first": first,
-            "middle": first + placed.spread,
-            "last": first + per_sample,
-        },
+    tiles, columns = _per_list(low, name)
+    first = columns["sample"] * per_sample
+    low.compute(
+        "combine tiles",
+        op,
+        combine,
+        tiles,
+        {**columns, "first": first, "middle": first + placed.spread, "last": first + per_sample},
+        {**tile_lists, "ids": ids, "counts": counts, **starts},
         extents={"listed": Listed(layer=name)},
+        defines=defines_of((ids, counts), low.values[op.outputs[0]]),
     )
-    value = low.values[op.outputs[0]]
-    low.emit("combine tiles", op.kind, tables=(table,), defines=defines_of((ids, counts), value), layer=name)
     read = name != low.network.layers[-1].name or low.network.is_read(len(low.network.layers) - 1)
     if low.options.spike_exchange == "dense" and read:
-        _emit_row(low, layer, placed, ids, counts)
+        (row,) = handed_on(low, name)  # of zeros and ones, where the final list lies
+        operands, extents = {"row": row, "ids": ids, "counts": counts}, {"spikes": Spikes(layer=name)}
+        low.compute("spikes to dense", op, codelets.SPIKES_TO_DENSE, *_per_list(low, name), operands, extents=extents)
 
 
 def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str, second: str | None) -> None:
@@ -135,30 +123,13 @@ def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, fla
         "second_threshold": np.float32(layer.selection.second_threshold),
     }
     if "coarse_flags" in low.options.rules:
-        tiles, columns = low.by_context(layer.name)
-        table = VertexTable(
-            codelet=codelets.FLAG_ROWS_ABOVE if scheduled else codelets.FLAG_ROWS,
-            layer=layer.name,
-            tiles=tiles,
-            operands=operands,
-            columns=columns,
-            constants=constants,
-        )
-        low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
-        return
-    tile_of_neuron = np.repeat(placed.homes, placed.stops - placed.starts, axis=1)
-    table = VertexTable(
-        codelet=codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES,
-        layer=layer.name,
-        tiles=tile_of_neuron[placed.copy_of].ravel(),
-        operands=operands,
-        columns={
-            "sample": np.repeat(np.arange(batch), layer.neurons),
-            "neuron": np.tile(np.arange(layer.neurons), batch),
-        },
-        constants=constants,
-    )
-    low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
+        codelet, where = codelets.FLAG_ROWS_ABOVE if scheduled else codelets.FLAG_ROWS, low.by_context(layer.name)
+    else:
+        codelet = codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES
+        tile_of_neuron = np.repeat(placed.homes, placed.stops - placed.starts, axis=1)
+        sample, neuron = (column.ravel() for column in np.indices((batch, layer.neurons)))
+        where = tile_of_neuron[placed.copy_of].ravel(), {"sample": sample, "neuron": neuron}
+    low.compute("flag spikes", "select_spikes", codelet, *where, operands, layer=layer.name, constants=constants)
 
 
 def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) -> None:
@@ -167,14 +138,16 @@ def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) ->
     slots = np.arange(len(tiles))
     mapping = TileMapping.split(0, tiles, slots, slots + 1)
     offsets = low.variable(f"offsets.{layer.name}", (len(slots),), "int32", mapping, "spike selection")
-    table = VertexTable(
-        codelet=RANDOM_OFFSETS,
+    low.compute(
+        "random offsets",
+        "select_spikes",
+        RANDOM_OFFSETS,
+        tiles,
+        {"slot": slots},
+        {"offsets": offsets},
         layer=layer.name,
-        tiles=tiles,
-        operands={"offsets": offsets},
-        columns={"slot": slots},
+        mergeable=False,
     )
-    low.emit("random offsets", "select_spikes", tables=(table,), mergeable=False, layer=layer.name)
 
 
 def list_variables(low: Lowering, layer: str) -> tuple[str, str]:
@@ -201,114 +174,101 @@ def received(low: Lowering, spikes: str) -> tuple[str, ...]:
     return handed_on(low, layer)
 
 
-def _emit_row(low: Lowering, layer: Layer, placed: LayerPlacement, ids: str, counts: str) -> None:
-    """The emitted true spikes of each sample as a row of zeros and ones, where the final list lies."""
-    (row,) = handed_on(low, layer.name)
-    samples = np.arange(low.network.batch)
-    table = VertexTable(
-        codelet=codelets.SPIKES_TO_DENSE,
-        layer=layer.name,
-        tiles=placed.combine_tiles,
-        operands={"row": row, "ids": ids, "counts": counts},
-        columns={"sample": samples},
-        extents={"spikes": Spikes(layer=layer.name)},
-    )
-    low.emit("spikes to dense", "select_spikes", tables=(table,), layer=layer.name)
-
-
 def _whole_words(low: Lowering, ids: int) -> int:
     """Room for `ids` in whole words: what two contexts of a tile write must not share one (nor may their counts)."""
     word = WORD_BYTES // low.options.id_bytes
     return -(-ids // word) * word
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Runs:
+def _runs(neurons: int, placed: LayerPlacement) -> tuple[np.ndarray, np.ndarray]:
     """Neurons in runs: worker w scans edges[w]..edges[w + 1] - 1; part p of a sample's tiles has the workers
     part_edges[p]..part_edges[p + 1] - 1. The first N mod workers get one neuron more."""
-
-    edges: np.ndarray
-    part_edges: np.ndarray
-
-    @classmethod
-    def of(cls, neurons: int, workers: int, spread: int) -> _Runs:
-        counts = np.full(workers, neurons // workers) + (np.arange(workers) < neurons % workers)
-        edges = np.concatenate([[0], np.cumsum(counts)])
-        return cls(edges=edges, part_edges=(np.arange(spread + 1) * workers) // spread)
-
-
-def _emit_scans(
-    low: Lowering, layer: Layer, placed: LayerPlacement, flags: str, how: Scanning, starts: dict[str, str]
-) -> dict[str, str]:
-    """Workers scan runs of neurons; the workers of a tile are then joined. Returns the operands of the tile lists.
-
-    Slots are numbered (sample, row, worker) and (sample, row, part).
-    """
-    runs = _Runs.of(layer.neurons, placed.workers, placed.spread)
-    scanned = _emit_worker_scans(low, layer, placed, runs, how.scan_flags, {"flags": flags, **starts})
-    return _emit_joins(low, layer, placed, runs, how.combine_workers, {**scanned, **starts})
+    workers, spread = placed.workers, placed.spread
+    counts = np.full(workers, neurons // workers) + (np.arange(workers) < neurons % workers)
+    return np.concatenate([[0], np.cumsum(counts)]), (np.arange(spread + 1) * workers) // spread
 
 
 def _emit_worker_scans(
-    low: Lowering, layer: Layer, placed: LayerPlacement, runs: _Runs, codelet: Codelet, operands: dict[str, str]
+    low: Lowering,
+    layer: Layer,
+    placed: LayerPlacement,
+    edges: np.ndarray,
+    part_edges: np.ndarray,
+    codelet: Codelet,
+    operands: dict[str, str],
 ) -> dict[str, str]:
-    edges, workers = runs.edges, np.arange(placed.workers)
-    part_of_worker = np.searchsorted(runs.part_edges, workers, side="right") - 1
+    """Workers scan runs of neurons. Returns the operands of their lists, in slots (sample, row, worker)."""
+    part_of_worker = np.searchsorted(part_edges, np.arange(placed.workers), side="right") - 1
     sample, row, worker = _slots(low.network.batch, placed.workers)
     tiles = placed.selection_tiles[sample, row, part_of_worker[worker]]
     lists = _lists(low, layer, "worker", tiles, int((edges[1:] - edges[:-1]).max()))
-    scans = []
-    for chosen, which in enumerate(WHICH):
-        keep = np.flatnonzero(row == chosen)
-        start, stop = edges[worker[keep]], edges[worker[keep] + 1]
-        scans.append(
-            VertexTable(
-                codelet=codelet,
-                layer=layer.name,
-                tiles=tiles[keep],
-                operands={**operands, **lists},
-                columns={"row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": keep},
-                extents={"hits": Hits(layer=layer.name, which=which)},
-                constants={"capacity": layer.capacity},
-            )
-        )
-    low.emit("scan flags", "select_spikes", tables=tuple(scans), layer=layer.name)
+    columns = {
+        "row": row,
+        "sample": sample,
+        "start": edges[worker],
+        "stop": edges[worker + 1],
+        "slot": np.arange(len(tiles)),
+    }
+    constants: dict[str, object] = {"capacity": layer.capacity}
+    _emit_by_row(low, layer, "scan flags", codelet, tiles, columns, {**operands, **lists}, constants)
     return lists
 
 
 def _emit_joins(
-    low: Lowering, layer: Layer, placed: LayerPlacement, runs: _Runs, codelet: Codelet, operands: dict[str, str]
+    low: Lowering,
+    layer: Layer,
+    placed: LayerPlacement,
+    edges: np.ndarray,
+    part_edges: np.ndarray,
+    codelet: Codelet,
+    operands: dict[str, str],
 ) -> dict[str, str]:
-    edges, part_edges = runs.edges, runs.part_edges
+    """The lists of the workers of a tile are joined. Returns the operands of their lists, in slots (sample, row,
+    part)."""
     sample, row, part = _slots(low.network.batch, placed.spread)
     tiles = placed.selection_tiles[sample, row, part]
     scanned = edges[part_edges[1:]] - edges[part_edges[:-1]]  # neurons per tile; not always ceil(neurons / spread)
     lists = _lists(low, layer, "tile", tiles, int(scanned.max()))
-    joins = []
-    for chosen, which in enumerate(WHICH):
-        keep = np.flatnonzero(row == chosen)
-        base = (sample[keep] * ROWS + row[keep]) * placed.workers
-        first, last = part_edges[part[keep]], part_edges[part[keep] + 1]
-        joins.append(
+    base, first, last = (sample * ROWS + row) * placed.workers, part_edges[part], part_edges[part + 1]
+    columns = {
+        "first": base + first,
+        "last": base + last,
+        "slot": np.arange(len(tiles)),
+        "row": row,
+        "sample": sample,
+        "start": edges[first],
+        "stop": edges[last],
+    }
+    _emit_by_row(low, layer, "combine workers", codelet, tiles, columns, {**operands, **lists}, {})
+    return lists
+
+
+def _emit_by_row(
+    low: Lowering,
+    layer: Layer,
+    stage: str,
+    codelet: Codelet,
+    tiles: np.ndarray,
+    columns: dict[str, np.ndarray],
+    operands: dict[str, str],
+    constants: dict[str, object],
+) -> None:
+    """A superstep with a table for each row of flags, whose vertices find other numbers of ids."""
+    tables = []
+    for row, which in enumerate(WHICH):
+        chosen = np.flatnonzero(columns["row"] == row)
+        tables.append(
             VertexTable(
                 codelet=codelet,
                 layer=layer.name,
-                tiles=tiles[keep],
-                operands={**operands, **lists},
-                columns={
-                    "first": base + first,
-                    "last": base + last,
-                    "slot": keep,
-                    "row": row[keep],
-                    "sample": sample[keep],
-                    "start": edges[first],
-                    "stop": edges[last],
-                },
+                tiles=tiles[chosen],
+                operands=operands,
+                columns={name: column[chosen] for name, column in columns.items()},
                 extents={"hits": Hits(layer=layer.name, which=which)},
+                constants=constants,
             )
         )
-    low.emit("combine workers", "select_spikes", tables=tuple(joins), layer=layer.name)
-    return lists
+    low.emit(stage, "select_spikes", tables=tuple(tables), layer=layer.name)
 
 
 def _slots(batch: int, count: int) -> tuple[np.ndarray, ...]:

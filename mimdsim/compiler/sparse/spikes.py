@@ -20,7 +20,6 @@ from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
 from mimdsim.compiler.context import Chips, Lowering
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.compiler.sparse.fan_in import parts_of
-from mimdsim.compiler.sparse.neurons import tile_sample_columns
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, VertexTable, Within
@@ -63,8 +62,7 @@ def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
         codelet = FILL_OWN_REPLICAS
         tiles, columns = low.over_weights(layer, rows)
         columns |= {"first": columns["copy"] * each, "last": (columns["copy"] + 1) * each}
-    table = VertexTable(codelet=codelet, layer=layer, tiles=tiles, operands={"target": name}, columns=columns)
-    low.emit("zero weight gradients", "zeros", tables=(table,), layer=layer)
+    low.compute("zero weight gradients", "zeros", codelet, tiles, columns, {"target": name}, layer=layer)
     return name
 
 
@@ -119,64 +117,40 @@ def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarra
 def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """synapse_weight_gradient + add: every worker context adds its samples into a replica of its own."""
     gradient, add = ops
-    layer = low.layer(gradient.layer)
-    held = next(name for name in add.inputs if name not in gradient.outputs)
-    dw = low.storage[held][0]
-    low.storage[add.outputs[0]] = (dw,)
+    layer = gradient.layer
+    dw = low.accumulate(gradient, add)
     q, spikes = gradient.inputs
-    ids, counts = replicate_spikes(low, spikes, layer.name)
+    ids, counts = replicate_spikes(low, spikes, layer)
     source, shift = low.origin(spikes)
     codelet = codelets.WEIGHT_GRADIENT
     extents: dict[str, np.ndarray | Recorded] = {"spikes": SpikesOver(layer=source, shift=shift)}
-    tiles, columns = replica_columns(low, layer.name)
-    if low.placed(layer.name).fan_in_parts > 1:
+    where = replica_columns(low, layer)
+    if low.placed(layer).fan_in_parts > 1:
         codelet = WEIGHT_GRADIENT_PART
-        tiles, columns = parts_of(low, layer.name, low.variables[dw].shape[1], replica_columns)
+        where = parts_of(low, layer, low.variables[dw].shape[1], replica_columns)
         extents |= {"hits": Hits(layer=source, shift=shift, which="spikes")}
-    table = VertexTable(
-        codelet=codelet,
-        layer=layer.name,
-        tiles=tiles,
-        operands={"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts},
-        columns=columns,
-        extents=extents,
-    )
-    low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
+    operands = {"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts}
+    low.compute("weight gradient", gradient, codelet, *where, operands, extents=extents)
 
 
 def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """synapse_spike_gradient: partial sums on the neuron tiles, added up over groups of tiles and then over groups."""
     (op,) = ops
-    layer = low.layer(op.layer)
-    placed = low.placed(layer.name)
-    q, spikes, weights = op.inputs
+    layer, placed = op.layer, low.placed(op.layer)
+    spikes = op.inputs[1]
     source, shift = low.origin(spikes)
-    batch = low.network.batch
-    ids, counts = replicate_spikes(low, spikes, layer.name)
+    ids, counts = replicate_spikes(low, spikes, layer)
     partial = partial_sums(low, op, placed.grid)
+    q, _, weights = (low.storage[name][0] for name in op.inputs)
     codelet = codelets.INPUT_GRADIENT
     extents: dict[str, np.ndarray | Recorded] = {"listed": Listed(layer=source, shift=shift)}
-    tiles, columns = tile_sample_columns(placed, batch)
-    columns["part"] = np.tile(np.arange(len(placed.starts)), batch)
+    where = low.by_sample_and_tile(layer, parts=True)
     if placed.fan_in_parts > 1:
         codelet = INPUT_GRADIENT_PART
-        tiles, columns = parts_of(low, layer.name, low.variables[low.storage[weights][0]].shape[0])
+        where = parts_of(low, layer, low.variables[weights].shape[0])
         extents |= {"hits": Hits(layer=source, shift=shift)}
-    table = VertexTable(
-        codelet=codelet,
-        layer=layer.name,
-        tiles=tiles,
-        operands={
-            "partial": partial,
-            "w": low.storage[weights][0],
-            "q": low.storage[q][0],
-            "ids": ids,
-            "counts": counts,
-        },
-        columns=columns,
-        extents=extents,
-    )
-    low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
+    operands = {"partial": partial, "w": weights, "q": q, "ids": ids, "counts": counts}
+    low.compute("input gradient", op, codelet, *where, operands, extents=extents)
     emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
 
 
@@ -259,15 +233,8 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
             )
         )
     low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
-    tiles, columns = low.slots_of(g, low.chips_of(layer))
-    table = VertexTable(
-        codelet=codelets.REDUCE_GROUPS,
-        layer=layer,
-        tiles=tiles,
-        operands={"stage": stage, "g": g},
-        columns=columns,
-    )
-    low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
+    where, defines = low.slots_of(g, low.chips_of(layer)), ((g, op.outputs[0]),)
+    low.compute("reduce groups", op, codelets.REDUCE_GROUPS, *where, {"stage": stage, "g": g}, defines=defines)
 
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
@@ -283,7 +250,7 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     summed = _sum_in_copies(low, parameter, held) if in_copies else held
     trees = low.trees(layer, rows)
     if chips > 1:
-        summed = _sum_over_chips(low, parameter, summed, held, trees)
+        summed = _sum_over_chips(low, parameter, summed, trees)
     gradient = low.variable(
         f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
     )
@@ -296,14 +263,8 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
         ]
         for number, name in enumerate(("first", "last", "row_start", "row_stop")):
             columns[name] = np.repeat([share[number] for share in shares], len(placed.starts))
-    table = VertexTable(
-        codelet=codelet,
-        layer=layer,
-        tiles=tiles,
-        operands={"replicas": summed, "total": gradient},
-        columns=columns,
-    )
-    low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
+    operands, defines = {"replicas": summed, "total": gradient}, ((gradient, outer),)
+    low.compute("sum replicas", "add", codelet, tiles, columns, operands, layer=layer, defines=defines)
     low.storage[outer] = (gradient,)
     low.outputs[outer] = gradient
 
@@ -323,12 +284,11 @@ def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     tiles, columns = low.over_weights(layer, rows)
     columns |= {"first": columns["copy"] * placed.replicas, "last": (columns["copy"] + 1) * placed.replicas}
     operands = {"replicas": held, "totals": summed}
-    table = VertexTable(codelet=SUM_OWN_REPLICAS, layer=layer, tiles=tiles, operands=operands, columns=columns)
-    low.emit("sum replicas", "add", tables=(table,), layer=layer)
+    low.compute("sum replicas", "add", SUM_OWN_REPLICAS, tiles, columns, operands, layer=layer)
     return summed
 
 
-def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, held: str, trees: Trees) -> str:
+def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, trees: Trees) -> str:
     """Sums [chips, rows, neurons] of the parts of every chip, each row on one of its tiles, in the order in which the
     chips are reached along the tree of the chip whose share a row is; and what comes to each of them but the first,
     added step by step."""
@@ -372,14 +332,8 @@ def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, held: str, 
         columns = {name: compact_of(column, neurons) for name, column in each}
         edges = {"start": placed.starts, "stop": placed.stops}
         columns |= {name: compact_of(column, len(rows_of), np.tile) for name, column in edges.items()}
-        table = VertexTable(
-            codelet=codelet,
-            layer=layer,
-            tiles=np.concatenate([row[-1] for row in rows_of]),
-            operands={"replicas": operand, "totals": summed},
-            columns=columns,
-        )
-        low.emit(stage, "add", tables=(table,), layer=layer)
+        tiles, operands = np.concatenate([row[-1] for row in rows_of]), {"replicas": operand, "totals": summed}
+        low.compute(stage, "add", codelet, tiles, columns, operands, layer=layer)
 
     on_chips = [(share, chip, chip * each, (chip + 1) * each) for share, chip in at]
     add(SUM_OWN_REPLICAS, "sum on chips", parts, on_chips)

@@ -103,9 +103,8 @@ def _declare(low: Lowering, stash: Stash, value: Value, entries: str) -> str:
     """A sequence of states or potentials: of segments, or of the timesteps of one with an entry before them."""
     count = low.network.timesteps // stash.segment if entries == "segments" else stash.segment + 1
     shape = (count, *value.shape)
-    mapping = low.on_neurons(value.layer, len(shape) - 1)
     name = f"{value.name}.kept" if entries == "segments" else f"{value.name}.segment"
-    made = low.variable(name, shape, "float32", mapping, "neuron states")
+    made = low.with_neurons(name, shape, value.layer, "neuron states")
     low.variables[made] = replace(low.variables[made], entries=entries, segment=stash.segment)
     return made
 

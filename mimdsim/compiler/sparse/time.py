@@ -6,7 +6,6 @@ the published program does. Backward, every carry lives in place.
 
 from __future__ import annotations
 
-from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import LINEAR_BYTES, Lowering
 from mimdsim.compiler.sparse import stash as lower_stash
 from mimdsim.compiler.sparse.neurons import declare_constants, declare_thresholds
@@ -23,10 +22,11 @@ from mimdsim.compiler.time_slices import (
     slice_rows,
     slice_slots,
     update_neurons,
+    update_slots,
 )
 from mimdsim.graph import Operation, Scan, Value
 from mimdsim.graph.names import INPUT, listed
-from mimdsim.program import Copy, VertexTable
+from mimdsim.program import Copy
 
 
 def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
@@ -47,8 +47,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         elif value.role == "generator":
             declare_random(low, carry, layer)
         else:
-            mapping = low.on_neurons(layer, len(value.shape) - 1)
-            v = low.variable(carry.leaves, value.shape, "float32", mapping, "neuron states")
+            v = low.with_neurons(carry.leaves, value.shape, layer, "neuron states")
             low.storage[carry.enters] = (v,)
             fill_neurons(low, v, layer, "zero states")
     home = low.chips_of(INPUT)
@@ -108,19 +107,10 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
         chips = low.chips_of(layer)
         sequence = low.spikes(f"{layer}.sequence", value.capacity, chips, layer, timesteps=network.timesteps)
         for now, whole in zip(low.storage[value.name], sequence, strict=True):
-            tiles, columns = low.slots_of(whole, chips)
-            table = VertexTable(
-                codelet=codelets.update_codelet("slots"),
-                layer=layer,
-                tiles=tiles,
-                operands={"now": now, "sequence": whole, "timestep": "timestep"},
-                columns={**columns, **low.counter_column(tiles)},
-            )
-            low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
+            update_slots(low, now, whole, chips, layer)
         return sequence
     shape = (network.timesteps, *value.shape)
-    mapping = low.on_neurons(layer, len(shape) - 1)
-    whole = low.variable(f"{value.name}.sequence", shape, "float32", mapping, "neuron states")
+    whole = low.with_neurons(f"{value.name}.sequence", shape, layer, "neuron states")
     now = low.storage[value.name][0]
     update_neurons(low, now, whole, layer, value.name)
     low.sequences[value.name] = whole
@@ -142,8 +132,7 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chips, family=("gradients", layer))
             fill_slots(low, name, chips, "zero adjoints")
         else:
-            mapping = low.on_neurons(layer, len(value.shape) - 1)
-            name = low.variable(f"d{value.of}", value.shape, "float32", mapping, "gradients")
+            name = low.with_neurons(f"d{value.of}", value.shape, layer, "gradients")
             fill_neurons(low, name, layer, "zero adjoints")
             declare_constants(low, layer)
             if low.options.state_gradient == "per_batch":
@@ -192,7 +181,6 @@ def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: 
         low.storage[value.name] = (now_g,)
         slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles)
     else:
-        mapping = low.on_neurons(value.layer, len(value.shape) - 1)
-        now_v = low.variable(value.name, value.shape, "float32", mapping, "neuron states")
+        now_v = low.with_neurons(value.name, value.shape, value.layer, "neuron states")
         low.storage[value.name] = (now_v,)
         slice_neurons(low, sequence[0], now_v, shift, value.layer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mimdsim.numerics.compiled import compiled
 
 
@@ -111,13 +113,8 @@ def sum_own_replicas(replicas, totals, first, last, row_start, row_stop, start, 
 @compiled
 def sum_some_replicas(replicas, total, first, last, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """total[box] = sum of replicas[first:last, box]."""
-    for i in range(len(start)):
-        for row in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                value = replicas[first[i], row, n]
-                for r in range(first[i] + 1, last[i]):
-                    value += replicas[r, row, n]
-                total[row, n] = value
+    alone = np.zeros(len(first), np.int64)
+    sum_own_replicas(replicas, np.expand_dims(total, 0), first, last, row_start, row_stop, start, stop, alone)
 
 
 @compiled

@@ -28,7 +28,7 @@ def _strip(array: Any, start: Any, width: int = WIDTH) -> Any:
     return _flat(array)[int(start) : int(start) + width]
 
 
-def strip(vectors: int, start: str, end: str) -> Callable[..., None]:
+def strip(vectors: int, start: str) -> Callable[..., None]:
     width = vectors * LANES
 
     def add(out: Any, out_start: int, rows: Any, row_start: int, stride: int, ids: Any, first: int, last: int) -> None:
@@ -36,28 +36,23 @@ def strip(vectors: int, start: str, end: str) -> Callable[..., None]:
         total = place.copy() if start == "out" else np.zeros(width, np.float32)
         for k in range(first, last):
             total += _strip(rows, row_start + int(ids[k]) * stride, width)
-        place[:] = place + total if end == "added" else total
+        place[:] = total
 
     return add
 
 
-def product(vectors: int) -> Callable[..., None]:
-    width = vectors * LANES
-
-    def dot(
-        out: Any, rows: Any, row_start: int, stride: int, ids: Any, first: int, last: int, q: Any, q_start: int
-    ) -> None:
-        factors = _strip(q, q_start, width)
-        for k in range(first, last):
-            terms = (factors * _strip(rows, row_start + int(ids[k]) * stride, width)).reshape(vectors, LANES)
-            while len(terms) > 1:
-                terms = terms[::2] + terms[1::2]
-            lanes = terms[0]
-            while len(lanes) > 1:
-                lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
-            _flat(out)[k] += lanes[0]
-
-    return dot
+def dot_strip(
+    out: Any, rows: Any, row_start: int, stride: int, ids: Any, first: int, last: int, q: Any, q_start: int
+) -> None:
+    factors = _strip(q, q_start)
+    for k in range(first, last):
+        terms = (factors * _strip(rows, row_start + int(ids[k]) * stride)).reshape(WIDTH // LANES, LANES)
+        while len(terms) > 1:
+            terms = terms[::2] + terms[1::2]
+        lanes = terms[0]
+        while len(lanes) > 1:
+            lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+        _flat(out)[k] += lanes[0]
 
 
 def above(numbers: Any, begin: int, limit: Any) -> int:

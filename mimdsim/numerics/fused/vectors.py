@@ -4,9 +4,9 @@ The compiler may not reorder float additions, so a plain loop over a row of weig
 every row or, for a product, makes one addition at a time. These are written in the compiler's own instructions instead:
 a strip of WIDTH adjacent numbers stays in registers while the listed rows pass by.
 
-    add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
-    dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
-    add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
+    add_strip   out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
+    sum_strip   out[n] <- ((0 + rows[id_0, n]) + rows[id_1, n]) + ...
+    dot_strip   out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
     above       which of WIDTH numbers lie above a limit, as bits
 """
 
@@ -21,31 +21,111 @@ from numba.core import types
 from mimdsim.numerics.compiled import compiled
 from mimdsim.numerics.fused import interpreted
 from mimdsim.numerics.fused.interpreted import LANES, WIDTH, in_registers
-from mimdsim.numerics.fused.registers import (
-    CACHE_LINE,
-    INDEX,
-    VECTOR,
-    Loop,
-    anywhere,
-    data_of,
-    in_all_lanes,
-    indices,
-    load,
-    prefetch,
-    row_offset,
-    shuffled,
-    streamed,
-    vector_at,
-    widest,
-)
 
+CACHE_LINE = 16  # floats
+FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
+VECTOR = ir.VectorType(FLOAT, LANES)
 WHOLE_VECTOR = ir.VectorType(ir.IntType(32), LANES)
 
 
-def _strip(vectors: int, start: str, end: str) -> Any:
-    """start: sums begin from "out" or "zero"; end: they are "stored" to out or "added" to it."""
+# ---- the compiler's own instructions
 
-    @in_registers(interpreted.strip(vectors, start, end))
+
+def widest(builder: Any) -> None:
+    set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+    set.add(builder.function.attributes, '"min-legal-vector-width"="512"')
+
+
+def data_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    return context.make_array(kind)(context, builder, value).data
+
+
+def vector_at(builder: Any, base: Any, offset: Any, number: int, kind: Any = VECTOR) -> Any:
+    place = builder.gep(base, [builder.add(offset, ir.Constant(INDEX, number * LANES))])
+    return builder.bitcast(place, kind.as_pointer())
+
+
+def load(builder: Any, base: Any, offset: Any, number: int, kind: Any = VECTOR) -> Any:
+    loaded = builder.load(vector_at(builder, base, offset, number, kind))
+    loaded.align = 4
+    return loaded
+
+
+def in_all_lanes(builder: Any, value: Any, kind: Any) -> Any:
+    vector = ir.Constant(kind, ir.Undefined)
+    for lane in range(kind.count):
+        vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), lane))
+    return vector
+
+
+def anywhere(builder: Any, value: Any, place: Any) -> None:
+    """Store a vector."""
+    builder.store(value, place, align=4)
+
+
+def streamed(builder: Any, value: Any, place: Any) -> None:
+    """Store a vector at the beginning of a cache line past the caches, which need not fetch the line first."""
+    stored = builder.store(value, place, align=4 * CACHE_LINE)
+    stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+
+
+def prefetch(builder: Any, place: Any) -> None:
+    """Fetch the cache line of a place that will be read; it need not exist."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, *[flag] * 3])
+    fetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
+    builder.call(fetch, [builder.bitcast(place, byte), *(ir.Constant(flag, each) for each in (0, 3, 1))])
+
+
+class Loop:
+    """for k in range(first, last), with values carried from turn to turn."""
+
+    def __init__(self, builder: Any, first: Any, last: Any, carried: list[Any]):
+        self.builder = builder
+        before = builder.block
+        function = builder.function
+        self.head = function.append_basic_block("rows.head")
+        body, self.after = function.append_basic_block("rows.body"), function.append_basic_block("rows.after")
+        builder.branch(self.head)
+        builder.position_at_end(self.head)
+        self.k = builder.phi(INDEX)
+        self.k.add_incoming(first, before)
+        self.values = [builder.phi(value.type) for value in carried]
+        for phi, value in zip(self.values, carried, strict=True):
+            phi.add_incoming(value, before)
+        builder.cbranch(builder.icmp_signed("<", self.k, last), body, self.after)
+        builder.position_at_end(body)
+
+    def close(self, carried: list[Any]) -> None:
+        builder = self.builder
+        self.k.add_incoming(builder.add(self.k, ir.Constant(INDEX, 1)), builder.block)
+        for phi, value in zip(self.values, carried, strict=True):
+            phi.add_incoming(value, builder.block)
+        builder.branch(self.head)
+        builder.position_at_end(self.after)
+
+
+def row_offset(builder: Any, signed: bool, ids: Any, k: Any, start: Any, stride: Any) -> Any:
+    number = builder.load(builder.gep(ids, [k]))
+    wide = number if number.type == INDEX else (builder.sext if signed else builder.zext)(number, INDEX)
+    return builder.add(start, builder.mul(wide, stride))
+
+
+def indices(count: int) -> tuple[Any, ...]:
+    return (types.int64,) * count
+
+
+def shuffled(builder: Any, one: Any, other: Any, order: list[int]) -> Any:
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order))
+
+
+# ---- strips
+
+
+def _strip(vectors: int, start: str) -> Any:
+    """start: sums begin from "out" or "zero"."""
+
+    @in_registers(interpreted.strip(vectors, start))
     def add(typing_context, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
         signature = types.void(out, types.int64, rows, *indices(2), ids, *indices(2))
 
@@ -65,8 +145,7 @@ def _strip(vectors: int, start: str, end: str) -> Any:
                 [builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
             )
             for number, value in enumerate(loop.values):
-                whole = builder.fadd(load(builder, out, out_start, number), value) if end == "added" else value
-                builder.store(whole, vector_at(builder, out, out_start, number), align=4)
+                anywhere(builder, value, vector_at(builder, out, out_start, number))
             return context.get_dummy_value()
 
         return signature, build
@@ -104,50 +183,45 @@ def _sums_of_lanes(builder: Any, values: list[Any]) -> Any:
 TOGETHER = (8, 4, 1)  # listed rows whose sums of lanes are made at once
 
 
-def _product(vectors: int) -> Any:
-    @in_registers(interpreted.product(vectors))
-    def dot(typing_context, out, rows, row_start, stride, ids, first, last, q, q_start):  # type: ignore[no-untyped-def]
-        signature = types.void(out, rows, *indices(2), ids, *indices(2), q, types.int64)
+@in_registers(interpreted.dot_strip)
+def dot_strip(typing_context, out, rows, row_start, stride, ids, first, last, q, q_start):  # type: ignore[no-untyped-def]
+    """out[k] += the sum of q[q_start:] * rows[ids[k]], WIDTH numbers each, as a tree."""
+    signature = types.void(out, rows, *indices(2), ids, *indices(2), q, types.int64)
 
-        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            widest(builder)
-            out, rows, row_start, stride, ids, first, last, q, q_start = given
-            kinds = signature.args
-            out, rows, ids, q = (
-                data_of(context, builder, kinds[index], value)
-                for index, value in ((0, out), (1, rows), (4, ids), (7, q))
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        widest(builder)
+        out, rows, row_start, stride, ids, first, last, q, q_start = given
+        kinds = signature.args
+        out, rows, ids, q = (
+            data_of(context, builder, kinds[index], value) for index, value in ((0, out), (1, rows), (4, ids), (7, q))
+        )
+        factors = [load(builder, q, q_start, number) for number in range(WIDTH // LANES)]
+
+        def product(k: Any) -> Any:
+            offset = row_offset(builder, kinds[4].dtype.signed, ids, k, row_start, stride)
+            terms = [builder.fmul(factor, load(builder, rows, offset, number)) for number, factor in enumerate(factors)]
+            while len(terms) > 1:
+                half = len(terms) // 2
+                terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
+            return terms[0]
+
+        for some in TOGETHER:
+            size = ir.Constant(INDEX, some)
+            turns = builder.sdiv(builder.sub(last, first), size)
+            loop = Loop(builder, ir.Constant(INDEX, 0), turns, [first])
+            (k,) = loop.values
+            made = _sums_of_lanes(
+                builder, [product(builder.add(k, ir.Constant(INDEX, number))) for number in range(some)]
             )
-            factors = [load(builder, q, q_start, number) for number in range(vectors)]
+            place = builder.bitcast(builder.gep(out, [k]), made.type.as_pointer())
+            before = builder.load(place)
+            before.align = 4
+            builder.store(builder.fadd(before, made), place, align=4)
+            loop.close([builder.add(k, size)])
+            (first,) = loop.values
+        return context.get_dummy_value()
 
-            def product(k: Any) -> Any:
-                offset = row_offset(builder, kinds[4].dtype.signed, ids, k, row_start, stride)
-                terms = [
-                    builder.fmul(factor, load(builder, rows, offset, number)) for number, factor in enumerate(factors)
-                ]
-                while len(terms) > 1:
-                    half = len(terms) // 2
-                    terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
-                return terms[0]
-
-            for some in TOGETHER:
-                size = ir.Constant(INDEX, some)
-                turns = builder.sdiv(builder.sub(last, first), size)
-                loop = Loop(builder, ir.Constant(INDEX, 0), turns, [first])
-                (k,) = loop.values
-                made = _sums_of_lanes(
-                    builder, [product(builder.add(k, ir.Constant(INDEX, number))) for number in range(some)]
-                )
-                place = builder.bitcast(builder.gep(out, [k]), made.type.as_pointer())
-                before = builder.load(place)
-                before.align = 4
-                builder.store(builder.fadd(before, made), place, align=4)
-                loop.close([builder.add(k, size)])
-                (first,) = loop.values
-            return context.get_dummy_value()
-
-        return signature, build
-
-    return dot
+    return signature, build
 
 
 @in_registers(interpreted.above)
@@ -330,10 +404,9 @@ def fetch_strips(typing_context, rows, row_start, ids, first, last):  # type: ig
     return signature, build
 
 
-add_strip = _strip(WIDTH // LANES, "out", "stored")
-add_vector = _strip(1, "out", "stored")
-sum_strip = _strip(WIDTH // LANES, "zero", "stored")
-dot_strip = _product(WIDTH // LANES)
+add_strip = _strip(WIDTH // LANES, "out")
+add_vector = _strip(1, "out")
+sum_strip = _strip(WIDTH // LANES, "zero")
 
 
 @compiled

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.equations import integrated, unless_spiked
+from mimdsim.numerics.equations import integrated
 from mimdsim.numerics.fused.interpreted import WIDTH
 from mimdsim.numerics.fused.vectors import above, add_run, lowest_bit
 from mimdsim.numerics.sparse import neurons, spikes
@@ -76,21 +76,8 @@ def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot,
         worker_counts[s] = found
 
 
-@compiled
-def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
-    """`neurons.scale_unless_spiked` without a branch."""
-    zero = target.dtype.type(0)
-    for i in range(len(start)):
-        by = factor[start[i] : stop[i]]
-        for b in range(target.shape[0]):
-            into, before = target[b, start[i] : stop[i]], v_previous[b, start[i] : stop[i]]
-            for n in range(len(into)):
-                into[n] = unless_spiked(into[n] * by[n], before[n], threshold, zero)
-
-
 WIDE: dict[Callable[..., None], Callable[..., None]] = {
     neurons.lif_update: lif_update,
-    neurons.scale_unless_spiked: scale_unless_spiked,
     spikes.flag_spikes: flag_spikes,
     spikes.scan_flags: scan_flags,
 }
