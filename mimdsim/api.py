@@ -39,7 +39,7 @@ from mimdsim.workload.interchange.start import write_trained
 if TYPE_CHECKING:
     from mimdsim.checking.program import Subject
     from mimdsim.checking.user_code import Checked
-    from mimdsim.studies import Studied, Study
+    from mimdsim.studies import Study, StudyResult
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = Named | Workload
@@ -203,7 +203,7 @@ def study(
     dask: str | None = None,
     as_is: bool = False,
     progress: Progress = silent,
-) -> Studied:
+) -> StudyResult:
     """Compute the points of a study, a file or what `mimdsim.studies.make_study` returns, and answer its question.
 
     folder: where points and tables are kept, so that the same call continues where it stopped. processes: local ones;

@@ -39,7 +39,7 @@ from mimdsim.report.machine_comparison import contenders
 from mimdsim.studies import make_study
 from mimdsim.studies.answer_text import answer_lines
 from mimdsim.studies.executors import Local
-from mimdsim.studies.files import write_report
+from mimdsim.studies.page_data import write_report
 from mimdsim.studies.runner import run_study
 from mimdsim.workload import load_workload
 

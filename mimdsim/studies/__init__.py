@@ -5,15 +5,15 @@ from mimdsim.studies.executors import Dask, Engine, Local
 from mimdsim.studies.files import write_figures
 from mimdsim.studies.points import parse_axes
 from mimdsim.studies.results import note_lines, table_lines
-from mimdsim.studies.runner import Studied, run_study
+from mimdsim.studies.runner import StudyResult, run_study
 from mimdsim.studies.scheduler import default_processes
 
 __all__ = [
     "Dask",
     "Engine",
     "Local",
-    "Studied",
     "Study",
+    "StudyResult",
     "default_processes",
     "list_studies",
     "make_study",

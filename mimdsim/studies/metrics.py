@@ -11,6 +11,8 @@ from mimdsim.base.errors import shortened, suggest
 from mimdsim.base.units import parse_quantity, show_quantity
 
 Row = dict[str, Any]
+TIME, ENERGY, WATTS = "ms_per_training_step", "millijoules", ("static_watts", "dynamic_watts")  # columns
+BY_TIME = {"samples_per_second": TIME, "samples_per_joule": ENERGY}  # inversely
 _CONSTRAINT = re.compile(r"\s*(max|min)\s+([a-z_]+)\s+(\S.*?)\s*")
 
 
@@ -37,10 +39,14 @@ class Metric:
         return self._sum(row, "")
 
     def bounds(self, row: Row) -> tuple[float, float] | None:
-        """The interval of `of`; a column without bounds is certain."""
-        middle, low, high = self._sum(row, ""), self._sum(row, "_low"), self._sum(row, "_high")
+        """The interval of `of`; a column without bounds is certain, but one by time or energy has theirs."""
+        middle, low, high = (self._sum(row, end) for end in ("", "_low", "_high"))
         if middle is None:
             return None
+        whole = next((one for one in METRICS.values() if one.columns == (BY_TIME.get(self.columns[0]),)), None)
+        ends, other = (whole.bounds(row), whole.of(row)) if whole else (None, None)
+        if ends is not None and other is not None and min(ends) > 0:
+            return middle * other / ends[1], middle * other / ends[0]
         return (middle if low is None else low, middle if high is None else high)
 
     def _sum(self, row: Row, end: str) -> float | None:

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import Constraint, Metric, Row
+from mimdsim.studies.metrics import BY_TIME, ENERGY, TIME, WATTS, Constraint, Metric, Row
+from mimdsim.studies.results import FIRING_COLUMN
 
 DRAWS = 2_000  # a probability is off by 0.011 at most, one standard error
 CELLS = 4_000_000  # numbers held at a time
-TIME, ENERGY, WATTS = "ms_per_training_step", "millijoules", ("static_watts", "dynamic_watts")
-BY_TIME = {"samples_per_second": TIME, "samples_per_joule": ENERGY}  # inversely
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,9 +29,6 @@ class Design:
 
     rows: tuple[Row, ...]
 
-    def changes(self, study: Study) -> dict[str, Any]:
-        return {name: self.rows[0][name] for name in study.varied}
-
     @property
     def timed(self) -> bool:
         return all(row[TIME] is not None for row in self.rows)
@@ -41,6 +36,11 @@ class Design:
     @property
     def fits(self) -> bool:
         return all(row["fits"] for row in self.rows)
+
+    @property
+    def has_constant_layers(self) -> bool:
+        """Whether some layer never fires, or always."""
+        return any(row.get(FIRING_COLUMN) for row in self.rows)
 
 
 def designs_of(study: Study, rows: Sequence[Row]) -> tuple[Design, ...]:
@@ -89,7 +89,7 @@ class Draws:
 
     def metric(self, metric: Metric, designs: np.ndarray, draws: slice) -> np.ndarray:
         """float64[designs, draws] in the unit of the metric's columns, over all workloads; nan where unknown."""
-        return over_workloads(metric, self._of_rows(metric, designs, draws), self.weights)
+        return columns_over_workloads(metric, self._of_rows(metric, designs, draws), self.weights)
 
     def kept(self, limit: Constraint, designs: np.ndarray, draws: slice) -> np.ndarray:
         """bool[designs, draws]: whether every workload keeps to a constraint."""
@@ -166,7 +166,7 @@ class Draws:
         return self.columns[name]
 
 
-def over_workloads(metric: Metric, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def columns_over_workloads(metric: Metric, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """float64[designs, workloads, ...] as one number of each design: `metrics.over_workloads` for columns."""
     found: np.ndarray
     if values.shape[1] == 1:

@@ -1,4 +1,4 @@
-"""Which designs of a study are best, and how sure that is: shares of the draws of `draws.py`."""
+"""Which designs of a study are best, and how sure that is: shares of the draws of `monte_carlo.py`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from mimdsim.report.formatting import field_values
+from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import METRICS, Metric, Row
-from mimdsim.studies.monte_carlo import DRAWS, Design, Draws, designs_of, over_workloads
-from mimdsim.studies.runner import Studied
+from mimdsim.studies.metrics import METRICS, Metric, over_workloads
+from mimdsim.studies.monte_carlo import DRAWS, Design, Draws, columns_over_workloads, designs_of
+from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
 LEADERS = 64
@@ -20,8 +20,8 @@ MOST_COMPARED, FEWEST = 3_000_000_000, 50  # pairs of designs in all draws of a 
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Judged:
-    """The designs of a study by its metrics.
+class Ranking:
+    """The designs of a study's result by its metrics.
 
     metrics: those of the study that some design has; unknown: the others. middle: float64[metrics, designs], without
     doubts. timed, fits, within: bool[designs]; within: keeps to all constraints at the middle of its intervals. Shares
@@ -29,7 +29,7 @@ class Judged:
     every metric and better in one; best_p, nothing that is kept is better in the first metric.
     """
 
-    study: Study
+    result: StudyResult
     designs: tuple[Design, ...]
     draws: Draws
     metrics: tuple[Metric, ...]
@@ -42,16 +42,49 @@ class Judged:
     front_p: np.ndarray
     best_p: np.ndarray
 
+    @property
+    def study(self) -> Study:
+        return self.result.study
+
     @cached_property
     def kept(self) -> np.ndarray:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
         return self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
 
+    def problems(self, at: int) -> list[str]:
+        """Why a design is left out; nothing of one that is kept."""
+        if not self.timed[at]:
+            return ["no result"]
+        if not self.fits[at]:
+            return ["does not fit"]
+        beyond = [f"beyond {limit}" for limit in self.study.limits if not all(map(limit.kept, self.designs[at].rows))]
+        return beyond or ([] if self.kept[at] else ["metric unknown"])
+
     @cached_property
-    def shown_values(self) -> tuple[list[str], ...]:
-        """Of each changed field the values of all designs in words; different ones look different."""
-        changes = [design.changes(self.study) for design in self.designs]
-        return tuple(field_values(name, [change[name] for change in changes]) for name in changes[0]) if changes else ()
+    def _values(self) -> tuple[list[str], ...]:
+        """Of each changed field the values of all designs as text; different ones look different."""
+        return tuple(field_values(name, [each.rows[0][name] for each in self.designs]) for name in self.study.varied)
+
+    def values(self, at: int) -> list[str]:
+        """The values of a design's changed fields as text."""
+        return [values[at] for values in self._values]
+
+    def name(self, at: int) -> str:
+        """'chip.tiles = 736, chip.clock_hz = 1.85 GHz'."""
+        return ", ".join(f"{key} = {value}" for key, value in zip(self.study.varied, self.values(at), strict=True))
+
+    def interval(self, metric: int, at: int) -> tuple[float, float]:
+        """The interval of a metric over all workloads, in the unit of its columns."""
+        one, weights = self.metrics[metric], list(self.study.workloads.values())
+        ends = [one.bounds(row) for row in self.designs[at].rows]
+        low, high = (over_workloads(one, [end and end[side] for end in ends], weights) for side in (0, 1))
+        middle = float(self.middle[metric, at])
+        return (middle if low is None else low), (middle if high is None else high)
+
+    def shown(self, metric: int, at: int) -> str:
+        """A metric of a design with its interval: '1.12 ms (0.83 to 1.4)'."""
+        one, ends = self.metrics[metric], (float(self.middle[metric, at]), *self.interval(metric, at))
+        return quantity(one.unit, *(end * one.scale for end in ends))
 
     @cached_property
     def best(self) -> int | None:
@@ -89,6 +122,23 @@ class Judged:
             ties += (less[1:] == less[0]).sum(axis=1)
         return wins / self.draws.count, ties / self.draws.count
 
+    @cached_property
+    def rivals(self) -> tuple[list[int], list[tuple[int, float]]]:
+        """The other kept designs: those exactly as good as the best in the first metric in every draw; and the rest,
+        strongest first, with the probability that the best is better."""
+        others = self.kept.copy()
+        if self.best is None:
+            return [], []
+        others[self.best] = False
+        places = np.flatnonzero(others)
+        if not len(places):
+            return [], []
+        wins, ties = self.compared(self.best, places)
+        chances = wins + ties / 2
+        order = np.lexsort((self.signed(0)[places], chances))
+        rest = [(int(places[at]), float(chances[at])) for at in order if ties[at] < 1]
+        return [int(at) for at in places[ties == 1]], rest
+
     def beats(self, a: int, b: int, metric: int = 0) -> float:
         """The probability that design `a` is better than `b`; as good counts half."""
         wins, ties = self.compared(a, [b], metric)
@@ -115,21 +165,16 @@ class Judged:
         return float(middle), float(each.min()), float(each.max())
 
 
-@lru_cache(maxsize=1)
-def judged(studied: Studied) -> Judged:
-    """`judge`, once for lines and page."""
-    return judge(studied, studied.reference)
-
-
-def judge(studied: Studied, reference: Sequence[Row] = (), count: int = DRAWS, seed: int = 0) -> Judged:
-    """What the draws say of a study's designs. reference: rows of the named machine that ratios are to, which is taken
-    as certain without them; without such a machine they are to the first point of each workload."""
-    study = studied.study
-    designs = designs_of(study, studied.rows)
+@lru_cache(maxsize=1)  # for lines and page
+def rank(result: StudyResult, count: int = DRAWS, seed: int = 0) -> Ranking:
+    """What the draws say of a study's designs. Ratios are to the rows of the reference machine, which is taken as
+    certain without them; without such a machine they are to the first point of each workload."""
+    study, reference = result.study, result.reference
+    designs = designs_of(study, result.rows)
     if not reference and not study.reference:
-        timed_rows = [row for row in studied.rows if row["seconds_by_source"]]
+        timed_rows = [row for row in result.rows if row["seconds_by_source"]]
         first = [next((row for row in timed_rows if row["workload"] == name), None) for name in study.workloads]
-        reference = [row for row in first if row is not None]
+        reference = tuple(row for row in first if row is not None)
     draws = Draws(study, designs, reference, count, seed)
     asked = [METRICS[name] for name in study.metrics]
     values = {metric.name: _middle(metric, designs, study) for metric in asked}
@@ -142,8 +187,8 @@ def judge(studied: Studied, reference: Sequence[Row] = (), count: int = DRAWS, s
     shares = np.zeros((3, len(designs)))
     if len(usable):
         shares[:, usable] = _shares(draws, usable, known, study)
-    return Judged(
-        study=study,
+    return Ranking(
+        result=result,
         designs=designs,
         draws=draws,
         metrics=known,
@@ -161,7 +206,7 @@ def judge(studied: Studied, reference: Sequence[Row] = (), count: int = DRAWS, s
 def _middle(metric: Metric, designs: Sequence[Design], study: Study) -> np.ndarray:
     found = [[metric.of(row) for row in design.rows] for design in designs]
     values = np.array(found, dtype=float).reshape(len(designs), len(study.workloads))
-    return over_workloads(metric, values, np.array(list(study.workloads.values()), float))
+    return columns_over_workloads(metric, values, np.array(list(study.workloads.values()), float))
 
 
 def _lower(draws: Draws, metric: Metric, designs: np.ndarray, part: slice) -> np.ndarray:

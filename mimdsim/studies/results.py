@@ -142,8 +142,13 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
         fits = "yes" if row["fits"] else f"no, {show_bytes(over)} over" if over > 0 else "no, its code"
         cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
         cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
-    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    return aligned(cells)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Cells below each other, right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
 
 
 def _size(row: Row, name: str) -> str:

@@ -28,7 +28,7 @@ Plan = Generator[list[Design], list[list[Row]], Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Studied:
+class StudyResult:
     """A study and its results so far.
 
     rows: one for every point, in order: workload, changes, results, "seconds_by_source". stages: how many of the rows
@@ -56,7 +56,7 @@ class Studied:
         return sum(row["fits"] is None for row in self.rows)
 
 
-def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as_is: bool = False) -> Studied:
+def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as_is: bool = False) -> StudyResult:
     """Compute every point of a study that `folder` lacks, and keep tables of all in it (`files.py`).
 
     as_is: compute nothing; the rows are those that are there. Raises DescriptionError for a study that does not fit its
@@ -85,7 +85,7 @@ class _Running:
         self.writes = True
         self.next_write = time.monotonic() + WRITE_SECONDS
 
-    def whole(self) -> Studied:
+    def whole(self) -> StudyResult:
         self.reference = self.points.of_reference()
         self._computed(self.reference)
         plan = plan_of(self.study, self.points)
@@ -105,7 +105,7 @@ class _Running:
         except StopIteration as end:
             found = end.value
         rows = self._rows()
-        studied = Studied(
+        studied = StudyResult(
             study=self.study,
             rows=tuple(row for row in rows if row is not None),
             designs=len(self.asked) // len(self.study.workloads),

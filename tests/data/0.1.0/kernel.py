@@ -6,8 +6,8 @@ python examples/hand_written.py
 """
 
 import numpy as np
-
 from mimdsim.check import check_kernel
+
 from mimdsim.kernels import (
     Codelet,
     Field,
