@@ -347,11 +347,11 @@ def test_points_fill_the_space(kind: str) -> None:
 
 
 def test_metrics_of_several_workloads_are_one_number() -> None:
-    assert over_workloads(METRICS["time"], [1.0, 4.0], [1, 1]) == pytest.approx(2)
-    assert over_workloads(METRICS["time"], [1.0, 4.0], [3, 1]) == pytest.approx(2**0.5)
-    assert over_workloads(METRICS["memory"], [1.0, 4.0], [1, 1]) == 4
-    assert over_workloads(METRICS["accuracy"], [0.9, 0.8], [1, 1]) == 0.8
-    assert over_workloads(METRICS["time"], [1.0, None], [1, 1]) is None
+    assert over_workloads(METRICS["time"], [[1.0, 4.0]], [1, 1]) == pytest.approx(2)
+    assert over_workloads(METRICS["time"], [[1.0, 4.0]], [3, 1]) == pytest.approx(2**0.5)
+    assert over_workloads(METRICS["memory"], [[1.0, 4.0]], [1, 1]) == 4
+    assert over_workloads(METRICS["accuracy"], [[0.9, 0.8]], [1, 1]) == 0.8
+    assert np.isnan(over_workloads(METRICS["time"], [[1.0, None]], [1, 1]))
     limit = parse_constraint("max time 2 ms")
     assert limit.kept({"ms_per_training_step": 1.9})
     assert not limit.kept({"ms_per_training_step": 2.1})

@@ -157,6 +157,15 @@ def test_constraints_in_doubt_with_bounds_that_are_not_even() -> None:
     assert ranking_of(*rows, constraints=("max area 100 mm2",)).best is None
 
 
+@pytest.mark.parametrize("workloads", [("digits",), ("digits", "other")])
+def test_what_is_certain_has_no_interval(workloads: tuple[str, ...], tmp_path: Path) -> None:
+    rows = [row({"x": (2, 0.1)}, name, tile_balance=0.1 * at) for at in range(1, 10) for name in workloads]
+    result = studied(rows, metrics=("time", "utilisation"), workloads=list(workloads))
+    ranking = rank(result)
+    assert all(ranking.interval(1, at) == (middle, middle) for at, middle in enumerate(ranking.middle[1]))
+    write_report(result, tmp_path)  # whiskers below zero could not be drawn
+
+
 def test_an_interval_without_sources_has_one_position_for_all_points() -> None:
     rows = row({"x": (1, 0)}, **area(500, 400, 700)), row({"x": (1, 0)}, **area(510, 408, 714))
     assert ranking_of(*rows, metrics=("area",)).beats(0, 1) == 1

@@ -150,15 +150,12 @@ def _against_first(ranking: Ranking, best: int) -> Iterator[str]:
     of_time = metric.name in OF_TIME
     if named and not of_time:
         return
-    middle: float | None
-    low: float | None
-    high: float | None
     if of_time:
-        rows, weights = ranking.designs[best].rows, list(ranking.study.workloads.values())
-        middle, low, high = (over_workloads(metric, [row[end] for row in rows], weights) for end in RATIOS)
+        ratios = [[row[end] for row in ranking.designs[best].rows] for end in RATIOS]
+        middle, low, high = map(float, over_workloads(metric, ratios, list(ranking.study.workloads.values())))
     else:
         middle, low, high = ranking.ratio(best, first)
-    if (first == best and not named) or not middle or not low or not high:
+    if (first == best and not named) or not all(end > 0 for end in (middle, low, high)):
         return
     before = "" if all(ranking.fits[:first]) else " that fits"
     other = named or f"the first point{before} ({ranking.name(first)})"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import BY_TIME, ENERGY, TIME, WATTS, Constraint, Metric, Row
+from mimdsim.studies.metrics import BY_TIME, ENERGY, TIME, WATTS, Constraint, Metric, Row, over_workloads
 from mimdsim.studies.results import FIRING_COLUMN
 
 DRAWS = 2_000  # a probability is off by 0.011 at most, one standard error
@@ -63,7 +63,7 @@ class Draws:
     def __init__(
         self, study: Study, designs: Sequence[Design], reference: Sequence[Row], count: int = DRAWS, seed: int = 0
     ):
-        self.weights = np.array(list(study.workloads.values()), float)
+        self.weights = list(study.workloads.values())
         self.count, self.seed, self.width = count, seed, len(study.workloads)
         self.rows = [row for design in designs for row in design.rows]
         self.columns: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
@@ -89,7 +89,7 @@ class Draws:
 
     def metric(self, metric: Metric, designs: np.ndarray, draws: slice) -> np.ndarray:
         """float64[designs, draws] in the unit of the metric's columns, over all workloads; nan where unknown."""
-        return columns_over_workloads(metric, self._of_rows(metric, designs, draws), self.weights)
+        return over_workloads(metric, self._of_rows(metric, designs, draws), self.weights)
 
     def kept(self, limit: Constraint, designs: np.ndarray, draws: slice) -> np.ndarray:
         """bool[designs, draws]: whether every workload keeps to a constraint."""
@@ -164,20 +164,6 @@ class Draws:
             )
             self.columns[name] = middle, np.where(np.isnan(low), middle, low), np.where(np.isnan(high), middle, high)
         return self.columns[name]
-
-
-def columns_over_workloads(metric: Metric, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """float64[designs, workloads, ...] as one number of each design: `metrics.over_workloads` for columns."""
-    found: np.ndarray
-    if values.shape[1] == 1:
-        return values[:, 0]
-    if metric.over != "mean":
-        found = values.max(axis=1) if metric.over == "largest" else values.min(axis=1)
-        return found
-    positive = np.where(values > 0, values, np.where(np.isnan(values), np.nan, 1.0))
-    logs = np.tensordot(np.log(positive), weights / weights.sum(), axes=(1, 0))
-    found = np.where((values <= 0).any(axis=1) & ~np.isnan(logs), 0.0, np.exp(logs))
-    return found
 
 
 def _by_source(rows: Sequence[Row], sources: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:

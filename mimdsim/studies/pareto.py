@@ -11,7 +11,7 @@ import numpy as np
 from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Metric, over_workloads
-from mimdsim.studies.monte_carlo import DRAWS, Design, Draws, columns_over_workloads, designs_of
+from mimdsim.studies.monte_carlo import DRAWS, Design, Draws, designs_of
 from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
@@ -76,10 +76,10 @@ class Ranking:
     def interval(self, metric: int, at: int) -> tuple[float, float]:
         """The interval of a metric over all workloads, in the unit of its columns."""
         one, weights = self.metrics[metric], list(self.study.workloads.values())
-        ends = [one.bounds(row) for row in self.designs[at].rows]
-        low, high = (over_workloads(one, [end and end[side] for end in ends], weights) for side in (0, 1))
-        middle = float(self.middle[metric, at])
-        return (middle if low is None else low), (middle if high is None else high)
+        ends = [one.bounds(row) or (np.nan, np.nan) for row in self.designs[at].rows]
+        found = np.maximum(over_workloads(one, np.transpose(ends), weights), 0.0)  # nothing is below
+        low, high = map(float, np.where(np.isnan(found), self.middle[metric, at], found))
+        return low, high
 
     def shown(self, metric: int, at: int) -> str:
         """A metric of a design with its interval: '1.12 ms (0.83 to 1.4)'."""
@@ -204,9 +204,8 @@ def rank(result: StudyResult, count: int = DRAWS, seed: int = 0) -> Ranking:
 
 
 def _middle(metric: Metric, designs: Sequence[Design], study: Study) -> np.ndarray:
-    found = [[metric.of(row) for row in design.rows] for design in designs]
-    values = np.array(found, dtype=float).reshape(len(designs), len(study.workloads))
-    return columns_over_workloads(metric, values, np.array(list(study.workloads.values()), float))
+    values = np.array([[metric.of(row) for row in design.rows] for design in designs], float)
+    return over_workloads(metric, values.reshape(len(designs), len(study.workloads)), list(study.workloads.values()))
 
 
 def _lower(draws: Draws, metric: Metric, designs: np.ndarray, part: slice) -> np.ndarray:

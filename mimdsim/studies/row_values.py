@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.files import dump_json, parse_json
 from mimdsim.program import RecordedActivity
-from mimdsim.studies.metrics import Row
+from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.results import GPU_RESULTS, OF_TIME, POINT_RESULTS, SILICON
 from mimdsim.workload import MappingOptions
 
@@ -65,13 +65,8 @@ def _problems(key: str, row: Row) -> Iterator[str]:
     if timed and isinstance(row["seconds_by_source"], list) and not _is_whole(row):
         yield f"column 'seconds_by_source' does not come to {row['ms_per_training_step']} ms"
     gpus = {found[1] for name in row if (found := _OF_GPU.fullmatch(name))}
-    intervals = [
-        *(("ms_per_training_step", "ms_low", "ms_high"), _ends("millijoules"), SILICON[:3], SILICON[3:6], SILICON[6:]),
-        *((f"{gpu} strongest_ms", f"{gpu} strongest_low_ms", f"{gpu} strongest_high_ms") for gpu in sorted(gpus)),
-        _ends("gpu_ratio"),
-    ]
-    for names in intervals:
-        if wrong := _interval(row, names):
+    for name in (TIME, ENERGY, *SILICON, *(f"{gpu} strongest_ms" for gpu in sorted(gpus)), "gpu_ratio"):
+        if wrong := _interval(row, interval_columns(name)):
             yield wrong
     for gpu in sorted(gpus):
         if lacks := [name for name in GPU_RESULTS if f"{gpu} {name}" not in row]:
@@ -83,10 +78,6 @@ def _is_origin(row: Row) -> bool:
     inputs = row.get("inputs")
     texts = (row["asked"], row.get("code"), *(inputs.values() if isinstance(inputs, dict) else (None,)))
     return all(isinstance(one, str) for one in texts)
-
-
-def _ends(name: str) -> tuple[str, str, str]:
-    return name, f"{name}_low", f"{name}_high"
 
 
 def _interval(row: Row, names: Sequence[str]) -> str:

@@ -221,8 +221,5 @@ def base_values(varied: Varied, keys: Iterable[str]) -> Design:
 def of_designs(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
     """float64[designs]: a metric of every design over its workloads; nan if one of them has no result, does not fit its
     memory, or does not know the metric."""
-    weights = list(study.workloads.values())
-    found = [
-        over_workloads(metric, [metric.of(row) if row["fits"] else None for row in each], weights) for each in rows
-    ]
-    return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+    values = [[metric.of(row) if row["fits"] else None for row in each] for each in rows]
+    return over_workloads(metric, values, list(study.workloads.values()))
