@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -81,7 +82,7 @@ class Local:
         """If a process is killed, the batches in work are lost and tried again; if that happens again, point by point
         by one process, so that the point at fault is known."""
         if self.workers <= 1:
-            yield from (_here(work, batch, more) for batch in batches)
+            yield from (_attempt(each, partial(work, each.points, each.spikes, *more)) for each in batches)
             return
         try:
             yield from self._by_processes(work, iter(batches), more)
@@ -137,30 +138,23 @@ def _each_of(
         for batch in itertools.islice(batches, max(0, room - len(running))):
             try:
                 future = pool.submit(work, batch.points, batch.spikes, *more)
-            except BrokenProcessPool as ended:  # since we looked
+            except BrokenProcessPool as broken:  # since we looked
                 future = Future()
-                future.set_exception(ended)
+                future.set_exception(broken)
             running[future] = batch
         if not running:
             return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            problem = future.exception()
-            if isinstance(problem, BrokenProcessPool):
-                break
-            found = None if problem is not None else future.result()
-            yield Done(running.pop(future), found, problem if isinstance(problem, Exception) else None)
-        else:
-            continue
-        for future, batch in running.items():  # some may have been done just before
-            problem = future.exception()
-            found = None if problem is not None else future.result()
-            yield Done(batch, found, problem if isinstance(problem, Exception) else None)
-        return
+        finished = wait(running, return_when=FIRST_COMPLETED).done
+        if killed := any(isinstance(future.exception(), BrokenProcessPool) for future in finished):
+            finished = set(running)  # some may have been done just before
+        yield from [_attempt(running.pop(future), future.result) for future in list(running) if future in finished]
+        if killed:
+            return
 
 
-def _here(work: Work, batch: Batch, more: tuple[Any, ...]) -> Done:
+def _attempt(batch: Batch, work: Callable[[], Any]) -> Done:
     try:
-        return Done(batch, work(batch.points, batch.spikes, *more), None)
+        return Done(batch, work(), None)
     except Exception as problem:
         return Done(batch, None, problem)
 
@@ -183,9 +177,9 @@ class Dask:
     """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
 
     They need mimdsim of the same version and no folder in common with this process. What they return is plain data that
-    is checked (`plain.py`), but Dask itself unpickles what comes over the network: whoever reaches scheduler or workers
-    can run code here and there. Raises MimdsimError if there is no
-    scheduler at the address (as long as Dask's `distributed.comm.timeouts.connect`), it has no workers, or it ends.
+    is checked (`row_values.py`), but Dask itself unpickles what comes over the network: whoever reaches scheduler or
+    workers can run code here and there. Raises MimdsimError if there is no scheduler at the address (as long as Dask's
+    `distributed.comm.timeouts.connect`), it has no workers, or it ends.
     """
 
     def __init__(self, address: str):

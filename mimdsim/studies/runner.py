@@ -17,9 +17,9 @@ from mimdsim.studies.points import Point, Points, computed_again
 from mimdsim.studies.results import shown, with_ratios
 from mimdsim.studies.sampling import Design
 from mimdsim.studies.scheduler import compute, done_rows
-from mimdsim.studies.sensitivity import sensitivity_plan
+from mimdsim.studies.sensitivity import Sensitivities, sensitivity_plan
 from mimdsim.studies.store import Store
-from mimdsim.studies.tpe_search import search_plan
+from mimdsim.studies.tpe_search import BestTrials, search_plan
 
 WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
 Progress = Callable[[str, int, int], None]
@@ -32,16 +32,15 @@ class StudyResult:
     """A study and its results so far.
 
     rows: one for every point, in order: workload, changes, results, "seconds_by_source". stages: how many of the rows
-    each stage of the sampling took. designs: points asked for. found: what the sampling itself found (sensitivities,
-    the best of a search), None of a grid or random points. reference: rows of the machine that ratios are to, one for
-    each workload.
+    each stage of the sampling took. designs: points asked for. found: what the sampling itself found, None of a grid or
+    random points. reference: rows of the machine that ratios are to, one for each workload.
     """
 
     study: Study
     rows: tuple[Row, ...]
     designs: int
     stages: tuple[int, ...] = ()
-    found: Any = None
+    found: Sensitivities | BestTrials | None = None
     reference: tuple[Row, ...] = ()
     warnings: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()

@@ -36,11 +36,10 @@ from mimdsim.search import Aims, Case, best_of, search
 from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.points import Point
 from mimdsim.studies.results import FIRING_COLUMN, OF_TIME, POINT_RESULTS, SILICON, gpu_columns, gpu_ratio
+from mimdsim.studies.row_values import Spikes
 from mimdsim.studies.store import load_activity
 from mimdsim.workload import MappingOptions, filled_activity, network_of
 
-# and the test accuracy of the training that they are of, and what is wrong with its samples
-Spikes = tuple[RecordedActivity, float | None, tuple[str, ...]]
 PROGRAMS = Programs()  # of this process: points of one program come one after the other
 Given = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
 
