@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replaced
+from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.search_path import Named, several
@@ -358,7 +358,7 @@ def _checked_kernel(
     if folder is not None:
         profile = profile_of(kernel, result, asked)
         detail = result.detail(profile.config_sha256)
-        with replaced(folder, ("profile.json", DETAIL_FILE, *report_files())) as draft:
+        with replace_files(folder, ("profile.json", DETAIL_FILE, *report_files())) as draft:
             save_profile(draft / "profile.json", profile)
             if detail is not None:
                 save_detail(draft / DETAIL_FILE, detail)
@@ -422,7 +422,7 @@ def _written(
 
     if folder is None:
         return advised()
-    with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
+    with replace_files(Path(folder), (*OF_A_RUN, *report_files())) as draft:
         if detail is not None:
             save_detail(draft / DETAIL_FILE, detail)
         write_trained(draft / "weights.safetensors", made.log.weights, made.workload)

@@ -130,15 +130,15 @@ def test_only_the_part_that_is_not_shared_decides() -> None:
     """Both have 5 ± 2 of x; of the rest, y decides: 1 ± 0.4 against 1.2 is better where y < half its upper reach."""
     found = ranking_of(row({"x": (5, 2), "y": (1, 0.4)}), row({"x": (5, 2), "": (1.2, 0)}))
     assert found.beats(0, 1) == pytest.approx(0.75, abs=0.01)
-    assert found.decided_by(0, 1) == ("y", 1.0, 0.0)
-    assert ranking_of(row({"x": (5, 2)}), row({"x": (5, 2)})).decided_by(0, 1) is None
+    assert found.deciding_source(0, 1) == ("y", 1.0, 0.0)
+    assert ranking_of(row({"x": (5, 2)}), row({"x": (5, 2)})).deciding_source(0, 1) is None
 
 
 def test_points_that_are_equal_are_all_best() -> None:
     found = ranking_of(row({"x": (1, 0.2), "y": (1, 0.1)}), row({"y": (1, 0.1), "x": (1, 0.2)}), row({"x": (3, 0.1)}))
     assert found.best_p.tolist() == [1, 1, 0]
     assert found.beats(0, 1) == 0.5
-    wins, ties = found.compared(0, [1, 2])
+    wins, ties = found.compare(0, [1, 2])
     assert (wins.tolist(), ties.tolist()) == ([0, 1], [1, 0])
 
 

@@ -207,7 +207,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def kept(known: dict[K, V], key: K, make: Callable[[], V], most: int) -> V:
+def cached(known: dict[K, V], key: K, make: Callable[[], V], most: int) -> V:
     """`known[key]`, made if it is not there; the least recently used of more than `most` is dropped."""
     value = known.pop(key) if key in known else make()
     while len(known) >= most:

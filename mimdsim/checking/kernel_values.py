@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
-from mimdsim.base.units import told_apart
+from mimdsim.base.units import distinct_texts
 from mimdsim.checking.provenance import last_writer, way_to
 from mimdsim.checking.user_code import called
 from mimdsim.execution.fp16 import HALF_BYTES
@@ -217,5 +217,5 @@ def _told_apart(one: Any, other: Any) -> tuple[str, str]:
     def say(each: Any, digits: int) -> str:
         return f"{each:.{digits}g}" if isinstance(each, np.floating) else str(each)
 
-    first, second = told_apart((one, other), say, (7, 9, 17))
+    first, second = distinct_texts((one, other), say, (7, 9, 17))
     return first, second

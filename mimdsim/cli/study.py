@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mimdsim.base.click_types import PATH
-from mimdsim.base.console import Bars, say, says_how_to_go_on
+from mimdsim.base.console import Bars, explain_interrupt, say
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.units import counted
 
@@ -63,7 +63,7 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
 def compute_points(folder: Path, compute: Callable[..., StudyResult]) -> StudyResult:
     from mimdsim.base.files import folders_to_write
 
-    with says_how_to_go_on(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:
+    with explain_interrupt(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:
         return compute(progress=bars.show)
 
 

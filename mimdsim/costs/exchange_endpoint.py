@@ -23,7 +23,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
-from mimdsim.base.processes import kept
+from mimdsim.base.processes import cached
 from mimdsim.costs.exchange_scheduled import scheduled_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Chip, Links
@@ -252,11 +252,11 @@ def cycles_of_phases(program: Program, phases: Phases, machine: MimdMachine) -> 
     """int64[phases, chips]: cycles of every phase, 0 where nothing moves."""
     fabric = machine.exchange
     key = fabric.model, fabric.bytes_per_cycle, fabric.send_fragment_cycles, fabric.receive_fragment_cycles
-    longest = kept(_LONGEST.setdefault(phases, {}), key, lambda: _longest(program, phases, fabric), KEPT)
+    longest = cached(_LONGEST.setdefault(phases, {}), key, lambda: _longest(program, phases, fabric), KEPT)
     way: np.ndarray | int = 0
     if fabric.hop_cycles:
         place = machine.chip.tiles, machine.chip.grid_columns
-        columns, rows = kept(_APART.setdefault(phases, {}), place, lambda: _apart(program, phases, machine), KEPT)
+        columns, rows = cached(_APART.setdefault(phases, {}), place, lambda: _apart(program, phases, machine), KEPT)
         way = of_hops(machine.chip.hops(columns, rows), fabric)
     return with_fixed(longest, fabric, way)
 

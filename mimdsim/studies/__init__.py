@@ -1,7 +1,7 @@
 """Many points as one study: what is varied, their timing, what they answer, and the files written."""
 
 from mimdsim.studies.description import Study, list_studies, make_study, read_study, write_study
-from mimdsim.studies.executors import Dask, Engine, Local
+from mimdsim.studies.executors import Dask, Local, WorkerPool
 from mimdsim.studies.files import write_figures
 from mimdsim.studies.points import parse_axes
 from mimdsim.studies.results import note_lines, table_lines
@@ -10,10 +10,10 @@ from mimdsim.studies.scheduler import default_processes
 
 __all__ = [
     "Dask",
-    "Engine",
     "Local",
     "Study",
     "StudyResult",
+    "WorkerPool",
     "default_processes",
     "list_studies",
     "make_study",

@@ -367,7 +367,7 @@ def would_change(ranking: Ranking) -> list[str]:
 def _binding(ranking: Ranking) -> Iterator[str]:
     best, limits = ranking.best, ranking.study.limits
     for place in (None, *range(len(limits))):
-        other = ranking.best_but_for(place)
+        other = ranking.best_without(place)
         if other is None or (best is not None and not ranking.signed(0)[other] < ranking.signed(0)[best]):
             continue
         limit = "the memory of a tile" if place is None else str(limits[place])
@@ -397,7 +397,7 @@ def _rivals(ranking: Ranking, best: int) -> Iterator[str]:
         yield f"{ranking.name(alike[0])}{more} is better with probability {chance(p)}."
     if len(likely) > MOST_RIVALS:
         yield f"{len(likely) - MOST_RIVALS:,} more are better with a probability over {LIKELY:.0%}."
-    decided = ranking.decided_by(best, ranking.rivals[1][0][0]) if ranking.rivals[1] else None
+    decided = ranking.deciding_source(best, ranking.rivals[1][0][0]) if ranking.rivals[1] else None
     if decided is not None and abs(decided[1] - decided[2]) > 0.01:
         name, low, high = decided
         yield (

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.atomic_folder import STUDY, refuse_other, replaced
+from mimdsim.base.atomic_folder import STUDY, refuse_other, replace_files
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import write_atomically
 from mimdsim.base.units import counted
@@ -152,7 +152,7 @@ def write_figures(rows: list[Row], axes: list[str], folder: Path, gpus: tuple[st
 
     figures = {"sweep.png": draw_sweep(rows, axes), "crossover.png": draw_crossover(rows, axes, gpus)}
     drawn = {name: picture(figure) for name, figure in figures.items() if figure is not None}
-    with replaced(folder, FIGURES) as draft:
+    with replace_files(folder, FIGURES) as draft:
         for name, content in drawn.items():
             write_atomically(draft / name, content)
     return [folder / name for name in drawn]

@@ -98,7 +98,7 @@ class Constraint:
     end: Literal["max", "min"]
     value: float
 
-    def kept(self, row: Row) -> bool:
+    def is_met(self, row: Row) -> bool:
         """Whether a row keeps to it; what is unknown does not."""
         found = self.metric.of(row)
         return found is not None and (found <= self.value if self.end == "max" else found >= self.value)

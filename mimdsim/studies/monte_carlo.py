@@ -24,7 +24,7 @@ CELLS = 4_000_000  # numbers held at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Design:
+class DesignResult:
     """Values of the varied fields, with a row for every workload of the study, in its order."""
 
     rows: tuple[Row, ...]
@@ -43,13 +43,13 @@ class Design:
         return any(row.get(FIRING_COLUMN) for row in self.rows)
 
 
-def designs_of(study: Study, rows: Sequence[Row]) -> tuple[Design, ...]:
+def designs_of(study: Study, rows: Sequence[Row]) -> tuple[DesignResult, ...]:
     """The designs of which every workload is done, each once, in order."""
     found: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
         found.setdefault(tuple(str(row[name]) for name in study.varied), {}).setdefault(row["workload"], row)
     names = list(study.workloads)
-    return tuple(Design(rows=tuple(by[name] for name in names)) for by in found.values() if len(by) == len(names))
+    return tuple(DesignResult(rows=tuple(by[name] for name in names)) for by in found.values() if len(by) == len(names))
 
 
 class Draws:
@@ -61,7 +61,7 @@ class Draws:
     """
 
     def __init__(
-        self, study: Study, designs: Sequence[Design], reference: Sequence[Row], count: int = DRAWS, seed: int = 0
+        self, study: Study, designs: Sequence[DesignResult], reference: Sequence[Row], count: int = DRAWS, seed: int = 0
     ):
         self.weights = list(study.workloads.values())
         self.count, self.seed, self.width = count, seed, len(study.workloads)
@@ -91,7 +91,7 @@ class Draws:
         """float64[designs, draws] in the unit of the metric's columns, over all workloads; nan where unknown."""
         return over_workloads(metric, self._of_rows(metric, designs, draws), self.weights)
 
-    def kept(self, limit: Constraint, designs: np.ndarray, draws: slice) -> np.ndarray:
+    def satisfied(self, limit: Constraint, designs: np.ndarray, draws: slice) -> np.ndarray:
         """bool[designs, draws]: whether every workload keeps to a constraint."""
         values = self._of_rows(limit.metric, designs, draws).astype(np.float32)  # a ratio to itself is exactly one
         end = np.float32(limit.value)
@@ -103,7 +103,7 @@ class Draws:
         known = self.sources.index(name) if name in self.sources else None
         return self._position(f"column {name}") if known is None else self.positions[known]
 
-    def doubted(self, metric: Metric) -> tuple[str, ...]:
+    def uncertain_sources(self, metric: Metric) -> tuple[str, ...]:
         """The sources and columns whose positions a metric depends on."""
         names: dict[str, None] = {}
         for column in metric.columns:

@@ -11,7 +11,7 @@ import numpy as np
 from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Metric, over_workloads
-from mimdsim.studies.monte_carlo import DRAWS, Design, Draws, designs_of
+from mimdsim.studies.monte_carlo import DRAWS, DesignResult, Draws, designs_of
 from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
@@ -30,7 +30,7 @@ class Ranking:
     """
 
     result: StudyResult
-    designs: tuple[Design, ...]
+    designs: tuple[DesignResult, ...]
     draws: Draws
     metrics: tuple[Metric, ...]
     unknown: tuple[Metric, ...]
@@ -57,7 +57,7 @@ class Ranking:
             return ["no result"]
         if not self.fits[at]:
             return ["does not fit"]
-        beyond = [f"beyond {limit}" for limit in self.study.limits if not all(map(limit.kept, self.designs[at].rows))]
+        beyond = [f"beyond {limit}" for limit in self.study.limits if not all(map(limit.is_met, self.designs[at].rows))]
         return beyond or ([] if self.kept[at] else ["metric unknown"])
 
     @cached_property
@@ -98,13 +98,13 @@ class Ranking:
         keys = [self.signed(metric)[places] for metric in reversed(range(len(self.metrics)))]
         return int(places[np.lexsort(keys)[0]])
 
-    def best_but_for(self, limit: int | None) -> int | None:
+    def best_without(self, limit: int | None) -> int | None:
         """The best if one constraint, or with None the memory, limited nothing."""
         fine = ~np.isnan(self.middle).any(axis=0)
         among = self.timed & fine if limit is None else self.fits & fine
         for place, constraint in enumerate(self.study.limits):
             if place != limit:
-                among &= np.array([all(map(constraint.kept, design.rows)) for design in self.designs], bool)
+                among &= np.array([all(map(constraint.is_met, design.rows)) for design in self.designs], bool)
         return self._first(among)
 
     def signed(self, metric: int) -> np.ndarray:
@@ -112,7 +112,7 @@ class Ranking:
         middle: np.ndarray = self.middle[metric]
         return -middle if self.metrics[metric].better == "more" else middle
 
-    def compared(self, a: int, b: Sequence[int] | np.ndarray, metric: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def compare(self, a: int, b: Sequence[int] | np.ndarray, metric: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """float64[b] each: in which share of the draws design `a` is better than each of `b`, and exactly as good."""
         others = np.asarray(b, dtype=int)
         wins, ties = np.zeros((2, len(others)))
@@ -133,7 +133,7 @@ class Ranking:
         places = np.flatnonzero(others)
         if not len(places):
             return [], []
-        wins, ties = self.compared(self.best, places)
+        wins, ties = self.compare(self.best, places)
         chances = wins + ties / 2
         order = np.lexsort((self.signed(0)[places], chances))
         rest = [(int(places[at]), float(chances[at])) for at in order if ties[at] < 1]
@@ -141,15 +141,15 @@ class Ranking:
 
     def beats(self, a: int, b: int, metric: int = 0) -> float:
         """The probability that design `a` is better than `b`; as good counts half."""
-        wins, ties = self.compared(a, [b], metric)
+        wins, ties = self.compare(a, [b], metric)
         return float(wins[0] + ties[0] / 2)
 
-    def decided_by(self, a: int, b: int) -> tuple[str, float, float] | None:
+    def deciding_source(self, a: int, b: int) -> tuple[str, float, float] | None:
         """The source that moves the difference of two designs in the first metric most, and the probability that `a` is
         better where the source is in the lowest quarter of its interval, and in the highest. None: nothing does."""
         drawn = self.draws.metric(self.metrics[0], np.array([a, b]), slice(0, self.draws.count))
         ahead = (drawn[1] - drawn[0]) * (-1 if self.metrics[0].better == "more" else 1)
-        names = self.draws.doubted(self.metrics[0])
+        names = self.draws.uncertain_sources(self.metrics[0])
         if not names or not ahead.std() > 1e-9 * np.abs(drawn).max():
             return None
         positions = np.array([self.draws.position_of(name) for name in names])
@@ -181,7 +181,7 @@ def rank(result: StudyResult, count: int = DRAWS, seed: int = 0) -> Ranking:
     known = tuple(metric for metric in asked if not np.isnan(values[metric.name]).all())
     middle = np.array([values[metric.name] for metric in known]).reshape(len(known), len(designs))
     fits = np.array([design.fits for design in designs], bool)
-    within = np.array([all(map(limit.kept, design.rows)) for limit in study.limits for design in designs], bool)
+    within = np.array([all(map(limit.is_met, design.rows)) for limit in study.limits for design in designs], bool)
     within = np.all(within.reshape(len(study.limits), len(designs)), axis=0)
     usable = np.flatnonzero(fits & ~np.isnan(middle).any(axis=0)) if known else np.zeros(0, int)
     shares = np.zeros((3, len(designs)))
@@ -203,7 +203,7 @@ def rank(result: StudyResult, count: int = DRAWS, seed: int = 0) -> Ranking:
     )
 
 
-def _middle(metric: Metric, designs: Sequence[Design], study: Study) -> np.ndarray:
+def _middle(metric: Metric, designs: Sequence[DesignResult], study: Study) -> np.ndarray:
     values = np.array([[metric.of(row) for row in design.rows] for design in designs], float)
     return over_workloads(metric, values.reshape(len(designs), len(study.workloads)), list(study.workloads.values()))
 
@@ -221,7 +221,7 @@ def _shares(draws: Draws, designs: np.ndarray, metrics: Sequence[Metric], study:
     for part in draws.parts(len(designs)):
         kept = np.ones((len(designs), part.stop - part.start), bool)
         for limit in study.limits:
-            kept &= draws.kept(limit, designs, part)
+            kept &= draws.satisfied(limit, designs, part)
         values = np.stack([_lower(draws, metric, designs, part) for metric in metrics])
         values[:, ~kept] = np.inf
         best = kept & (values[0] == values[0].min(axis=0))

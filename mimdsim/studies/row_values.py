@@ -203,7 +203,7 @@ def to_plain(found: Any) -> Plain:
     return dump_json(said), arrays
 
 
-def of_plain(given: Any, keys: Sequence[str]) -> Any:
+def from_plain(given: Any, keys: Sequence[str]) -> Any:
     """What `to_plain` was given; keys: of the points of the work. Raises what the worker raised, and MimdsimError for
     anything that no work returns."""
     try:

@@ -10,10 +10,10 @@ from typing import Any
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.studies.description import Study
-from mimdsim.studies.executors import Engine
+from mimdsim.studies.executors import WorkerPool
 from mimdsim.studies.files import other_study, unknown_study, write_tables
 from mimdsim.studies.metrics import Row
-from mimdsim.studies.points import Point, Points, computed_again
+from mimdsim.studies.points import Point, Points, recomputed_points
 from mimdsim.studies.results import shown, with_ratios
 from mimdsim.studies.sampling import Design
 from mimdsim.studies.scheduler import compute, done_rows
@@ -55,7 +55,7 @@ class StudyResult:
         return sum(row["fits"] is None for row in self.rows)
 
 
-def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as_is: bool = False) -> StudyResult:
+def run_study(study: Study, folder: Path, pool: WorkerPool, progress: Progress, as_is: bool = False) -> StudyResult:
     """Compute every point of a study that `folder` lacks, and keep tables of all in it (`files.py`).
 
     as_is: compute nothing; the rows are those that are there. Raises DescriptionError for a study that does not fit its
@@ -67,15 +67,15 @@ def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as
     if other and not as_is:
         raise MimdsimError(other)
     with Store(folder) as store:
-        running = _Running(study, points, store, engine, progress, as_is)
+        running = _StudyRun(study, points, store, pool, progress, as_is)
         running.again += [f"nothing is written: {other}"] if other else unknown_study(folder)
         running.writes = not other
-        return running.whole()
+        return running.run()
 
 
-class _Running:
-    def __init__(self, study: Study, points: Points, store: Store, engine: Engine, progress: Progress, as_is: bool):
-        self.study, self.points, self.store, self.engine = study, points, store, engine
+class _StudyRun:
+    def __init__(self, study: Study, points: Points, store: Store, pool: WorkerPool, progress: Progress, as_is: bool):
+        self.study, self.points, self.store, self.pool = study, points, store, pool
         self.progress, self.as_is = progress, as_is
         self.asked: list[Point] = []
         self.without: dict[str, Row] = {}  # points without result, by key
@@ -84,17 +84,17 @@ class _Running:
         self.writes = True
         self.next_write = time.monotonic() + WRITE_SECONDS
 
-    def whole(self) -> StudyResult:
+    def run(self) -> StudyResult:
         self.reference = self.points.of_reference()
-        self._computed(self.reference)
-        plan = plan_of(self.study, self.points)
+        self._compute(self.reference)
+        plan = sampling_plan(self.study, self.points)
         found = None
         try:
             designs = next(plan)
             while True:
                 made = self.points.of(designs)
                 self.asked += made
-                rows = self._computed(made)
+                rows = self._compute(made)
                 self.stages.append(len(made))
                 if any(row is None for row in rows):
                     break  # an unfinished study as it is: the next stage is not known
@@ -117,15 +117,15 @@ class _Running:
             return studied
         return replace(studied, files=tuple(write_tables(studied.rows, self.study, self.store.folder)))
 
-    def _computed(self, points: Sequence[Point]) -> Sequence[Row | None]:
-        self.again += [line for line in computed_again(points, self.store.rows) if line not in self.again]
+    def _compute(self, points: Sequence[Point]) -> Sequence[Row | None]:
+        self.again += [line for line in recomputed_points(points, self.store.rows) if line not in self.again]
         if self.as_is:
             return done_rows(self.store, points)
-        rows = compute(points, self.store, self.engine, self.progress, self._kept)
+        rows = compute(points, self.store, self.pool, self.progress, self._write_now_and_then)
         self.without |= {point.key: row for point, row in zip(points, rows, strict=True) if row["fits"] is None}
         return rows
 
-    def _kept(self) -> None:
+    def _write_now_and_then(self) -> None:
         """The tables of what is done, now and then."""
         begun = time.monotonic()
         if begun > self.next_write:
@@ -151,7 +151,7 @@ class _Running:
         return rows
 
 
-def plan_of(study: Study, points: Points) -> Plan:
+def sampling_plan(study: Study, points: Points) -> Plan:
     """How the points of a study are chosen."""
     if study.sampling.kind == "sensitivity":
         return sensitivity_plan(study, points.varied)

@@ -19,13 +19,9 @@ from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
 from mimdsim.studies.sampling import (
     Design,
-    Varied,
-    base_values,
-    fixed,
-    is_ordered,
+    DesignSpace,
     of_designs,
     place_in_list,
-    place_in_range,
     plain_value,
 )
 
@@ -62,7 +58,7 @@ class BestTrials:
     broken: dict[str, int]
 
 
-def search_plan(study: Study, varied: Varied) -> Generator[list[Design], list[list[Row]], BestTrials]:
+def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], list[list[Row]], BestTrials]:
     """`study.sampling.points` points, in batches; raises MissingExtra without Optuna."""
     sampler = _Sampler(study, varied)
     tried: list[Trial] = []
@@ -87,7 +83,7 @@ def search_plan(study: Study, varied: Varied) -> Generator[list[Design], list[li
 class _Sampler:
     """Optuna's side of a search: what it asks for as designs, and what became of them."""
 
-    def __init__(self, study: Study, varied: Varied):
+    def __init__(self, study: Study, varied: DesignSpace):
         try:
             import optuna
         except ImportError:
@@ -107,7 +103,7 @@ class _Sampler:
         self.failed = optuna.trial.TrialState.FAIL
         self.worst: list[float] = []
         self.trials: list[Any] = []
-        base = base_values(varied, study.axes)
+        base = {key: varied.base(key) for key in study.axes}
         nearest = {key: _nearest(varied, key, value, self.space[key]) for key, value in base.items()}
         self.base = {key: value for key, value in base.items() if _is_there(varied, key, value)}
         self.asked_base = False
@@ -120,7 +116,7 @@ class _Sampler:
         places = np.array([[self._place(key, trial.params[key]) for key in self.space] for trial in self.trials])
         designs = self.varied.at(places)
         if not self.asked_base:  # its values as they are, not by way of their places
-            designs[:1] = fixed(self.varied, self.base).at(places[:1])
+            designs[:1] = self.varied.with_fixed(self.base).at(places[:1])
             self.asked_base = True
         return designs
 
@@ -146,15 +142,15 @@ class _Sampler:
         values = self.varied.study.axes[key].values
         if values:
             return place_in_list(len(values), asked)
-        return place_in_range(self.varied, key, asked) if self.varied.whole(key) else float(asked)
+        return self.varied.place_in_range(key, asked) if self.varied.whole(key) else float(asked)
 
 
-def _distribution(distributions: Any, varied: Varied, key: str) -> Any:
+def _distribution(distributions: Any, varied: DesignSpace, key: str) -> Any:
     """Items of a list by number, whole numbers, or the place between the ends of a range."""
     axis = varied.study.axes[key]
     count = len(axis.values)
     if count:
-        if is_ordered(varied, key):
+        if varied.is_ordered(key):
             return distributions.IntDistribution(0, count - 1)
         return distributions.CategoricalDistribution(list(range(count)))
     if not varied.whole(key):
@@ -168,7 +164,7 @@ def _ends(space: Any) -> tuple[Any, Any]:
     return (choices[0], choices[-1]) if choices else (space.low, space.high)
 
 
-def _nearest(varied: Varied, key: str, value: Any, space: Any) -> Any:
+def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> Any:
     """What to ask for to have the value, or the nearest to it; the first if it is no number."""
     low, high = _ends(space)
     values = [plain_value(key, item) for item in varied.study.axes[key].values]
@@ -181,10 +177,10 @@ def _nearest(varied: Varied, key: str, value: Any, space: Any) -> Any:
         return int(np.argmin(numbers))
     if varied.whole(key):
         return min(max(round(value), low), high)
-    return min(max(place_in_range(varied, key, value), low), high)
+    return min(max(varied.place_in_range(key, value), low), high)
 
 
-def _is_there(varied: Varied, key: str, value: Any) -> bool:
+def _is_there(varied: DesignSpace, key: str, value: Any) -> bool:
     """Whether an axis has a value."""
     values = [plain_value(key, item) for item in varied.study.axes[key].values]
     if values:

@@ -41,10 +41,10 @@ from mimdsim.studies.store import load_activity
 from mimdsim.workload import MappingOptions, filled_activity, network_of
 
 PROGRAMS = Programs()  # of this process: points of one program come one after the other
-Given = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
+SpikeSource = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
 
 
-def of_same_inputs(work: Callable[..., Any], points: Sequence[Point], *given: Any) -> Any:
+def run_on_same_inputs(work: Callable[..., Any], points: Sequence[Point], *given: Any) -> Any:
     """What `work` makes of points; raises MimdsimError if what they read, here and by the end, is not what they were
     made of: rows are kept as results of that."""
     found = work(points, *given)
@@ -53,7 +53,7 @@ def of_same_inputs(work: Callable[..., Any], points: Sequence[Point], *given: An
     return found
 
 
-def record(points: Sequence[Point], _: Mapping[str, Given]) -> Spikes | None:
+def record(points: Sequence[Point], _: Mapping[str, SpikeSource]) -> Spikes | None:
     """Train the first point and take the spikes of the last training step; memory limits do not matter for values.
     None: too few tiles even on the largest machine; every point of this activity reports it."""
     point = points[0]
@@ -71,7 +71,7 @@ def record(points: Sequence[Point], _: Mapping[str, Given]) -> Spikes | None:
     return log.activity, accuracy, samples_said(workload, data)
 
 
-def best_mapping(points: Sequence[Point], spikes: Mapping[str, Given]) -> MappingOptions | None:
+def best_mapping(points: Sequence[Point], spikes: Mapping[str, SpikeSource]) -> MappingOptions | None:
     """The best mapping of the first point that a search finds; the other points try it too."""
     point = points[0]
     case = _case_of(point, _spikes_of(point, spikes)[0])
@@ -87,35 +87,35 @@ def best_mapping(points: Sequence[Point], spikes: Mapping[str, Given]) -> Mappin
 
 
 def time_points(
-    points: Sequence[Point], spikes: Mapping[str, Given], mappings: Sequence[MappingOptions] = ()
+    points: Sequence[Point], spikes: Mapping[str, SpikeSource], mappings: Sequence[MappingOptions] = ()
 ) -> list[Row | Exception]:
     """A row for every point, or why there is none; `mappings`: what was found for a study's points."""
     found: list[Row | Exception] = []
     for point in points:
         try:
-            found.append(_timed(point, *_spikes_of(point, spikes), mappings))
+            found.append(_time_point(point, *_spikes_of(point, spikes), mappings))
         except Exception as problem:
             found.append(problem)
     return found
 
 
 def _spikes_of(
-    point: Point, spikes: Mapping[str, Given]
+    point: Point, spikes: Mapping[str, SpikeSource]
 ) -> tuple[RecordedActivity | None, float | None, tuple[str, ...]]:
     """Spikes of a point; None: its lists are filled, or its layers have too few tiles to record any."""
     given = spikes.get(point.activity_key)
     if given is None:
         return None, None, ()
-    return _read(given, given.stat().st_mtime_ns) if isinstance(given, Path) else given
+    return _load_spikes(given, given.stat().st_mtime_ns) if isinstance(given, Path) else given
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, _: int) -> Spikes:
+def _load_spikes(path: Path, _: int) -> Spikes:
     return load_activity(path)
 
 
 @lru_cache(maxsize=4)
-def _filled(network: SpikingNetwork, fill: float) -> RecordedActivity:
+def _fill_lists(network: SpikingNetwork, fill: float) -> RecordedActivity:
     """The same object for the same network, of which what is counted is kept."""
     return filled_activity(network, fill)
 
@@ -126,7 +126,7 @@ def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
     if activity is not None and activity_problem(network, activity):
         return None  # said where its points are timed
     if activity is None and point.fill is not None:
-        activity = _filled(network, point.fill)
+        activity = _fill_lists(network, point.fill)
     return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
 
 
@@ -134,7 +134,7 @@ def _aims_of(point: Point) -> Aims:
     return Aims(sram_bytes=point.machine.tile.sram_bytes, clock_hz=point.machine.chip.clock_hz)
 
 
-def _best_mapped(point: Point, activity: RecordedActivity | None, mappings: Sequence[MappingOptions]) -> Point:
+def _with_best_mapping(point: Point, activity: RecordedActivity | None, mappings: Sequence[MappingOptions]) -> Point:
     """The point with the best of the mappings; with the one it has if none fits."""
     case = _case_of(point, activity)
     best = None if case is None else best_of(case, _aims_of(point), list(mappings))
@@ -143,14 +143,14 @@ def _best_mapped(point: Point, activity: RecordedActivity | None, mappings: Sequ
     return replace(point, workload=point.workload.model_copy(update={"mapping": best.options}))
 
 
-def _timed(
+def _time_point(
     given: Point,
     recorded: RecordedActivity | None,
     accuracy: float | None,
     said: Sequence[str],
     mappings: Sequence[MappingOptions],
 ) -> Row:
-    point = _best_mapped(given, recorded, mappings) if given.best_mapping else given
+    point = _with_best_mapping(given, recorded, mappings) if given.best_mapping else given
     row: Row = dict.fromkeys(POINT_RESULTS)
     activity = recorded
     try:
@@ -159,7 +159,7 @@ def _timed(
         row |= {"fits": False, "note": str(refusal)}
     else:
         if given.fill is not None:
-            activity = _filled(compiled.network, given.fill)
+            activity = _fill_lists(compiled.network, given.fill)
         if recorded is not None and (wrong := activity_problem(compiled.network, recorded)):
             raise MimdsimError(f"recorded activity/{given.activity_key}.npz: {wrong}; delete it: it is recorded again")
         assert activity is not None

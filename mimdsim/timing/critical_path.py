@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.base.processes import kept
+from mimdsim.base.processes import cached
 from mimdsim.costs.exchange_endpoint import cycles_of_phases, edge_bytes, link_phase_seconds, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
@@ -141,7 +141,7 @@ def _moving(program: Program) -> _Moving:
 def _link_seconds(program: Program, links: Links) -> np.ndarray:
     """float64[supersteps]: seconds of every superstep's exchange over links, 0 without one."""
     key = links.model_dump_json(exclude={"sources"})
-    return kept(_LINK_SECONDS.setdefault(program, {}), key, lambda: _exchanged(program, links), LINKS_KEPT)
+    return cached(_LINK_SECONDS.setdefault(program, {}), key, lambda: _exchanged(program, links), LINKS_KEPT)
 
 
 def _exchanged(program: Program, links: Links) -> np.ndarray:
