@@ -209,10 +209,10 @@ def study(
     folder: where points and tables are kept, so that the same call continues where it stopped. processes: local ones;
     dask: the address of a Dask scheduler whose workers are used instead. as_is: compute nothing.
     """
-    from mimdsim.studies import Dask, Local, default_processes, read_study, run_study
+    from mimdsim.studies import Dask, Local, read_study, run_study
 
     wanted = read_study(given) if isinstance(given, str | Path) else given
-    engine = Local(processes or default_processes()) if dask is None else Dask(dask)
+    engine = Local(processes) if dask is None else Dask(dask)
     with tempfile.TemporaryDirectory() as spare, contextlib.closing(engine):
         return run_study(wanted, Path(folder or spare), engine, progress, as_is)
 

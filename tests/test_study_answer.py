@@ -325,7 +325,7 @@ def test_what_binds_and_what_is_unknown() -> None:
     said = lines_of(*rows, metrics=("time", "accuracy"), constraints=("max area 600 mm2",))
     assert "Best in time of 2 points: chip.tiles = 200." in said
     assert "Left out of 2 points: 1 (1 beyond max area 600 mm2)." in said
-    assert "Unknown of every point, so not asked: accuracy." in said
+    assert "Unknown for every point, so left out: accuracy." in said
     assert "- Without max area 600 mm2, best would be chip.tiles = 100: 1 ms (0.8 to 1.2), 2 times better." in said
     assert "- The accuracy of no point is known." in said
     assert "Constraints there: max area 600 mm2: 400 mm2 (350 to 450)." in said
@@ -345,7 +345,7 @@ def test_several_metrics_and_workloads() -> None:
         for name in ("digits", "other")
     ]
     said = lines_of(*rows, workloads={"digits": 1.0, "other": 1.0}, metrics=("time", "area"))
-    assert "2 points are on the front of time and area with a probability over 50 %" in said
+    assert "2 points are Pareto-optimal in time and area with a probability over 50 %" in said
     assert "(time of each workload: digits 1 ms, other 1 ms)" in said
     assert "On the front with a probability of 5 % or more:" in said
     assert said.count("over 99.9 %") >= 2

@@ -6,7 +6,6 @@ from mimdsim.studies.files import write_figures
 from mimdsim.studies.points import parse_axes
 from mimdsim.studies.results import note_lines, table_lines
 from mimdsim.studies.runner import StudyResult, run_study
-from mimdsim.studies.scheduler import default_processes
 
 __all__ = [
     "Dask",
@@ -14,7 +13,6 @@ __all__ = [
     "Study",
     "StudyResult",
     "WorkerPool",
-    "default_processes",
     "list_studies",
     "make_study",
     "note_lines",

@@ -57,7 +57,7 @@ def answer(ranking: Ranking) -> list[str]:
         said = [_no_best(ranking)] if ranking.best is None else [*_best(ranking, ranking.best), *_front(ranking)]
     said += _left_out(ranking)
     if ranking.unknown and ranking.metrics:
-        said.append(f"Unknown of every point, so not asked: {', '.join(metric.name for metric in ranking.unknown)}.")
+        said.append(f"Unknown for every point, so left out: {', '.join(metric.name for metric in ranking.unknown)}.")
     if result.complete:
         said.append(f"All {done:,} points are done." if done > 1 else "The study has one point.")
     else:
@@ -81,7 +81,7 @@ def firing_words(result: StudyResult) -> list[str]:
             more = f"; and {len(those) - MOST_NAMED:,} more" if len(those) > MOST_NAMED else ""
             named = f"{'; '.join(those[:MOST_NAMED])}{more}"
             which = f"{len(those):,} of {counted(len(result.rows), 'point')} ({named})"
-        lines.append(f"{which}: {said}. Their times hold for such spikes only; mimdsim run says what mends it.")
+        lines.append(f"{which}: {said}. Their times hold for such spikes only; mimdsim run says how to fix it.")
     return lines
 
 
@@ -180,10 +180,8 @@ def _front(ranking: Ranking) -> Iterator[str]:
     over = ""
     if len(ranking.study.workloads) > 1:
         over = " Workloads count together by the weighted geometric mean; the largest area, power, memory and tiles."
-    yield (
-        f"{counted(on, 'point')} {'is' if on == 1 else 'are'} on the front of {together} with a probability over 50 %: "
-        f"there no other is as good in all and better in one.{over}"
-    )
+    verb = "is" if on == 1 else "are"
+    yield f"{counted(on, 'point')} {verb} Pareto-optimal in {together} with a probability over 50 %.{over}"
 
 
 def _no_best(ranking: Ranking) -> str:

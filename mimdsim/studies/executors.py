@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import platform
 import re
 import sys
@@ -63,11 +64,11 @@ class WorkerPool(Protocol):
 
 
 class Local:
-    """Processes of this computer, which end with this one and keep what they have compiled from one call to the next;
-    with one, the work is done here."""
+    """Processes of this computer, by default one for each processor, which end with this one and keep what they have
+    compiled from one call to the next; with one, the work is done here."""
 
-    def __init__(self, processes: int):
-        self.workers = processes
+    def __init__(self, processes: int | None = None):
+        self.workers = processes or os.cpu_count() or 1
         self._held = contextlib.ExitStack()
         self._pool: ProcessPoolExecutor | None = None
 

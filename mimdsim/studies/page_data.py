@@ -62,7 +62,7 @@ def _provenance(ranking: Ranking) -> list[tuple[str, str]]:
     seeds = sorted({row["seed"] for row in rows if row.get("seed") is not None})
     named = ", ".join(map(str, seeds[:6])) + (f" and {len(seeds) - 6} more" if len(seeds) > 6 else "")
     digests = hashlib.sha256("".join(str(row["digest"]) for row in rows if row.get("digest")).encode()).hexdigest()
-    drawn = f"{counted(draws.count, 'draw')} of doubts with seed {draws.seed}"
+    drawn = f"{counted(draws.count, 'Monte Carlo draw')} with seed {draws.seed}"
     said = [
         ("mimdsim", ", ".join(sorted({str(row["tool_version"]) for row in rows if row.get("tool_version")}))),
         ("machine", f"{study.machine}: {load_tiled(study.machine).title}"),
@@ -75,8 +75,8 @@ def _provenance(ranking: Ranking) -> list[tuple[str, str]]:
 
 
 def doubts_table(ranking: Ranking) -> Table:
-    """The sources that the answer's time is most in doubt of, over all workloads."""
-    headers = ("source of doubt (kind)", "of the time", "plus or minus", "of the interval")
+    """What makes the answer's time most uncertain, over all workloads."""
+    headers = ("source of uncertainty (kind)", "of the time", "plus or minus", "of the interval")
     if ranking.best is None:
         return table("doubts", "", headers, [])
     at = ranking.best * ranking.draws.width + np.arange(ranking.draws.width)
@@ -99,12 +99,12 @@ def doubts_table(ranking: Ranking) -> Table:
             ]
         )
     left = len(order) - len(rows)
-    note = f"{left:,} smaller doubts are left out." if left else ""
-    return table("doubts", "What the answer's time is in doubt of, widest first", headers, rows, note)
+    note = f"{left:,} smaller ones are left out." if left else ""
+    return table("doubts", "What makes the answer's time uncertain, largest first", headers, rows, note)
 
 
 def numbers_table(ranking: Ranking) -> Table:
-    """The machine's numbers that the study varies or the widest doubts rest on, with their sources."""
+    """The machine's numbers that the study varies, or that cause most uncertainty, with their sources."""
     machine = load_tiled(ranking.study.machine)
     wide = [row[0].text.split()[0].rstrip(",") for row in doubts_table(ranking).rows]
     sections = {SECTIONS_OF[word] for word in wide if word in SECTIONS_OF}
@@ -116,8 +116,8 @@ def numbers_table(ranking: Ranking) -> Table:
             if section in sections or name in ranking.study.varied:
                 rows.append([text(name), text(field_value(field, getattr(part, field, ""))), text(said)])
     note = "Values of the machine before the study changed them. Costs of codelets have their kind of source in the "
-    note += "table above; docs/model.md tells of them."
-    title = f"Numbers of {ranking.study.machine} that are varied or most in doubt"
+    note += "table above; docs/model.md describes them."
+    title = f"Numbers of {ranking.study.machine} that are varied or most uncertain"
     return table("numbers", title, ("number", "value", "source"), rows, note)
 
 
@@ -170,8 +170,8 @@ def _best(ranking: Ranking) -> StudySection:
 
 
 DRAWN = (
-    "Probabilities are shares of {count:,} draws. A draw gives every source of doubt a position between its bounds, "
-    "each as likely as any other, the same for all points: what makes one point slower makes others slower too."
+    "Probabilities are shares of {count:,} Monte Carlo draws. Each draw places every source of uncertainty at random "
+    "between its bounds, at the same place for all points: what makes one point slower makes others slower too."
 )
 
 
@@ -229,8 +229,8 @@ def _sweeps(result: StudyResult) -> StudySection | None:
     untimed = sum(row["ms_per_training_step"] is None for row in rows)
     out = f" {counted(untimed, 'point')} without a time {'is' if untimed == 1 else 'are'} left out." if untimed else ""
     figures = [
-        (draw_sweep(rows, names), f"Every point along {names[0]}; bands: intervals.{out} Doubts that points share move "
-         "them together: the panel in the middle takes that into account."),
+        (draw_sweep(rows, names), f"Every point along {names[0]}; bands: intervals.{out} "
+         "Uncertainties that points share move them together: the panel in the middle takes that into account."),
         (draw_crossover(rows, names, gpus), "GPU time over tiled time; bands: intervals from opposite ends of both."),
     ]  # fmt: skip
     drawn = [(figure, said) for figure, said in figures if figure is not None]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.pipeline.pipeline import Progress
 from mimdsim.studies.description import Study
 from mimdsim.studies.executors import WorkerPool
 from mimdsim.studies.files import other_study, unknown_study, write_tables
@@ -22,7 +23,6 @@ from mimdsim.studies.store import Store
 from mimdsim.studies.tpe_search import BestTrials, search_plan
 
 WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
-Progress = Callable[[str, int, int], None]
 Plan = Generator[list[Design], list[list[Row]], Any]
 """Designs to compute, then their rows by design (one for each workload), until the plan returns what it found."""
 

@@ -7,13 +7,13 @@ kept when its batch is done; a study that was cut goes on from there.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, of_the_machine
+from mimdsim.pipeline.pipeline import Progress
 from mimdsim.studies.executors import Batch, Work, WorkerPool
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.points import Point
@@ -23,11 +23,6 @@ from mimdsim.studies.worker import best_mapping, record, run_on_same_inputs, tim
 
 MOST_IN_A_BATCH = 20  # points: as many as a process can lose
 POLL_SECONDS = 0.3  # between looks at what another process is doing
-Progress = Callable[[str, int, int], None]
-
-
-def default_processes() -> int:
-    return os.cpu_count() or 1
 
 
 def done_rows(store: Store, points: Iterable[Point]) -> list[Row | None]:
@@ -81,28 +76,28 @@ class _Scheduler:
         needed = {point.activity_key for point in self._open() if point.fill is None}
         waiting = {key: point for key, point in roomiest.items() if key in needed}
 
-        def keep(batch: Batch, found: Any) -> None:
-            if found is not None:
-                self.store.keep_activity(batch.points[0].activity_key, *found)
+        def keep(keys: list[str], spikes: Any) -> None:
+            if spikes is not None:
+                self.store.keep_activity(keys[0], spikes)
 
         self._each(record, waiting, "recording spikes", self.store.has_activity, keep)
 
     def search(self) -> None:
         waiting = {point.key: point for point in self._open() if point.best_mapping}
 
-        def keep(batch: Batch, found: Any) -> None:
-            self.store.keep_mapping(batch.points[0].key, found)
+        def keep(keys: list[str], mapping: Any) -> None:
+            self.store.keep_mapping(keys[0], mapping)
 
         self._each(best_mapping, waiting, "searching mappings", self.store.has_mapping, keep)
 
     def time(self) -> None:
         waiting = {point.key: point for point in self._open()}
 
-        def keep(batch: Batch, found: Any) -> None:
-            rows = dict(zip((point.key for point in batch.points), found, strict=True))
-            self.problems |= {key: row for key, row in rows.items() if isinstance(row, Exception)}
-            made = {key: row for key, row in rows.items() if not isinstance(row, Exception)}
-            self.store.keep({key: row | waiting[key].origin for key, row in made.items()})
+        def keep(keys: list[str], found: Any) -> None:
+            rows = dict(zip(keys, found, strict=True))
+            failed = {key: row for key, row in rows.items() if isinstance(row, Exception)}
+            self.problems |= failed
+            self.store.keep({key: row | waiting[key].origin for key, row in rows.items() if key not in failed})
             self.on_rows()
 
         most = max(1, min(MOST_IN_A_BATCH, len(waiting) // (4 * self.pool.workers)))
@@ -138,7 +133,7 @@ class _Scheduler:
         waiting: Mapping[str, Point],
         doing: str,
         is_done: Callable[[str], bool],
-        keep: Callable[[Batch, Any], None],
+        keep: Callable[[list[str], Any], None],
         most: int = 1,
         *more: Any,
     ) -> None:
@@ -154,7 +149,7 @@ class _Scheduler:
                     worked = True
                     keys = [names[point] for point in done.batch.points]
                     if done.problem is None:
-                        keep(done.batch, done.found)
+                        keep(keys, done.found)
                     else:
                         self.problems |= dict.fromkeys(keys, done.problem)
                     self.store.release(keys)

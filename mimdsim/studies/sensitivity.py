@@ -16,7 +16,7 @@ effects that it is an end of, and in stage two its block of points; both are cou
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,19 +71,10 @@ class Sensitivity:
         return 100 * value / self.median if self.median else 0.0
 
     def bars(self) -> list[Row]:
-        """The effects in percent of the median, as `report/figures_tornado.py` draws them."""
-        return [
-            {
-                "axis": effect.axis,
-                "ends": effect.ends,
-                "mean": None if effect.mean is None else self.percent(effect.mean),
-                "size": self.percent(effect.size),
-                "spread": self.percent(effect.spread),
-                "first_order": effect.first_order,
-                "total": effect.total,
-            }
-            for effect in self.effects
-        ]
+        """The effects in percent of the median, as `report/figures_effects.py` draws them."""
+        rows = [asdict(effect) for effect in self.effects]
+        changes = ("mean", "size", "spread")
+        return [row | {name: row[name] and self.percent(row[name]) for name in changes} for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)

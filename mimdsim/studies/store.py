@@ -12,14 +12,13 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
 from mimdsim.base.checksummed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.base.errors import DataFileError, cannot_write
 from mimdsim.base.files import writable_folder
-from mimdsim.program import RecordedActivity
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.row_values import Spikes, row_problem, spike_arrays, spikes_of
 from mimdsim.workload import MappingOptions
@@ -112,11 +111,8 @@ class Store:
     def has_activity(self, key: str) -> bool:
         return self._is_whole(self.activity_path(key), load_activity)
 
-    def keep_activity(
-        self, key: str, activity: RecordedActivity, accuracy: float | None, said: Sequence[str] = ()
-    ) -> None:
-        """Recorded spikes, the test accuracy of their training, and what is wrong with its samples."""
-        write_sealed_arrays(self.activity_path(key), spike_arrays((activity, accuracy, tuple(said))))
+    def keep_activity(self, key: str, spikes: Spikes) -> None:
+        write_sealed_arrays(self.activity_path(key), spike_arrays(spikes))
 
     def has_mapping(self, key: str) -> bool:
         return self._is_whole(self._mapping_path(key), load_mapping)
