@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replaced
+from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.search_path import Named, several
@@ -39,7 +39,7 @@ from mimdsim.workload.interchange.start import write_trained
 if TYPE_CHECKING:
     from mimdsim.checking.program import Subject
     from mimdsim.checking.user_code import Checked
-    from mimdsim.studies import Studied, Study
+    from mimdsim.studies import Study, StudyResult
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = Named | Workload
@@ -203,16 +203,16 @@ def study(
     dask: str | None = None,
     as_is: bool = False,
     progress: Progress = silent,
-) -> Studied:
+) -> StudyResult:
     """Compute the points of a study, a file or what `mimdsim.studies.make_study` returns, and answer its question.
 
     folder: where points and tables are kept, so that the same call continues where it stopped. processes: local ones;
     dask: the address of a Dask scheduler whose workers are used instead. as_is: compute nothing.
     """
-    from mimdsim.studies import Dask, Local, default_processes, read_study, run_study
+    from mimdsim.studies import Dask, Local, read_study, run_study
 
     wanted = read_study(given) if isinstance(given, str | Path) else given
-    engine = Local(processes or default_processes()) if dask is None else Dask(dask)
+    engine = Local(processes) if dask is None else Dask(dask)
     with tempfile.TemporaryDirectory() as spare, contextlib.closing(engine):
         return run_study(wanted, Path(folder or spare), engine, progress, as_is)
 
@@ -358,7 +358,7 @@ def _checked_kernel(
     if folder is not None:
         profile = profile_of(kernel, result, asked)
         detail = result.detail(profile.config_sha256)
-        with replaced(folder, ("profile.json", DETAIL_FILE, *report_files())) as draft:
+        with replace_files(folder, ("profile.json", DETAIL_FILE, *report_files())) as draft:
             save_profile(draft / "profile.json", profile)
             if detail is not None:
                 save_detail(draft / DETAIL_FILE, detail)
@@ -422,7 +422,7 @@ def _written(
 
     if folder is None:
         return advised()
-    with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
+    with replace_files(Path(folder), (*OF_A_RUN, *report_files())) as draft:
         if detail is not None:
             save_detail(draft / DETAIL_FILE, detail)
         write_trained(draft / "weights.safetensors", made.log.weights, made.workload)

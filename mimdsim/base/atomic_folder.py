@@ -42,7 +42,7 @@ def refuse_other(folder: Path, *kinds: str) -> None:
 
 
 @contextlib.contextmanager
-def replaced(folder: Path, known: Sequence[str]) -> Iterator[Path]:
+def replace_files(folder: Path, known: Sequence[str]) -> Iterator[Path]:
     """A draft folder to write in; on leaving it, its files take the place of the `known` files of `folder`.
 
     known: all files that such a run may leave, in the order in which a reader opens them. Other files in `folder` stay.
@@ -95,7 +95,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """The only process that writes to `folder`."""
     path = folder / LOCK
     until = time.monotonic() + LONGEST_WAIT_SECONDS
-    while (held := _taken(path)) is None:
+    while (held := _lock(path)) is None:
         if time.monotonic() > until:
             raise MimdsimError(
                 f"{folder}: another mimdsim has been writing there for {LONGEST_WAIT_SECONDS:,.0f} s; stop it, or "
@@ -105,29 +105,27 @@ def _alone(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows cannot remove open files
+        with contextlib.suppress(OSError):  # the folder may have become read-only
             path.unlink()
         os.close(held)
 
 
-def _taken(path: Path) -> int | None:
+def _lock(path: Path) -> int | None:
     """The open lock file; None while another process has it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as problem:
         raise cannot_write(path, problem) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):
-            return descriptor
-    except FileNotFoundError:  # removed by its previous owner
-        pass
-    except OSError as problem:
-        if problem.errno not in HELD_ELSEWHERE:
-            os.close(descriptor)
-            raise cannot_write(path, problem) from None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
+    with contextlib.ExitStack() as unless_ours:
+        unless_ours.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                unless_ours.pop_all()
+                return descriptor
+        except FileNotFoundError:  # removed by its previous owner
+            pass
+        except OSError as problem:
+            if problem.errno not in HELD_ELSEWHERE:
+                raise cannot_write(path, problem) from None
     return None

@@ -20,7 +20,8 @@ JSON_END = b'"\n}\n'
 
 def write_sealed_json(path: Path, table: dict[str, Any]) -> None:
     """A table that is not empty as JSON, its last key the digest."""
-    _write(path, dump_json(table).encode().removesuffix(b"\n}\n") + b',\n "sha256": "', JSON_END)
+    head = dump_json(table).encode().removesuffix(b"\n}\n") + b',\n "sha256": "'
+    write_atomically(path, sealed(path, head, JSON_END))
 
 
 def write_sealed_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -28,7 +29,7 @@ def write_sealed_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     packed = io.BytesIO()
     np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
     without_comment = packed.getvalue()[:-2]  # the last two bytes are its length
-    _write(path, without_comment + DIGITS.to_bytes(2, "little"), b"")
+    write_atomically(path, sealed(path, without_comment + DIGITS.to_bytes(2, "little"), b""))
 
 
 def read_sealed_json(path: Path, most: int, advice: str) -> dict[str, Any]:
@@ -55,10 +56,6 @@ def read_sealed_arrays(path: Path, most: int, advice: str, most_entries: int = M
 def sealed(path: Path, head: bytes, tail: bytes) -> bytes:
     """The content of a file with its digest."""
     return head + _digest(path, head, tail) + tail
-
-
-def _write(path: Path, head: bytes, tail: bytes) -> None:
-    write_atomically(path, sealed(path, head, tail))
 
 
 def _read(path: Path, most: int, tail: bytes, advice: str) -> bytes:

@@ -72,7 +72,7 @@ def _one_of_equal(made: np.ndarray) -> np.ndarray:
     return known if known is made or np.array_equal(known, made) else made
 
 
-def taken(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def take_rows(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Entries `rows` (numbers, or one bool for each) of a compact column, compact as well."""
     if any(column.strides):
         return _one_of_equal(column[rows])

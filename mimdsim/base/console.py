@@ -40,7 +40,7 @@ def say(text: str, *, nl: bool = True, err: bool = False, bad: bool = False) -> 
 
 
 @contextlib.contextmanager
-def says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
+def explain_interrupt(told: Callable[[], str]) -> Iterator[None]:
     """What a user who interrupts is told: what was saved, and how to continue from it."""
     try:
         yield
@@ -49,7 +49,7 @@ def says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def told_as_ours(failure: Exception) -> str:
+def internal_error_text(failure: Exception) -> str:
     """One sentence on an unexpected exception, and where its traceback is: in a file, if one can be written, else after
     the sentence."""
     trace = "".join(traceback.format_exception(failure))

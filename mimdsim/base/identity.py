@@ -23,7 +23,7 @@ from mimdsim.base.checksummed import read_sealed_json, write_sealed_json
 from mimdsim.base.errors import PACKAGE, DataFileError, MimdsimError
 from mimdsim.base.files import open_regular
 
-SAYS = ("report", "check", "conversion")  # packages that no result comes from
+SAYS = ("cli", "report", "checking", "validation")  # packages that no result comes from
 DECIDE_TOO = ("numpy", "numba", "llvmlite")
 MOST_FILES = 64  # of an input that are kept one by one; of more, their sum
 KNOWN = "sources.json"  # digests of sources by their bytes, beside what Python has compiled

@@ -166,14 +166,8 @@ class Reader:
         width = self._member.dtype.itemsize
         self._pass(first * width - self._at)
         content = bytearray()
-        wanted = (stop - first) * width
-        with self._refusing():
-            while len(content) < wanted:
-                part = self._file.read(min(wanted - len(content), READ_BYTES))
-                if not part:
-                    raise EOFError(f"ends at entry {first + len(content) // width}")
-                content += part
-        self._at += wanted
+        for part in self._parts((stop - first) * width, "ends at entry {}", width):
+            content += part
         return np.frombuffer(content, dtype=self._member.dtype)
 
     def finish(self) -> None:
@@ -183,13 +177,19 @@ class Reader:
             self._file.read(1)
 
     def _pass(self, count: int) -> None:
-        self._at += count
+        for _ in self._parts(count, "ends early", 1):
+            pass
+
+    def _parts(self, count: int, problem: str, width: int) -> Iterator[bytes]:
+        """The next bytes, in pieces; problem: what is said if there are fewer."""
+        end = self._at + count
         with self._refusing():
-            while count:
-                part = self._file.read(min(count, READ_BYTES))
+            while self._at < end:
+                part = self._file.read(min(end - self._at, READ_BYTES))
                 if not part:
-                    raise EOFError("ends early")
-                count -= len(part)
+                    raise EOFError(problem.format(self._at // width))
+                self._at += len(part)
+                yield part
 
     def _refusing(self) -> contextlib.AbstractContextManager[None]:
         info = self._member.info

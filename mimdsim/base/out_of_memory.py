@@ -48,7 +48,7 @@ def _says_so(text: str) -> bool:
     return any(saying in text.lower() for saying in _SAYINGS)
 
 
-def told_lack(what: str) -> str:
+def out_of_memory_text(what: str) -> str:
     """The sentence: what could not be had, the limit if there is one, and what to do."""
     limit = memory_limit()
     allowed = f"; this process may use {show_bytes(limit)} (ulimit -v)" if limit else ""
@@ -119,7 +119,7 @@ def _of_destructor(before: Callable[[Any], Any], about: Any) -> None:
 def _remember(what: str) -> None:
     if not _SEEN:
         with contextlib.suppress(Exception):
-            say(told_lack(what), err=True)
+            say(out_of_memory_text(what), err=True)
     _SEEN.append(what)
     if sys.is_finalizing():  # all has been done that is done at the end
         _end()
@@ -133,7 +133,7 @@ def _wait_for(worker: int) -> None:
     _, status = os.waitpid(worker, 0)
     code = os.waitstatus_to_exitcode(status)
     if -code in ABORTED:
-        say(told_lack(f"the process ended by {signal.Signals(-code).name}"), err=True)
+        say(out_of_memory_text(f"the process ended by {signal.Signals(-code).name}"), err=True)
         os._exit(2)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)

@@ -84,11 +84,11 @@ def powers_of(field: str) -> Powers:
     found: Powers = {}
     for place, name in enumerate((dimension(field) or "").split("_per_")):
         plural = name if name in UNITS or f"{name}s" not in (*UNITS, *_POWERS) else f"{name}s"
-        found = multiplied(found, _POWERS.get(plural, {plural: 1.0}) if name else {}, -1 if place else 1)
+        found = multiply_units(found, _POWERS.get(plural, {plural: 1.0}) if name else {}, -1 if place else 1)
     return found
 
 
-def multiplied(one: Powers, other: Powers, times: float = 1) -> Powers:
+def multiply_units(one: Powers, other: Powers, times: float = 1) -> Powers:
     """The unit of one * other ** times."""
     found = {name: one.get(name, 0) + times * other.get(name, 0) for name in (*one, *other)}
     return {name: power for name, power in found.items() if power}
@@ -141,7 +141,7 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def told_apart(
+def distinct_texts(
     values: Sequence[Any], say: Callable[[Any, int], str], digits: Sequence[int] = (5, 8, 12, 17)
 ) -> list[str]:
     """Each value as `say` shows it in so many digits; those that would look like a different one in more."""
@@ -158,7 +158,7 @@ def told_apart(
 
 def show_bytes(count: float, *beside: float) -> str:
     """Bytes for people: '624.0 KiB'; to the byte where one `beside`, which it is compared with, would look the same."""
-    return told_apart([count, *beside], _bytes_in, (1, 0))[0]
+    return distinct_texts([count, *beside], _bytes_in, (1, 0))[0]
 
 
 def _bytes_in(count: float, digits: int) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
-from mimdsim.base.units import told_apart
 from mimdsim.checking.comparison import last_writer, way_to
 from mimdsim.checking.user_code import call_users
 from mimdsim.execution.fp16 import HALF_BYTES
@@ -216,5 +215,5 @@ def _in_enough_digits(one: Any, other: Any) -> tuple[str, str]:
     def say(each: Any, digits: int) -> str:
         return f"{each:.{digits}g}" if isinstance(each, np.floating) else str(each)
 
-    first, second = told_apart((one, other), say, (7, 9, 17))
+    first, second = distinct_texts((one, other), say, (7, 9, 17))
     return first, second

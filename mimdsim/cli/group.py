@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from mimdsim.base.console import RAISE, say, told_as_ours
+from mimdsim.base.console import RAISE, internal_error_text, say
 from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine
-from mimdsim.base.out_of_memory import lacks_memory, told_lack, watch_memory
+from mimdsim.base.out_of_memory import lacks_memory, out_of_memory_text, watch_memory
 
 OUR_FAILURE = 4
 
@@ -60,11 +60,11 @@ class Commands(click.Group):
             raise
         except Exception as failure:
             if lacks_memory(failure):
-                say(told_lack(f"{type(failure).__name__}: {failure}".rstrip(": ")), err=True)
+                say(out_of_memory_text(f"{type(failure).__name__}: {failure}".rstrip(": ")), err=True)
                 context.exit(2)
             if os.environ.get(RAISE) or of_the_machine(failure):
                 raise
-            say(f"mimdsim: {told_as_ours(failure)}", err=True)
+            say(f"mimdsim: {internal_error_text(failure)}", err=True)
             context.exit(OUR_FAILURE)
 
 

@@ -44,7 +44,7 @@ def report_command(
 ) -> None:
     """Redraw the report of a saved profile.json. With the profile.json of another run, OTHER, the page also shows the
     differences of that run (B) to PROFILE (A): totals, supersteps by name, and single tiles if both have as many."""
-    from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replaced
+    from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
     from mimdsim.base.files import folders_to_write, read_whole
     from mimdsim.profile import load_profile
     from mimdsim.profile.detail import load_beside
@@ -52,7 +52,7 @@ def report_command(
 
     folder = out or (profile.parent if other is None else profile.parent / "report-compared")
     refuse_other(folder, RUN, KERNEL)
-    with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
+    with folders_to_write(folder), replace_files(folder, report_files()) as draft, Bars() as bars:
         loaded = load_profile(profile)  # while no other process writes there
         beside = folder / "profile.json"
         if beside.is_file() and not beside.samefile(profile) and read_whole(beside) != read_whole(profile):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE, PATH
-from mimdsim.base.console import Bars, say, says_how_to_go_on
+from mimdsim.base.console import Bars, explain_interrupt, say
 from mimdsim.cli.options import FOLDER, MAPPING, SET, WORKLOAD
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def run_and_show(
     from mimdsim.report import marked_as_bad, summary_lines
 
     needed = (folder, dump, checkpoint and checkpoint.parent)
-    with says_how_to_go_on(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
+    with explain_interrupt(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
         found = make(changes=changes, report=folder, progress=bars.show)
     for line, bad in marked_as_bad(summary_lines(found.profile)):
         say(line, bad=bad)

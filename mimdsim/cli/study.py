@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from mimdsim.base.click_types import PATH
-from mimdsim.base.console import Bars, say, says_how_to_go_on
+from mimdsim.base.console import Bars, explain_interrupt, say
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.units import counted
 
 if TYPE_CHECKING:
-    from mimdsim.studies import Studied
+    from mimdsim.studies import StudyResult
 
 
 PROCESSES = click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
@@ -49,7 +49,7 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
     from mimdsim import api
     from mimdsim.studies import read_study
     from mimdsim.studies.answer_text import answer_lines
-    from mimdsim.studies.files import write_report
+    from mimdsim.studies.page_data import write_report
 
     given = read_study(study)
     folder = out or Path("reports") / f"{Path(study).stem}-study"
@@ -60,10 +60,10 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
     say_written(studied, write_report(studied, folder) if studied.files else ())
 
 
-def compute_points(folder: Path, compute: Callable[..., Studied]) -> Studied:
+def compute_points(folder: Path, compute: Callable[..., StudyResult]) -> StudyResult:
     from mimdsim.base.files import folders_to_write
 
-    with says_how_to_go_on(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:
+    with explain_interrupt(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:
         return compute(progress=bars.show)
 
 
@@ -85,7 +85,7 @@ def _kept_points(folder: Path) -> str:
     return f"{saved} saved in {folder}; the same command continues from there"
 
 
-def say_written(studied: Studied, more: Sequence[Path] = ()) -> None:
+def say_written(studied: StudyResult, more: Sequence[Path] = ()) -> None:
     for line in studied.warnings:
         say(f"! {line}")
     if written := [str(path) for path in (*studied.files, *more)]:

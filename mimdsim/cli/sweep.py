@@ -71,7 +71,7 @@ def sweep_command(
     from mimdsim import api
     from mimdsim.studies import make_study, note_lines, parse_axes, table_lines, write_figures, write_study
     from mimdsim.studies.answer_text import firing_words
-    from mimdsim.studies.files import write_report
+    from mimdsim.studies.page_data import write_report
 
     if best_mapping and mapping is not None:
         raise DescriptionError(

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from mimdsim.base.compressed_columns import TILES, compact, taken, wide
+from mimdsim.base.compressed_columns import TILES, compact, take_rows, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import refused
 from mimdsim.program.codelet import Codelet
@@ -170,7 +170,7 @@ class VertexTable:
         """These vertices; views of the columns for a slice."""
         made = object.__new__(VertexTable)  # its columns were checked with all rows
         extents = {name: each[rows] if isinstance(each, np.ndarray) else each for name, each in self.extents.items()}
-        take = itemgetter(rows) if isinstance(rows, slice) else partial(taken, rows=rows)
+        take = itemgetter(rows) if isinstance(rows, slice) else partial(take_rows, rows=rows)
         columns = {name: take(column) for name, column in self.columns.items()}
         made.__dict__.update(self.__dict__, tiles=take(self.tiles), columns=columns, extents=extents)
         return made

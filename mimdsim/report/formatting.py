@@ -7,7 +7,7 @@ import sys
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from mimdsim.base.units import UNITS, dimension, told_apart
+from mimdsim.base.units import UNITS, dimension, distinct_texts
 from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
@@ -139,7 +139,7 @@ def field_values(key: str, values: Iterable[Any]) -> list[str]:
         number = str(value) if whole else f"{float(f'{value / factor:.{digits}g}'):.15g}"
         return f"{number} {unit}".strip()
 
-    return told_apart([value if isinstance(value, Hashable) else str(value) for value in values], say)
+    return distinct_texts([value if isinstance(value, Hashable) else str(value) for value in values], say)
 
 
 def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mimdsim.base.atomic_folder import replaced
+from mimdsim.base.atomic_folder import replace_files
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
@@ -110,7 +110,7 @@ def write_report(
         tables_script=(HERE / "scripts" / "tables.js").read_text(encoding="utf-8"),
         files=_file_rows(contents, pictures),
     )
-    with replaced(folder, report_files()) as draft:
+    with replace_files(folder, report_files()) as draft:
         write_atomically(draft / "report.html", content)
         for name, data in contents.items():
             write_atomically(draft / name, data)

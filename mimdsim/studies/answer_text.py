@@ -1,4 +1,5 @@
-"""A study's answer in words: what is best and how sure that is."""
+"""What a study answers, in sentences and tables: what is best and how sure that is, what matters, and what would change
+it. Console and page show the same."""
 
 from __future__ import annotations
 
@@ -8,263 +9,411 @@ from collections.abc import Iterator
 import numpy as np
 
 from mimdsim.base.units import counted
-from mimdsim.report.formatting import chance, field_values, quantity
-from mimdsim.studies.answer_text_found import effects_table, how_found, sensitivity_words
-from mimdsim.studies.metrics import Constraint, over_workloads
-from mimdsim.studies.overturn import would_change
-from mimdsim.studies.pareto import Judged, judged
-from mimdsim.studies.phrases import bounds, count_of, in_words, name_of, quantity_alone, values_of
-from mimdsim.studies.results import FIRING_COLUMN, RATIOS, note_lines
-from mimdsim.studies.runner import Studied
-from mimdsim.studies.sensitivity import Sensitivities
+from mimdsim.report.formatting import chance, field_value, field_values, quantity
+from mimdsim.report.tables import Table, table, text
+from mimdsim.studies.metrics import METRICS, Constraint, Metric, over_workloads
+from mimdsim.studies.pareto import Ranking, rank
+from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, RATIOS, aligned, note_lines
+from mimdsim.studies.runner import StudyResult
+from mimdsim.studies.sensitivity import Effect, Sensitivities, Sensitivity
 
 MOST_ROWS, MOST_NOTES = 10, 8
 MOST_NAMED = 4  # points in a sentence
+MOST_EFFECTS = 20  # rows of a table
+MOST_RIVALS = 5
+LIKELY = 0.1  # a rival that is better with more than this probability is named
+STEADY = 0.9  # share of its size that the mean of an effect has if it goes one way
 OF_TIME = ("time", "ratio", "throughput")
 
 
-def answer_lines(studied: Studied) -> Iterator[str]:
+def answer_lines(result: StudyResult) -> Iterator[str]:
     """The question and its answer, the points it is about, notes, and what would change it."""
-    found = judged(studied)
-    if studied.study.question:
-        yield studied.study.question
+    ranking = rank(result)
+    if result.study.question:
+        yield result.study.question
         yield ""
-    yield from (f"! {line}" for line in firing_words(studied))
-    yield from answer(studied, found)
+    yield from (f"! {line}" for line in firing_words(result))
+    yield from answer(ranking)
     yield ""
-    for title, header, rows, more in tables(studied, found):
-        yield title
-        cells = [header, *rows]
-        widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
-        yield from ("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
-        yield from filter(None, [more])
+    for shown in tables(ranking):
+        yield f"{shown.caption}:"
+        yield from aligned([shown.headers, *([cell.text for cell in row] for row in shown.rows)])
+        yield from filter(None, [shown.note])
         yield ""
-    notes = notes_of(studied)
+    notes = notes_of(result)
     yield from notes[:MOST_NOTES]
     if len(notes) > MOST_NOTES:
         yield f"! {counted(len(notes) - MOST_NOTES, 'more note')}: column 'note' of results.csv"
     yield "What would change this:"
-    yield from (f"- {line}" for line in would_change(studied, found))
+    yield from (f"- {line}" for line in would_change(ranking))
 
 
-def answer(studied: Studied, found: Judged) -> list[str]:
+def answer(ranking: Ranking) -> list[str]:
     """Sentences, the most important first."""
-    if isinstance(studied.found, Sensitivities):
-        said = sensitivity_words(studied.found)
+    result, done = ranking.result, len(ranking.designs)
+    if isinstance(result.found, Sensitivities):
+        said = sensitivity_words(result.found)
     else:
-        said = [*_best(studied, found)] if found.best is not None else [_nothing_kept(found)]
-        said += _several_metrics(found)
-    said += [line for line in (_left_out(found), _unknown(found)) if line]
-    done = len(found.designs)
-    if studied.complete:
+        said = [_no_best(ranking)] if ranking.best is None else [*_best(ranking, ranking.best), *_front(ranking)]
+    said += _left_out(ranking)
+    if ranking.unknown and ranking.metrics:
+        said.append(f"Unknown for every point, so left out: {', '.join(metric.name for metric in ranking.unknown)}.")
+    if result.complete:
         said.append(f"All {done:,} points are done." if done > 1 else "The study has one point.")
     else:
-        of = f"{done:,} of {counted(studied.designs, 'point')} {'is' if done == 1 else 'are'} done"
+        of = f"{done:,} of {counted(result.designs, 'point')} {'is' if done == 1 else 'are'} done"
         said.append(f"Unfinished: {of}; the others may change the answer.")
     return said
 
 
-def firing_words(studied: Studied) -> list[str]:
+def firing_words(result: StudyResult) -> list[str]:
     """Which points are timed with spikes of layers that never fire, or always; nothing where none is."""
-    names = [*(["workload"] if len(studied.study.workloads) > 1 else []), *studied.study.varied]
     points: dict[str, list[str]] = {}
-    shown = {name: field_values(name, [row[name] for row in studied.rows]) for name in names}
-    for at, row in enumerate(studied.rows):
+    shown = {name: field_values(name, [row[name] for row in result.rows]) for name in _named_by(result)}
+    for at, row in enumerate(result.rows):
         if row.get(FIRING_COLUMN):
             named = ", ".join(f"{name} = {values[at]}" for name, values in shown.items())
             points.setdefault(row[FIRING_COLUMN], []).append(named)
-    found = []
+    lines = []
     for said, those in points.items():
-        several = len(those) < len(studied.rows)
-        more = f"; and {len(those) - MOST_NAMED:,} more" if len(those) > MOST_NAMED else ""
-        named = f" ({'; '.join(those[:MOST_NAMED])}{more})" if several else ""
-        which = f"{len(those):,} of {count_of(len(studied.rows))}{named}" if several else "All points"
-        found.append(f"{which}: {said}. Their times hold for such spikes only; mimdsim run says what mends it.")
-    return found
+        which = "All points"
+        if len(those) < len(result.rows):
+            more = f"; and {len(those) - MOST_NAMED:,} more" if len(those) > MOST_NAMED else ""
+            named = f"{'; '.join(those[:MOST_NAMED])}{more}"
+            which = f"{len(those):,} of {counted(len(result.rows), 'point')} ({named})"
+        lines.append(f"{which}: {said}. Their times hold for such spikes only; mimdsim run says how to fix it.")
+    return lines
 
 
-def _best(studied: Studied, found: Judged) -> Iterator[str]:
-    best = found.best
-    assert best is not None
-    first = found.metrics[0]
-    of = f" of {len(found.designs):,} points" if len(found.designs) > 1 else ""
-    yield f"Best in {first.name}{of}: {name_of(found, best) or 'the machine as it is'}."
-    if any(row.get(FIRING_COLUMN) for row in found.designs[best].rows):
+def notes_of(result: StudyResult) -> list[str]:
+    """Notes on points, each once."""
+    lines = note_lines(list(result.rows), _named_by(result), trained=result.study.fill is None)
+    # which steps change no time can be told of a grid only: other points differ in all fields at once
+    return [line for line in lines if result.study.sampling.kind == "grid" or not line.startswith("= ")]
+
+
+def _named_by(result: StudyResult) -> list[str]:
+    """The columns that tell points apart."""
+    return [*(["workload"] if len(result.study.workloads) > 1 else []), *result.study.varied]
+
+
+def _best(ranking: Ranking, best: int) -> Iterator[str]:
+    first, study = ranking.metrics[0], ranking.study
+    of = f" of {len(ranking.designs):,} points" if len(ranking.designs) > 1 else ""
+    yield f"Best in {first.name}{of}: {ranking.name(best) or 'the machine as it is'}."
+    if ranking.designs[best].has_constant_layers:
         yield "It has layers that never fire, or always: a network that works takes another time."
     values = "; ".join(
-        f"{metric.name if metric.unit else metric.label} {in_words(found, place, best)}"
-        for place, metric in enumerate(found.metrics)
+        f"{metric.name if metric.unit else metric.label} {ranking.shown(place, best)}"
+        for place, metric in enumerate(ranking.metrics)
     )
-    yield f"At that point: {values}{_by_workload(found, best)}."
-    if found.study.limits:
-        yield f"Constraints there: {'; '.join(_limit_there(limit, found, best) for limit in found.study.limits)}."
-    yield from _against_first(studied, found, best)
-    others = np.flatnonzero(found.kept & (np.arange(len(found.designs)) != best))
-    if not len(others):
-        return
-    wins, ties = found.compared(best, others)
-    equal, rest = others[ties == 1], others[ties < 1]
-    if len(equal):
-        rows = [found.designs[at].rows[0] for at in (*equal, best)]
-        apart = [name for name in found.study.varied if len({str(row[name]) for row in rows}) > 1]
+    workloads = ""
+    if len(study.workloads) > 1:
+        known = [(row["workload"], first.of(row)) for row in ranking.designs[best].rows]
+        parts = [
+            f"{name} {quantity(first.unit, *[value * first.scale] * 3)}" for name, value in known if value is not None
+        ]
+        workloads = f" ({first.name} of each workload: {', '.join(parts)})"
+    yield f"At that point: {values}{workloads}."
+    if study.limits:
+        yield f"Constraints there: {'; '.join(_limit_there(limit, ranking, best) for limit in study.limits)}."
+    yield from _against_first(ranking, best)
+    equal, rivals = ranking.rivals
+    if equal:
+        rows = [ranking.designs[at].rows[0] for at in (*equal, best)]
+        apart = [name for name in study.varied if len({str(row[name]) for row in rows}) > 1]
         verb = "is" if len(equal) == 1 else "are"
-        yield f"{count_of(len(equal))} {verb} exactly as good in {first.name}, with another {', '.join(apart)}."
-    if len(rest):
-        chances = (wins + ties / 2)[ties < 1]
-        rival = int(rest[np.lexsort((found.signed(0)[rest], chances))[0]])
-        alone = "it keeps to the constraints and is the best" if found.keeps_p[best] < 1 else "no point is better"
+        yield f"{counted(len(equal), 'point')} {verb} exactly as good in {first.name}, with another {', '.join(apart)}."
+    if rivals:
+        rival, wins = rivals[0]
+        alone = "it keeps to the constraints and is the best" if ranking.keeps_p[best] < 1 else "no point is better"
         yield (
-            f"With probability {chance(float(chances.min()))} it is better than its strongest rival: "
-            f"{name_of(found, rival)}, at {in_words(found, 0, rival)}. "
-            f"With probability {chance(float(found.best_p[best]))} {alone}."
+            f"With probability {chance(wins)} it is better than its strongest rival: "
+            f"{ranking.name(rival)}, at {ranking.shown(0, rival)}. "
+            f"With probability {chance(float(ranking.best_p[best]))} {alone}."
         )
 
 
-def _limit_there(limit: Constraint, found: Judged, at: int) -> str:
+def _limit_there(limit: Constraint, ranking: Ranking, at: int) -> str:
     """A constraint and what the point has of it: of several workloads the one nearest to the limit."""
     nearest = max if limit.end == "max" else min
-    row = nearest(found.designs[at].rows, key=lambda row: limit.metric.of(row) or 0.0)
+    row = nearest(ranking.designs[at].rows, key=lambda row: limit.metric.of(row) or 0.0)
     value = limit.metric.of(row)
-    low, high = bounds(limit.metric, row) or (value, value)
-    ends = [end * limit.metric.scale for end in (value, low, high) if end is not None]
+    ends = [end * limit.metric.scale for end in (value, *(limit.metric.bounds(row) or ())) if end is not None]
     return f"{limit}: {quantity(limit.metric.unit, *ends)}"
 
 
-def _against_first(studied: Studied, found: Judged, best: int) -> Iterator[str]:
+def _against_first(ranking: Ranking, best: int) -> Iterator[str]:
     """How many times better than the reference, or than the first point."""
-    first = next((at for at in range(len(found.designs)) if found.timed[at] and found.fits[at]), best)
-    metric = found.metrics[0]
-    named = found.study.reference
-    if metric.name in OF_TIME:
-        middle, low, high = (
-            over_workloads(metric, [row[end] for row in found.designs[best].rows], list(found.study.workloads.values()))
-            for end in RATIOS
-        )
-    elif named:
+    first = next((at for at in range(len(ranking.designs)) if ranking.timed[at] and ranking.fits[at]), best)
+    metric, named = ranking.metrics[0], ranking.study.reference
+    of_time = metric.name in OF_TIME
+    if named and not of_time:
         return
+    if of_time:
+        ratios = [[row[end] for row in ranking.designs[best].rows] for end in RATIOS]
+        middle, low, high = map(float, over_workloads(metric, ratios, list(ranking.study.workloads.values())))
     else:
-        middle, low, high = found.ratio(best, first)
-    if (first == best and not named) or not middle or not low or not high:
+        middle, low, high = ranking.ratio(best, first)
+    if (first == best and not named) or not all(end > 0 for end in (middle, low, high)):
         return
-    before = "" if all(found.fits[:first]) else " that fits"
-    other = f"{named}" if named else f"the first point{before} ({name_of(found, first)})"
-    if metric.name in OF_TIME:
+    before = "" if all(ranking.fits[:first]) else " that fits"
+    other = named or f"the first point{before} ({ranking.name(first)})"
+    if of_time:
         middle, low, high = 1 / middle, 1 / high, 1 / low
     ends = [f"{end:.3g}" for end in (middle, low, high)]
     reach = f" ({ends[1]} to {ends[2]})" if ends[1] != ends[2] else ""
     if abs(middle - 1) < 0.005:
         yield f"That differs by less than 0.5 % from {other}."
-    elif metric.name in OF_TIME:
+    elif of_time:
         yield f"That is {ends[0]} times{reach} {'faster than' if middle >= 1 else 'as fast as'} {other}."
     else:
         yield f"That is {ends[0]} times{reach} the {metric.name} of {other}."
 
 
-def _by_workload(found: Judged, at: int) -> str:
-    if len(found.study.workloads) == 1:
-        return ""
-    metric = found.metrics[0]
-    values = [(row["workload"], metric.of(row)) for row in found.designs[at].rows]
-    each = ", ".join(f"{name} {quantity_alone(metric, value)}" for name, value in values if value is not None)
-    return f" ({metric.name} of each workload: {each})"
-
-
-def _several_metrics(found: Judged) -> list[str]:
-    names = [metric.name for metric in found.metrics]
-    if len(names) < 2 or found.best is None:
-        return []
-    on = int((found.front_p > 0.5).sum())
+def _front(ranking: Ranking) -> Iterator[str]:
+    names = [metric.name for metric in ranking.metrics]
+    if len(names) < 2:
+        return
+    on = int((ranking.front_p > 0.5).sum())
     together = " and ".join([", ".join(names[:-1]), names[-1]])
-    verb = "is" if on == 1 else "are"
     over = ""
-    if len(found.study.workloads) > 1:
+    if len(ranking.study.workloads) > 1:
         over = " Workloads count together by the weighted geometric mean; the largest area, power, memory and tiles."
-    return [
-        f"{count_of(on)} {verb} on the front of {together} with a probability over 50 %: there no other is as good in "
-        f"all and better in one.{over}"
-    ]
+    verb = "is" if on == 1 else "are"
+    yield f"{counted(on, 'point')} {verb} Pareto-optimal in {together} with a probability over 50 %.{over}"
 
 
-def _nothing_kept(found: Judged) -> str:
-    if not found.designs:
+def _no_best(ranking: Ranking) -> str:
+    if not ranking.designs:
         return "No point is done."
-    if not found.metrics:
-        return f"No point has {' or '.join(metric.name for metric in found.unknown)}."
-    likely = int(found.keeps_p.argmax())
-    more = ""
-    if found.keeps_p[likely] > 0:
-        more = f"; {name_of(found, likely)} does with the greatest probability, {chance(float(found.keeps_p[likely]))}"
+    if not ranking.metrics:
+        return f"No point has {' or '.join(metric.name for metric in ranking.unknown)}."
+    likely = int(ranking.keeps_p.argmax())
+    p, more = float(ranking.keeps_p[likely]), ""
+    if p > 0:
+        more = f"; {ranking.name(likely)} does with the greatest probability, {chance(p)}"
     return f"No point fits and keeps to all constraints{more}."
 
 
-def _left_out(found: Judged) -> str:
-    counts: Counter[str] = Counter()
-    for at, design in enumerate(found.designs):
-        if not found.timed[at]:
-            few = all(row["fits"] is not None for row in design.rows)
-            counts["without enough tiles" if few else "without result"] += 1
-        elif not found.fits[at]:
-            counts["beyond the memory of a tile"] += 1
-        elif not found.within[at]:
-            counts.update(f"beyond {limit}" for limit in found.study.limits if not all(map(limit.kept, design.rows)))
-        elif not found.kept[at]:
-            counts["with an unknown metric"] += 1
-    out = int((~found.kept).sum())
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
-    return f"Left out of {counted(len(found.designs), 'point')}: {out:,} ({reasons})." if out else ""
+def _left_out(ranking: Ranking) -> Iterator[str]:
+    reasons: Counter[str] = Counter()
+    for at, design in enumerate(ranking.designs):
+        problems = ranking.problems(at)
+        if problems == ["no result"] and all(row["fits"] is not None for row in design.rows):
+            problems = ["no tiles"]
+        reasons.update(problems)
+    said = {
+        "no result": "without result",
+        "no tiles": "without enough tiles",
+        "does not fit": "beyond the memory of a tile",
+        "metric unknown": "with an unknown metric",
+    }
+    if reasons:
+        out = int((~ranking.kept).sum())
+        why = ", ".join(f"{count:,} {said.get(reason, reason)}" for reason, count in reasons.most_common())
+        yield f"Left out of {counted(len(ranking.designs), 'point')}: {out:,} ({why})."
 
 
-def _unknown(found: Judged) -> str:
-    names = [metric.name for metric in found.unknown]
-    return f"Unknown of every point, so not asked: {', '.join(names)}." if names and found.metrics else ""
+def tables(ranking: Ranking) -> list[Table]:
+    """Effects by metric of a sensitivity; else the front if there are several metrics, or the best points."""
+    found = ranking.result.found
+    made = [_effects_table(each, found) for each in found.metrics] if isinstance(found, Sensitivities) else []
+    return [each for each in made or [_best_table(ranking)] if each.rows]
 
 
-def tables(studied: Studied, found: Judged) -> Iterator[tuple[str, list[str], list[list[str]], str]]:
-    """Title, header, cells, and what they are or leave out."""
-    if isinstance(studied.found, Sensitivities):
-        for each in studied.found.metrics:
-            header, rows, more = effects_table(each)
-            if rows:
-                yield (
-                    f"Effects on {each.metric}:",
-                    header,
-                    rows,
-                    " ".join(filter(None, [more, how_found(studied.found)])),
-                )
-    else:
-        title, header, rows = best_table(found)
-        if rows:
-            yield title, header, rows, ""
-
-
-def best_table(found: Judged) -> tuple[str, list[str], list[list[str]]]:
-    """Title, header and cells: the front if there are several metrics, else the best points."""
-    if found.best is None:
-        return "", [], []
-    several = len(found.metrics) > 1
-    share = found.front_p if several else found.best_p
-    places = np.flatnonzero(found.front_p >= 0.05) if several else np.flatnonzero(found.kept)
-    places = places[np.argsort(found.signed(0)[places], kind="stable")]
-    shown = places[:MOST_ROWS]
-    left = f", {len(shown)} of {len(places):,} by {found.metrics[0].name}" if len(places) > len(shown) else ""
-    title = f"On the front with a probability of 5 % or more{left}:" if several else f"The best points{left}:"
-    last = "p on the front" if several else "p best"
-    header = [*found.study.varied, *(metric.name for metric in found.metrics), last]
+def _best_table(ranking: Ranking) -> Table:
+    if ranking.best is None:
+        return table("best", "", (), [])
+    several = len(ranking.metrics) > 1
+    share = ranking.front_p if several else ranking.best_p
+    places = np.flatnonzero((share >= 0.05) if several else ranking.kept)
+    places = places[np.argsort(ranking.signed(0)[places], kind="stable")]
     rows = [
         [
-            *values_of(found, at),
-            *(in_words(found, place, at) for place in range(len(found.metrics))),
+            *ranking.values(at),
+            *(ranking.shown(place, at) for place in range(len(ranking.metrics))),
             chance(float(share[at])),
         ]
-        for at in map(int, shown)
+        for at in map(int, places[:MOST_ROWS])
     ]
-    return title, header, rows
+    left = f", {len(rows)} of {len(places):,} by {ranking.metrics[0].name}" if len(places) > len(rows) else ""
+    title = "On the front with a probability of 5 % or more" if several else "The best points"
+    headers = [*ranking.study.varied, *(metric.name for metric in ranking.metrics)]
+    headers.append("p on the front" if several else "p best")
+    return table("best", f"{title}{left}", headers, [list(map(text, row)) for row in rows])
 
 
-def notes_of(studied: Studied) -> list[str]:
-    """Notes on points, each once."""
-    study, rows = studied.study, list(studied.rows)
-    names = [*(["workload"] if len(study.workloads) > 1 else []), *study.varied]
-    lines = note_lines(rows, names, trained=study.fill is None)
-    # which steps change no time can be told of a grid only: other points differ in all fields at once
-    return lines if study.sampling.kind == "grid" else [line for line in lines if not line.startswith("= ")]
+def sensitivity_words(found: Sensitivities) -> list[str]:
+    """What matters most for each metric, then what is not known."""
+    said = [line for each in found.metrics for line in _effects_of(each)]
+    if found.constant:
+        said.append(f"{', '.join(found.constant)}: the range rounds to a single value, so its effect is not known.")
+    return said
+
+
+def _effects_of(found: Sensitivity) -> Iterator[str]:
+    metric = METRICS[found.metric]
+    name = metric.name.replace("_", " ")
+    if not found.effects:
+        yield f"The {name} is known at too few points for the effect of any axis."
+        return
+    first, *others = found.effects
+    if not first.size:
+        yield f"Nothing that was varied changes the {name} ({_amount(metric, found.median)})."
+    else:
+        yield f"{first.axis} matters most for the {name}: {_effect(first, found, metric)}."
+        if others and others[0].size:
+            yield f"Then {others[0].axis}: {_effect(others[0], found, metric)}."
+        hardly = [effect.axis for effect in found.effects if abs(found.percent(effect.size)) < 100 * NO_EFFECT]
+        if hardly:
+            yield f"These change the {name} by less than {NO_EFFECT:.1%}: {', '.join(hardly)}."
+    if any(found.missing):
+        count = " and ".join(f"{missing:,}" for missing in found.missing)
+        stages = " in the two stages" if len(found.missing) > 1 else ""
+        points = "point" if found.missing == (1,) else "points"
+        yield f"Left out, as they have no {name} or do not fit: {count} {points}{stages}."
+    if found.unknown:
+        yield f"{', '.join(found.unknown)}: too few points on both sides have a {name}; effect unknown."
+
+
+def _effect(effect: Effect, found: Sensitivity, metric: Metric) -> str:
+    median = _amount(metric, found.median)
+    if effect.mean is None:
+        size = _amount(metric, effect.size)
+        return f"from one of its values to another it changes by {size}, {_share(effect.size, found)} of {median}"
+    verb = "falls" if effect.mean < 0 else "rises"
+    turns = "" if _is_steady(effect) else "on the whole "
+    size = f"{_amount(metric, abs(effect.mean))}, {_share(effect.mean, found)} of the median {median}"
+    return f"from {effect.ends[0]} to {effect.ends[1]} it {turns}{verb} by {size}"
+
+
+def _amount(metric: Metric, value: float) -> str:
+    return metric.shown(float(f"{value:.3g}"))
+
+
+def _share(value: float, found: Sensitivity) -> str:
+    percent = abs(found.percent(value))
+    return f"{percent:.2g} %" if percent < 10 else f"{percent:.0f} %"
+
+
+def _is_steady(effect: Effect) -> bool:
+    return effect.mean is not None and abs(effect.mean) >= STEADY * effect.size
+
+
+def _effects_table(found: Sensitivity, study: Sensitivities) -> Table:
+    """Axis, ends, effect, how far it spreads, and shares of the variance."""
+    metric = METRICS[found.metric]
+    headers = ["axis", "from", "to", "effect", "of the median", "spread"]
+    indices = any(effect.first_order for effect in found.effects)
+    rows = []
+    for effect in found.effects[:MOST_EFFECTS]:
+        sign, value = "±", effect.size
+        if effect.mean is not None and _is_steady(effect):
+            sign, value = "+" if effect.mean > 0 else "-", abs(effect.mean)
+        cells = [f"{sign}{_amount(metric, value)}", f"{sign}{_share(value, found)}"] if value else ["none", "-"]
+        cells.append(_share(effect.spread, found))
+        for index in (effect.first_order, effect.total) if indices else ():
+            cells.append("-" if index is None else f"{index[0]:.2f} ±{index[1]:.2f}")
+        rows.append(list(map(text, [effect.axis, *effect.ends, *cells])))
+    more = len(found.effects) - MOST_EFFECTS
+    left = f"Left out: {counted(more, 'more axis', 'more axes')} with smaller effects. " if more > 0 else ""
+    headers += ["alone", "with others"] if indices else []
+    return table(
+        f"effects-{found.metric}", f"Effects on {found.metric}", headers, rows, f"{left}{how_estimated(study)}"
+    )
+
+
+def how_estimated(found: Sensitivities) -> str:
+    """What the numbers of the tables are."""
+    blocks = (
+        f" Shares of the variance come from {found.blocks} blocks of points (Sobol), in which the axes without a share "
+        "stay at their base values; half-widths of 95 % intervals."
+        if found.blocks
+        else ""
+    )
+    effects = [effect for each in found.metrics for effect in each.effects]
+    shares = [index[0] for effect in effects for index in (effect.first_order, effect.total) if index]
+    if any(not 0 <= round(share, 2) <= 1 for share in shares):
+        blocks += f" Shares under 0 or over 1 cannot be: {found.blocks} blocks estimate them no better; more points do."
+    return (
+        f"Effects are means over {found.trajectories} trajectories through the ranges (Morris), from one end of a "
+        f"range to the other; percentages are of the median over the points.{blocks}"
+    )
+
+
+def would_change(ranking: Ranking) -> list[str]:
+    """Constraints that bind, rivals, the doubt that decides, ends of axes, and what is not known."""
+    result, said = ranking.result, list[str]()
+    if isinstance(result.found, Sensitivities):  # which is not about the best point
+        said.append("Every effect is over the range that was given, the other fields as the machine and the study say.")
+    else:
+        said += _binding(ranking)
+        said += [] if ranking.best is None else [*_rivals(ranking, ranking.best), *_ends(ranking, ranking.best)]
+    if not result.complete:
+        said.append(f"{counted(result.designs - len(ranking.designs), 'point is', 'points are')} not done yet.")
+    if result.failed:
+        said.append(f"{counted(result.failed, 'point')} failed; the notes say why.")
+    said += [f"The {metric.name} of no point is known." for metric in ranking.unknown]
+    if result.study.fill is not None:
+        said.append(f"Every list of spikes is filled to {result.study.fill:.0%}; recorded spikes may differ by layer.")
+    else:
+        said.append("Spikes are those of one training; no interval includes how they vary from training to training.")
+    return said
+
+
+def _binding(ranking: Ranking) -> Iterator[str]:
+    best, limits = ranking.best, ranking.study.limits
+    for place in (None, *range(len(limits))):
+        other = ranking.best_without(place)
+        if other is None or (best is not None and not ranking.signed(0)[other] < ranking.signed(0)[best]):
+            continue
+        limit = "the memory of a tile" if place is None else str(limits[place])
+        more = ""
+        if best is not None and ranking.middle[0, best] > 0 and ranking.middle[0, other] > 0:
+            times = ranking.middle[0, best] / ranking.middle[0, other]
+            more = f", {times if times > 1 else 1 / times:.3g} times better"
+        if place is None:
+            over = max(row["peak_bytes"] - row["limit_bytes"] for row in ranking.designs[other].rows)
+            lacks = f"{field_value('bytes', over)} on the fullest tile" if over > 0 else "executable memory"
+            more += f"; it lacks {lacks}"
+        yield f"Without {limit}, best would be {ranking.name(other)}: {ranking.shown(0, other)}{more}."
+    if best is not None and limits and ranking.keeps_p[best] < 1:
+        likely = np.argsort(-ranking.best_p, kind="stable")
+        after = next((int(at) for at in likely if at != best and ranking.best_p[at] > 0), None)
+        instead = "" if after is None else f"; else the likeliest best is {ranking.name(after)}"
+        yield f"The answer keeps to the constraints with probability {chance(float(ranking.keeps_p[best]))}{instead}."
+
+
+def _rivals(ranking: Ranking, best: int) -> Iterator[str]:
+    likely: dict[tuple[float, float], list[int]] = {}  # points as good as each other are one rival
+    for at, wins in ranking.rivals[1]:
+        if 1 - wins > LIKELY:
+            likely.setdefault((1 - wins, float(ranking.middle[0, at])), []).append(at)
+    for (p, _), alike in list(likely.items())[:MOST_RIVALS]:
+        more = f" (and {len(alike) - 1:,} exactly as good)" if len(alike) > 1 else ""
+        yield f"{ranking.name(alike[0])}{more} is better with probability {chance(p)}."
+    if len(likely) > MOST_RIVALS:
+        yield f"{len(likely) - MOST_RIVALS:,} more are better with a probability over {LIKELY:.0%}."
+    decided = ranking.deciding_source(best, ranking.rivals[1][0][0]) if ranking.rivals[1] else None
+    if decided is not None and abs(decided[1] - decided[2]) > 0.01:
+        name, low, high = decided
+        yield (
+            f"What decides most between the answer and its strongest rival is {name}: in the lowest quarter of its "
+            f"interval the answer is better with probability {chance(low)}, in the highest {chance(high)}."
+        )
+
+
+def _ends(ranking: Ranking, best: int) -> Iterator[str]:
+    """Fields whose best value is the first or last that was looked at."""
+    for name in ranking.study.varied:
+        values = [design.rows[0][name] for design in ranking.designs]
+        numbers = sorted({value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)})
+        if len(numbers) < 2 or len(set(map(str, values))) > len(numbers):
+            continue
+        near = 0.02 * (numbers[-1] - numbers[0])  # points that fill a space have no point on its edge
+        low, high = (abs(values[best] - end) <= near for end in (numbers[0], numbers[-1]))
+        if low or high:
+            word = "smallest" if low else "largest"
+            value = field_value(name, values[best])
+            yield f"{name} = {value} is about the {word} value looked at; beyond may be better."

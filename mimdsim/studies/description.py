@@ -30,7 +30,7 @@ from pydantic import Field, field_validator, model_validator
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import write_atomically
-from mimdsim.base.schema import Section, build, read_toml, toml_text
+from mimdsim.base.schema import Section, build, parse_toml, read_toml, toml_text
 from mimdsim.base.search_path import find_description, names_of, several
 from mimdsim.studies.expressions import names_in
 from mimdsim.studies.metrics import METRICS, Constraint, parse_constraint
@@ -225,16 +225,11 @@ def write_study(study: Study, path: Path, command: str = "") -> None:
         if axis.values:
             table["axes"][key] = list(axis.values)
     text = toml_text(table, comment=command)
-    read_back = build(Study, _parsed(text, path), where=str(path), text=text)
-    if read_back != study:
-        raise MimdsimError(f"{path}: this study cannot be written as a file; values must be numbers, texts and lists")
-    write_atomically(path, text)
-
-
-def _parsed(text: str, path: Path) -> dict[str, Any]:
-    from mimdsim.base.schema import parse_toml
-
+    refused = f"{path}: this study cannot be written as a file"
     try:
-        return parse_toml(text, where=str(path))
+        parsed = parse_toml(text, where=str(path))
     except DescriptionError as problem:
-        raise MimdsimError(f"{path}: this study cannot be written as a file: {problem}") from None
+        raise MimdsimError(f"{refused}: {problem}") from None
+    if build(Study, parsed, where=str(path), text=text) != study:
+        raise MimdsimError(f"{refused}; values must be numbers, texts and lists")
+    write_atomically(path, text)

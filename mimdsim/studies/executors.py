@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import platform
 import re
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +22,7 @@ from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
 from mimdsim.base.identity import code_digest
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.studies.points import Point
-from mimdsim.studies.row_values import Plain, of_plain, to_plain
+from mimdsim.studies.row_values import Plain, from_plain, to_plain
 from mimdsim.studies.store import MAX_ACTIVITY_BYTES, load_activity
 
 AHEAD = 2  # batches per process that are handed out: none waits for the next
@@ -38,7 +40,7 @@ class Batch:
         return [replace(self, points=(point,)) for point in self.points]
 
 
-class Done(NamedTuple):
+class BatchResult(NamedTuple):
     """A batch and what its work returned, or why it returned nothing."""
 
     batch: Batch
@@ -46,7 +48,7 @@ class Done(NamedTuple):
     problem: Exception | None
 
 
-class Engine(Protocol):
+class WorkerPool(Protocol):
     """Does work on batches."""
 
     workers: int
@@ -57,16 +59,16 @@ class Engine(Protocol):
     def close(self) -> None:
         """No more work."""
 
-    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[BatchResult, None, None]:
         """`work(points, spikes, *more)` of every batch, as they are done; batches are taken when there is room."""
 
 
 class Local:
-    """Processes of this computer, which end with this one and keep what they have compiled from one call to the next;
-    with one, the work is done here."""
+    """Processes of this computer, by default one for each processor, which end with this one and keep what they have
+    compiled from one call to the next; with one, the work is done here."""
 
-    def __init__(self, processes: int):
-        self.workers = processes
+    def __init__(self, processes: int | None = None):
+        self.workers = processes or os.cpu_count() or 1
         self._held = contextlib.ExitStack()
         self._pool: ProcessPoolExecutor | None = None
 
@@ -77,11 +79,11 @@ class Local:
         self._pool = None
         self._held.close()
 
-    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[BatchResult, None, None]:
         """If a process is killed, the batches in work are lost and tried again; if that happens again, point by point
         by one process, so that the point at fault is known."""
         if self.workers <= 1:
-            yield from (_here(work, batch, more) for batch in batches)
+            yield from (_attempt(each, partial(work, each.points, each.spikes, *more)) for each in batches)
             return
         try:
             yield from self._by_processes(work, iter(batches), more)
@@ -90,7 +92,9 @@ class Local:
             self._held.__exit__(*sys.exc_info())
             raise
 
-    def _by_processes(self, work: Work, source: Iterator[Batch], more: tuple[Any, ...]) -> Generator[Done, None, None]:
+    def _by_processes(
+        self, work: Work, source: Iterator[Batch], more: tuple[Any, ...]
+    ) -> Generator[BatchResult, None, None]:
         again, broken = deque[Batch](), 0
         while True:
             alone = broken > 1
@@ -98,8 +102,8 @@ class Local:
                 again = deque(single for batch in again for single in batch.alone())
             lost: deque[Batch] = deque()
             room = 1 if alone else AHEAD * self.workers  # one: the batch at fault is the one in work
-            for done in _each_of(
-                self._opened(1 if alone else self.workers), room, work, _taken(again, source, alone), more
+            for done in _run_batches(
+                self._process_pool(1 if alone else self.workers), room, work, _pending(again, source, alone), more
             ):
                 if isinstance(done.problem, BrokenProcessPool):
                     lost.append(done.batch)
@@ -108,19 +112,19 @@ class Local:
             if alone or lost:
                 self.close()
             if alone and lost:
-                yield Done(lost.popleft(), None, MimdsimError(ENDED))
+                yield BatchResult(lost.popleft(), None, MimdsimError(ENDED))
             elif not alone and not lost:
                 return
             broken = 0 if alone else broken + 1
             again = lost + again
 
-    def _opened(self, processes: int) -> ProcessPoolExecutor:
+    def _process_pool(self, processes: int) -> ProcessPoolExecutor:
         if self._pool is None:
             self._pool = self._held.enter_context(process_pool(processes))
         return self._pool
 
 
-def _taken(again: deque[Batch], source: Iterator[Batch], alone: bool) -> Iterator[Batch]:
+def _pending(again: deque[Batch], source: Iterator[Batch], alone: bool) -> Iterator[Batch]:
     """What is to be done again, then, unless it is done alone, the rest."""
     while again:
         yield again.popleft()
@@ -128,48 +132,41 @@ def _taken(again: deque[Batch], source: Iterator[Batch], alone: bool) -> Iterato
         yield from source
 
 
-def _each_of(
+def _run_batches(
     pool: ProcessPoolExecutor, room: int, work: Work, batches: Iterator[Batch], more: tuple[Any, ...]
-) -> Iterator[Done]:
+) -> Iterator[BatchResult]:
     """Batches as they are done; when a process was killed, those in work with BrokenProcessPool, and no more."""
     running: dict[Future[Any], Batch] = {}
     while True:
         for batch in itertools.islice(batches, max(0, room - len(running))):
             try:
                 future = pool.submit(work, batch.points, batch.spikes, *more)
-            except BrokenProcessPool as ended:  # since we looked
+            except BrokenProcessPool as broken:  # since we looked
                 future = Future()
-                future.set_exception(ended)
+                future.set_exception(broken)
             running[future] = batch
         if not running:
             return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            problem = future.exception()
-            if isinstance(problem, BrokenProcessPool):
-                break
-            found = None if problem is not None else future.result()
-            yield Done(running.pop(future), found, problem if isinstance(problem, Exception) else None)
-        else:
-            continue
-        for future, batch in running.items():  # some may have been done just before
-            problem = future.exception()
-            found = None if problem is not None else future.result()
-            yield Done(batch, found, problem if isinstance(problem, Exception) else None)
-        return
+        finished = wait(running, return_when=FIRST_COMPLETED).done
+        if killed := any(isinstance(future.exception(), BrokenProcessPool) for future in finished):
+            finished = set(running)  # some may have been done just before
+        yield from [_attempt(running.pop(future), future.result) for future in list(running) if future in finished]
+        if killed:
+            return
 
 
-def _here(work: Work, batch: Batch, more: tuple[Any, ...]) -> Done:
+def _attempt(batch: Batch, work: Callable[[], Any]) -> BatchResult:
     try:
-        return Done(batch, work(batch.points, batch.spikes, *more), None)
+        return BatchResult(batch, work(), None)
     except Exception as problem:
-        return Done(batch, None, problem)
+        return BatchResult(batch, None, problem)
 
 
-def _same(given: Any) -> Any:
+def _identity(given: Any) -> Any:
     return given
 
 
-def by_same_sources(digest: str, work: Work, *given: Any) -> Plain:
+def run_if_same_sources(digest: str, work: Work, *given: Any) -> Plain:
     """`work(*given)` as plain data where the sources of mimdsim have this digest: rows are kept as results of those."""
     try:
         if code_digest() != digest:
@@ -183,9 +180,9 @@ class Dask:
     """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
 
     They need mimdsim of the same version and no folder in common with this process. What they return is plain data that
-    is checked (`plain.py`), but Dask itself unpickles what comes over the network: whoever reaches scheduler or workers
-    can run code here and there. Raises MimdsimError if there is no
-    scheduler at the address (as long as Dask's `distributed.comm.timeouts.connect`), it has no workers, or it ends.
+    is checked (`row_values.py`), but Dask itself unpickles what comes over the network: whoever reaches scheduler or
+    workers can run code here and there. Raises MimdsimError if there is no scheduler at the address (as long as Dask's
+    `distributed.comm.timeouts.connect`), it has no workers, or it ends.
     """
 
     def __init__(self, address: str):
@@ -214,9 +211,9 @@ class Dask:
         from dask import config
 
         with config.set({"distributed.admin.large-graph-warning-threshold": MAX_ACTIVITY_BYTES}):
-            return self.client.submit(_same, load_activity(path), pure=False)
+            return self.client.submit(_identity, load_activity(path), pure=False)
 
-    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[BatchResult, None, None]:
         from distributed import as_completed
 
         source, running = iter(batches), dict[Any, Batch]()
@@ -225,7 +222,7 @@ class Dask:
             while True:
                 for batch in itertools.islice(source, max(0, AHEAD * self.workers - len(running))):
                     future = self.client.submit(
-                        by_same_sources, code_digest(), work, batch.points, dict(batch.spikes), *more, pure=False
+                        run_if_same_sources, code_digest(), work, batch.points, dict(batch.spikes), *more, pure=False
                     )
                     running[future] = batch
                     finished.add(future)
@@ -237,19 +234,19 @@ class Dask:
             with contextlib.suppress(Exception):  # without a scheduler there is nothing to cancel
                 self.client.cancel(list(running))
 
-    def _done(self, batch: Batch, future: Any) -> Done:
+    def _done(self, batch: Batch, future: Any) -> BatchResult:
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
         try:
-            return Done(batch, of_plain(future.result(), [point.key for point in batch.points]), None)
+            return BatchResult(batch, from_plain(future.result(), [point.key for point in batch.points]), None)
         except CancelledError as lost:
             raise MimdsimError(f"--dask {self.address}: the scheduler has ended, or lost a batch ({lost})") from None
         except KilledWorker as ended:
             reason = f"{ENDED}; on Dask, raise distributed.scheduler.allowed-failures ({ended})"
-            return Done(batch, None, MimdsimError(reason))
+            return BatchResult(batch, None, MimdsimError(reason))
         except Exception as problem:
-            return Done(batch, None, problem)
+            return BatchResult(batch, None, problem)
 
     def close(self) -> None:
         self.client.close()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mimdsim.base.errors import shortened
-from mimdsim.base.units import UNITS, Powers, dimension, multiplied, powers_of, show_powers
+from mimdsim.base.units import UNITS, Powers, dimension, multiply_units, powers_of, show_powers
 
 MOST_CHARACTERS = 400
 MOST_DEPTH = 20  # brackets and signs within each other
@@ -131,7 +131,7 @@ class _Parser:
         while (sign := self._sign("*", "//", "/")) is not None:
             one, other = value.value, self._signed()
             number = one * other.value if sign == "*" else one / other.value if sign == "/" else one // other.value
-            value = _Quantity(number, multiplied(value.powers, other.powers, 1 if sign == "*" else -1))
+            value = _Quantity(number, multiply_units(value.powers, other.powers, 1 if sign == "*" else -1))
         return value
 
     def _signed(self) -> _Quantity:
@@ -153,7 +153,7 @@ class _Parser:
         times = self._signed()
         self._plain("an exponent", times)
         # of floats: overflows, never grows
-        return _Quantity(float(value.value) ** times.value, multiplied({}, value.powers, times.value))
+        return _Quantity(float(value.value) ** times.value, multiply_units({}, value.powers, times.value))
 
     def _atom(self) -> _Quantity:
         token = self.tokens.pop(0)
@@ -182,7 +182,7 @@ class _Parser:
             raise ValueError("only min and max have more than one argument")
         if name == "log2":
             self._plain("what log2 is taken of", *given)
-        powers = multiplied({}, given[0].powers, 0.5 if name == "sqrt" else 1)
+        powers = multiply_units({}, given[0].powers, 0.5 if name == "sqrt" else 1)
         return _Quantity(FUNCTIONS[name](*numbers), powers)
 
     def _alike(self, what: str, *given: _Quantity) -> Powers:

@@ -11,19 +11,16 @@ import contextlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mimdsim.base.atomic_folder import STUDY, refuse_other, replaced
+from mimdsim.base.atomic_folder import STUDY, refuse_other, replace_files
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
-from mimdsim.base.files import read_whole, write_atomically
+from mimdsim.base.files import write_atomically
 from mimdsim.base.units import counted
 from mimdsim.report.tables import csv_text
 from mimdsim.studies.description import Axis, Study, read_study, write_study
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.results import DESCRIBED, RESULTS, gpu_columns
-
-if TYPE_CHECKING:
-    from mimdsim.studies.runner import Studied
 
 TABLES = ("results.csv", "results.parquet")
 STUDY_FILE = "study.toml"
@@ -147,17 +144,6 @@ def _column(pyarrow: Any, name: str, values: list[Any]) -> Any:
         return pyarrow.array([None if value is None else ascii(value) for value in values])
 
 
-def write_report(studied: Studied, folder: Path) -> list[Path]:
-    """The page of a study, and the study as a file; returns the paths."""
-    from mimdsim.report.study_page import study_page
-    from mimdsim.studies.page_data import page_of
-
-    paths = [folder / "report.html", folder / STUDY_FILE]
-    write_study(studied.study, paths[1])
-    write_atomically(paths[0], study_page(page_of(studied, read_whole(paths[1]).decode())))
-    return paths
-
-
 def write_figures(rows: list[Row], axes: list[str], folder: Path, gpus: tuple[str, ...] = ()) -> list[Path]:
     """sweep.png: the first axis goes along x, the others make the lines. With GPUs also crossover.png: the training
     step of each GPU as a multiple of the tiled machine's."""
@@ -166,7 +152,7 @@ def write_figures(rows: list[Row], axes: list[str], folder: Path, gpus: tuple[st
 
     figures = {"sweep.png": draw_sweep(rows, axes), "crossover.png": draw_crossover(rows, axes, gpus)}
     drawn = {name: picture(figure) for name, figure in figures.items() if figure is not None}
-    with replaced(folder, FIGURES) as draft:
+    with replace_files(folder, FIGURES) as draft:
         for name, content in drawn.items():
             write_atomically(draft / name, content)
     return [folder / name for name in drawn]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, log
+from math import isfinite
 from typing import Any, Literal
+
+import numpy as np
 
 from mimdsim.base.errors import shortened, suggest
 from mimdsim.base.units import parse_quantity, show_quantity
 
 Row = dict[str, Any]
+TIME, ENERGY, WATTS = "ms_per_training_step", "millijoules", ("static_watts", "dynamic_watts")  # columns
+BY_TIME = {"samples_per_second": TIME, "samples_per_joule": ENERGY}  # inversely
 _CONSTRAINT = re.compile(r"\s*(max|min)\s+([a-z_]+)\s+(\S.*?)\s*")
 
 
@@ -34,28 +39,33 @@ class Metric:
 
     def of(self, row: Row) -> float | None:
         """In the unit of the column; None where it is unknown."""
-        return self._sum(row, "")
+        return self._sum(row, 0)
 
     def bounds(self, row: Row) -> tuple[float, float] | None:
-        """The interval of `of`; a column without bounds is certain."""
-        middle, low, high = self._sum(row, ""), self._sum(row, "_low"), self._sum(row, "_high")
+        """The interval of `of`; a column without bounds is certain, but one by time or energy has theirs."""
+        middle, low, high = (self._sum(row, end) for end in range(3))
         if middle is None:
             return None
+        whole = next((one for one in METRICS.values() if one.columns == (BY_TIME.get(self.columns[0]),)), None)
+        ends, other = (whole.bounds(row), whole.of(row)) if whole else (None, None)
+        if ends is not None and other is not None and min(ends) > 0:
+            return middle * other / ends[1], middle * other / ends[0]
         return (middle if low is None else low, middle if high is None else high)
 
-    def _sum(self, row: Row, end: str) -> float | None:
-        values = [row.get(_bound(column, end, row)) for column in self.columns]
+    def _sum(self, row: Row, end: int) -> float | None:
+        named = ((interval_columns(column)[end], column) for column in self.columns)
+        values = [row.get(name, row.get(column)) for name, column in named]
         return None if any(value is None for value in values) else float(sum(values))  # type: ignore[arg-type]
 
     def shown(self, value: float) -> str:
         return show_quantity(value * self.scale, self.unit) if self.unit else f"{value:.4g}"
 
 
-def _bound(column: str, end: str, row: Row) -> str:
-    if not end:
-        return column
-    named = {"ms_per_training_step": "ms"}.get(column, column) + end
-    return named if named in row else column
+def interval_columns(name: str) -> tuple[str, str, str]:
+    """A column and those of the ends of its interval."""
+    stem, unit = (name.removesuffix("_ms"), "_ms") if name.endswith(" strongest_ms") else (name, "")
+    stem = "ms" if name == TIME else stem
+    return name, f"{stem}_low{unit}", f"{stem}_high{unit}"
 
 
 METRICS: dict[str, Metric] = {
@@ -88,7 +98,7 @@ class Constraint:
     end: Literal["max", "min"]
     value: float
 
-    def kept(self, row: Row) -> bool:
+    def is_met(self, row: Row) -> bool:
         """Whether a row keeps to it; what is unknown does not."""
         found = self.metric.of(row)
         return found is not None and (found <= self.value if self.end == "max" else found >= self.value)
@@ -117,14 +127,17 @@ def parse_constraint(text: str) -> Constraint:
     return Constraint(metric=metric, end="max" if end == "max" else "min", value=value)
 
 
-def over_workloads(metric: Metric, values: list[float | None], weights: list[float]) -> float | None:
-    """A metric of several workloads as one number; None if one of them is unknown."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values) or not known:
-        return None
-    if metric.over != "mean":
-        return max(known) if metric.over == "largest" else min(known)
-    if min(known) <= 0:
-        return 0.0
-    total = sum(weights)
-    return exp(sum(weight * log(value) for weight, value in zip(weights, known, strict=True)) / total)
+def over_workloads(metric: Metric, values: Any, weights: Sequence[float]) -> np.ndarray:
+    """A metric of [designs, workloads, ...] as one number of each design; nan (or None) where one is unknown."""
+    values = np.asarray(values, float)
+    found: np.ndarray
+    if values.shape[1] == 1:
+        found = values[:, 0]
+    elif metric.over != "mean":
+        found = values.max(axis=1) if metric.over == "largest" else values.min(axis=1)
+    else:
+        shares = np.array(weights, float) / sum(weights)
+        positive = np.where(values > 0, values, np.where(np.isnan(values), np.nan, 1.0))
+        logs = np.tensordot(np.log(positive), shares, axes=(1, 0))
+        found = np.where((values <= 0).any(axis=1) & ~np.isnan(logs), 0.0, np.exp(logs))
+    return found

@@ -12,27 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import Constraint, Metric, Row
+from mimdsim.studies.metrics import BY_TIME, ENERGY, TIME, WATTS, Constraint, Metric, Row, over_workloads
+from mimdsim.studies.results import FIRING_COLUMN
 
 DRAWS = 2_000  # a probability is off by 0.011 at most, one standard error
 CELLS = 4_000_000  # numbers held at a time
-TIME, ENERGY, WATTS = "ms_per_training_step", "millijoules", ("static_watts", "dynamic_watts")
-BY_TIME = {"samples_per_second": TIME, "samples_per_joule": ENERGY}  # inversely
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Design:
+class DesignResult:
     """Values of the varied fields, with a row for every workload of the study, in its order."""
 
     rows: tuple[Row, ...]
-
-    def changes(self, study: Study) -> dict[str, Any]:
-        return {name: self.rows[0][name] for name in study.varied}
 
     @property
     def timed(self) -> bool:
@@ -42,14 +37,19 @@ class Design:
     def fits(self) -> bool:
         return all(row["fits"] for row in self.rows)
 
+    @property
+    def has_constant_layers(self) -> bool:
+        """Whether some layer never fires, or always."""
+        return any(row.get(FIRING_COLUMN) for row in self.rows)
 
-def designs_of(study: Study, rows: Sequence[Row]) -> tuple[Design, ...]:
+
+def designs_of(study: Study, rows: Sequence[Row]) -> tuple[DesignResult, ...]:
     """The designs of which every workload is done, each once, in order."""
     found: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
         found.setdefault(tuple(str(row[name]) for name in study.varied), {}).setdefault(row["workload"], row)
     names = list(study.workloads)
-    return tuple(Design(rows=tuple(by[name] for name in names)) for by in found.values() if len(by) == len(names))
+    return tuple(DesignResult(rows=tuple(by[name] for name in names)) for by in found.values() if len(by) == len(names))
 
 
 class Draws:
@@ -61,9 +61,9 @@ class Draws:
     """
 
     def __init__(
-        self, study: Study, designs: Sequence[Design], reference: Sequence[Row], count: int = DRAWS, seed: int = 0
+        self, study: Study, designs: Sequence[DesignResult], reference: Sequence[Row], count: int = DRAWS, seed: int = 0
     ):
-        self.weights = np.array(list(study.workloads.values()), float)
+        self.weights = list(study.workloads.values())
         self.count, self.seed, self.width = count, seed, len(study.workloads)
         self.rows = [row for design in designs for row in design.rows]
         self.columns: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
@@ -91,7 +91,7 @@ class Draws:
         """float64[designs, draws] in the unit of the metric's columns, over all workloads; nan where unknown."""
         return over_workloads(metric, self._of_rows(metric, designs, draws), self.weights)
 
-    def kept(self, limit: Constraint, designs: np.ndarray, draws: slice) -> np.ndarray:
+    def satisfied(self, limit: Constraint, designs: np.ndarray, draws: slice) -> np.ndarray:
         """bool[designs, draws]: whether every workload keeps to a constraint."""
         values = self._of_rows(limit.metric, designs, draws).astype(np.float32)  # a ratio to itself is exactly one
         end = np.float32(limit.value)
@@ -103,7 +103,7 @@ class Draws:
         known = self.sources.index(name) if name in self.sources else None
         return self._position(f"column {name}") if known is None else self.positions[known]
 
-    def doubted(self, metric: Metric) -> tuple[str, ...]:
+    def uncertain_sources(self, metric: Metric) -> tuple[str, ...]:
         """The sources and columns whose positions a metric depends on."""
         names: dict[str, None] = {}
         for column in metric.columns:
@@ -170,20 +170,6 @@ class Draws:
             )
             self.columns[name] = middle, np.where(np.isnan(low), middle, low), np.where(np.isnan(high), middle, high)
         return self.columns[name]
-
-
-def over_workloads(metric: Metric, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """float64[designs, workloads, ...] as one number of each design: `metrics.over_workloads` for columns."""
-    found: np.ndarray
-    if values.shape[1] == 1:
-        return values[:, 0]
-    if metric.over != "mean":
-        found = values.max(axis=1) if metric.over == "largest" else values.min(axis=1)
-        return found
-    positive = np.where(values > 0, values, np.where(np.isnan(values), np.nan, 1.0))
-    logs = np.tensordot(np.log(positive), weights / weights.sum(), axes=(1, 0))
-    found = np.where((values <= 0).any(axis=1) & ~np.isnan(logs), 0.0, np.exp(logs))
-    return found
 
 
 def _by_source(rows: Sequence[Row], sources: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:

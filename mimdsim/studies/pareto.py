@@ -1,4 +1,4 @@
-"""Which designs of a study are best, and how sure that is: shares of the draws of `draws.py`."""
+"""Which designs of a study are best, and how sure that is: shares of the draws of `monte_carlo.py`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from mimdsim.report.formatting import field_values
+from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import METRICS, Metric, Row
-from mimdsim.studies.monte_carlo import DRAWS, Design, Draws, designs_of, over_workloads
-from mimdsim.studies.runner import Studied
+from mimdsim.studies.metrics import METRICS, Metric, over_workloads
+from mimdsim.studies.monte_carlo import DRAWS, DesignResult, Draws, designs_of
+from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
 LEADERS = 64
@@ -20,8 +20,8 @@ MOST_COMPARED, FEWEST = 3_000_000_000, 50  # pairs of designs in all draws of a 
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Judged:
-    """The designs of a study by its metrics.
+class Ranking:
+    """The designs of a study's result by its metrics.
 
     metrics: those of the study that some design has; unknown: the others. middle: float64[metrics, designs], without
     doubts. timed, fits, within: bool[designs]; within: keeps to all constraints at the middle of its intervals. Shares
@@ -29,8 +29,8 @@ class Judged:
     every metric and better in one; best_p, nothing that is kept is better in the first metric.
     """
 
-    study: Study
-    designs: tuple[Design, ...]
+    result: StudyResult
+    designs: tuple[DesignResult, ...]
     draws: Draws
     metrics: tuple[Metric, ...]
     unknown: tuple[Metric, ...]
@@ -42,17 +42,50 @@ class Judged:
     front_p: np.ndarray
     best_p: np.ndarray
 
+    @property
+    def study(self) -> Study:
+        return self.result.study
+
     @cached_property
     def kept(self) -> np.ndarray:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
         result: np.ndarray = self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
         return result
 
+    def problems(self, at: int) -> list[str]:
+        """Why a design is left out; nothing of one that is kept."""
+        if not self.timed[at]:
+            return ["no result"]
+        if not self.fits[at]:
+            return ["does not fit"]
+        beyond = [f"beyond {limit}" for limit in self.study.limits if not all(map(limit.is_met, self.designs[at].rows))]
+        return beyond or ([] if self.kept[at] else ["metric unknown"])
+
     @cached_property
-    def shown_values(self) -> tuple[list[str], ...]:
-        """Of each changed field the values of all designs in words; different ones look different."""
-        changes = [design.changes(self.study) for design in self.designs]
-        return tuple(field_values(name, [change[name] for change in changes]) for name in changes[0]) if changes else ()
+    def _values(self) -> tuple[list[str], ...]:
+        """Of each changed field the values of all designs as text; different ones look different."""
+        return tuple(field_values(name, [each.rows[0][name] for each in self.designs]) for name in self.study.varied)
+
+    def values(self, at: int) -> list[str]:
+        """The values of a design's changed fields as text."""
+        return [values[at] for values in self._values]
+
+    def name(self, at: int) -> str:
+        """'chip.tiles = 736, chip.clock_hz = 1.85 GHz'."""
+        return ", ".join(f"{key} = {value}" for key, value in zip(self.study.varied, self.values(at), strict=True))
+
+    def interval(self, metric: int, at: int) -> tuple[float, float]:
+        """The interval of a metric over all workloads, in the unit of its columns."""
+        one, weights = self.metrics[metric], list(self.study.workloads.values())
+        ends = [one.bounds(row) or (np.nan, np.nan) for row in self.designs[at].rows]
+        found = np.maximum(over_workloads(one, np.transpose(ends), weights), 0.0)  # nothing is below
+        low, high = map(float, np.where(np.isnan(found), self.middle[metric, at], found))
+        return low, high
+
+    def shown(self, metric: int, at: int) -> str:
+        """A metric of a design with its interval: '1.12 ms (0.83 to 1.4)'."""
+        one, ends = self.metrics[metric], (float(self.middle[metric, at]), *self.interval(metric, at))
+        return quantity(one.unit, *(end * one.scale for end in ends))
 
     @cached_property
     def best(self) -> int | None:
@@ -66,13 +99,13 @@ class Judged:
         keys = [self.signed(metric)[places] for metric in reversed(range(len(self.metrics)))]
         return int(places[np.lexsort(keys)[0]])
 
-    def best_but_for(self, limit: int | None) -> int | None:
+    def best_without(self, limit: int | None) -> int | None:
         """The best if one constraint, or with None the memory, limited nothing."""
         fine = ~np.isnan(self.middle).any(axis=0)
         among = self.timed & fine if limit is None else self.fits & fine
         for place, constraint in enumerate(self.study.limits):
             if place != limit:
-                among &= np.array([all(map(constraint.kept, design.rows)) for design in self.designs], bool)
+                among &= np.array([all(map(constraint.is_met, design.rows)) for design in self.designs], bool)
         return self._first(among)
 
     def signed(self, metric: int) -> np.ndarray:
@@ -80,7 +113,7 @@ class Judged:
         middle: np.ndarray = self.middle[metric]
         return -middle if self.metrics[metric].better == "more" else middle
 
-    def compared(self, a: int, b: Sequence[int] | np.ndarray, metric: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def compare(self, a: int, b: Sequence[int] | np.ndarray, metric: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """float64[b] each: in which share of the draws design `a` is better than each of `b`, and exactly as good."""
         others = np.asarray(b, dtype=int)
         wins, ties = np.zeros((2, len(others)))
@@ -90,17 +123,34 @@ class Judged:
             ties += (less[1:] == less[0]).sum(axis=1)
         return wins / self.draws.count, ties / self.draws.count
 
+    @cached_property
+    def rivals(self) -> tuple[list[int], list[tuple[int, float]]]:
+        """The other kept designs: those exactly as good as the best in the first metric in every draw; and the rest,
+        strongest first, with the probability that the best is better."""
+        others = self.kept.copy()
+        if self.best is None:
+            return [], []
+        others[self.best] = False
+        places = np.flatnonzero(others)
+        if not len(places):
+            return [], []
+        wins, ties = self.compare(self.best, places)
+        chances = wins + ties / 2
+        order = np.lexsort((self.signed(0)[places], chances))
+        rest = [(int(places[at]), float(chances[at])) for at in order if ties[at] < 1]
+        return [int(at) for at in places[ties == 1]], rest
+
     def beats(self, a: int, b: int, metric: int = 0) -> float:
         """The probability that design `a` is better than `b`; as good counts half."""
-        wins, ties = self.compared(a, [b], metric)
+        wins, ties = self.compare(a, [b], metric)
         return float(wins[0] + ties[0] / 2)
 
-    def decided_by(self, a: int, b: int) -> tuple[str, float, float] | None:
+    def deciding_source(self, a: int, b: int) -> tuple[str, float, float] | None:
         """The source that moves the difference of two designs in the first metric most, and the probability that `a` is
         better where the source is in the lowest quarter of its interval, and in the highest. None: nothing does."""
         drawn = self.draws.metric(self.metrics[0], np.array([a, b]), slice(0, self.draws.count))
         ahead = (drawn[1] - drawn[0]) * (-1 if self.metrics[0].better == "more" else 1)
-        names = self.draws.doubted(self.metrics[0])
+        names = self.draws.uncertain_sources(self.metrics[0])
         if not names or not ahead.std() > 1e-9 * np.abs(drawn).max():
             return None
         positions = np.array([self.draws.position_of(name) for name in names])
@@ -116,35 +166,30 @@ class Judged:
         return float(middle), float(each.min()), float(each.max())
 
 
-@lru_cache(maxsize=1)
-def judged(studied: Studied) -> Judged:
-    """`judge`, once for lines and page."""
-    return judge(studied, studied.reference)
-
-
-def judge(studied: Studied, reference: Sequence[Row] = (), count: int = DRAWS, seed: int = 0) -> Judged:
-    """What the draws say of a study's designs. reference: rows of the named machine that ratios are to, which is taken
-    as certain without them; without such a machine they are to the first point of each workload."""
-    study = studied.study
-    designs = designs_of(study, studied.rows)
+@lru_cache(maxsize=1)  # for lines and page
+def rank(result: StudyResult, count: int = DRAWS, seed: int = 0) -> Ranking:
+    """What the draws say of a study's designs. Ratios are to the rows of the reference machine, which is taken as
+    certain without them; without such a machine they are to the first point of each workload."""
+    study, reference = result.study, result.reference
+    designs = designs_of(study, result.rows)
     if not reference and not study.reference:
-        timed_rows = [row for row in studied.rows if row["seconds_by_source"]]
+        timed_rows = [row for row in result.rows if row["seconds_by_source"]]
         first = [next((row for row in timed_rows if row["workload"] == name), None) for name in study.workloads]
-        reference = [row for row in first if row is not None]
+        reference = tuple(row for row in first if row is not None)
     draws = Draws(study, designs, reference, count, seed)
     asked = [METRICS[name] for name in study.metrics]
     values = {metric.name: _middle(metric, designs, study) for metric in asked}
     known = tuple(metric for metric in asked if not np.isnan(values[metric.name]).all())
     middle = np.array([values[metric.name] for metric in known]).reshape(len(known), len(designs))
     fits = np.array([design.fits for design in designs], bool)
-    within = np.array([all(map(limit.kept, design.rows)) for limit in study.limits for design in designs], bool)
+    within = np.array([all(map(limit.is_met, design.rows)) for limit in study.limits for design in designs], bool)
     within = np.all(within.reshape(len(study.limits), len(designs)), axis=0)
     usable = np.flatnonzero(fits & ~np.isnan(middle).any(axis=0)) if known else np.zeros(0, int)
     shares = np.zeros((3, len(designs)))
     if len(usable):
         shares[:, usable] = _shares(draws, usable, known, study)
-    return Judged(
-        study=study,
+    return Ranking(
+        result=result,
         designs=designs,
         draws=draws,
         metrics=known,
@@ -159,10 +204,9 @@ def judge(studied: Studied, reference: Sequence[Row] = (), count: int = DRAWS, s
     )
 
 
-def _middle(metric: Metric, designs: Sequence[Design], study: Study) -> np.ndarray:
-    found = [[metric.of(row) for row in design.rows] for design in designs]
-    values = np.array(found, dtype=float).reshape(len(designs), len(study.workloads))
-    return over_workloads(metric, values, np.array(list(study.workloads.values()), float))
+def _middle(metric: Metric, designs: Sequence[DesignResult], study: Study) -> np.ndarray:
+    values = np.array([[metric.of(row) for row in design.rows] for design in designs], float)
+    return over_workloads(metric, values.reshape(len(designs), len(study.workloads)), list(study.workloads.values()))
 
 
 def _lower(draws: Draws, metric: Metric, designs: np.ndarray, part: slice) -> np.ndarray:
@@ -178,7 +222,7 @@ def _shares(draws: Draws, designs: np.ndarray, metrics: Sequence[Metric], study:
     for part in draws.parts(len(designs)):
         kept = np.ones((len(designs), part.stop - part.start), bool)
         for limit in study.limits:
-            kept &= draws.kept(limit, designs, part)
+            kept &= draws.satisfied(limit, designs, part)
         values = np.stack([_lower(draws, metric, designs, part) for metric in metrics])
         values[:, ~kept] = np.inf
         best = kept & (values[0] == values[0].min(axis=0))

@@ -19,7 +19,7 @@ from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.pipeline import config_digest, descriptions_of
 from mimdsim.pipeline.overrides import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
 from mimdsim.studies.description import Study
-from mimdsim.studies.sampling import Design, Varied, field_of, spread
+from mimdsim.studies.sampling import Design, DesignSpace, field_of, sample_unit_cube
 from mimdsim.workload import Workload, inputs_of, load_workload
 
 
@@ -78,14 +78,14 @@ class Points:
         self.described: dict[str, tuple[Input, ...]] = {}
         first = next(iter(study.workloads))
         self.base = {**self._workload(first, {})[0].model_dump(), **self.machine.model_dump()}
-        self.varied = Varied(study=study, base=lambda key: field_of(key, self.base), whole=_is_whole)
+        self.varied = DesignSpace(study=study, base=lambda key: field_of(key, self.base), whole=_is_whole)
 
     def designs(self) -> list[Design]:
         """Those of a study that needs no results to choose them."""
         sampling = self.study.sampling
         if sampling.kind == "grid":
             return self.varied.grid()
-        return self.varied.at(spread(sampling.kind, sampling.points, len(self.study.axes), sampling.seed))
+        return self.varied.at(sample_unit_cube(sampling.kind, sampling.points, len(self.study.axes), sampling.seed))
 
     def of(self, designs: Sequence[Design]) -> list[Point]:
         """Every design with every workload, in order; raises DescriptionError for the first that cannot be."""
@@ -167,7 +167,7 @@ def activity_key(workload: Workload) -> str:
     return digest_of([table, read, code_digest()])[:24]
 
 
-def computed_again(points: Iterable[Point], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def recomputed_points(points: Iterable[Point], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Why points that a folder has rows of are computed again, in words; `rows`: by key."""
     by_asked: dict[str, Mapping[str, Any]] = {row["asked"]: row for row in rows.values() if "asked" in row}
     reasons: dict[str, int] = {}

@@ -10,17 +10,13 @@ from mimdsim.base.units import show_bytes
 from mimdsim.pipeline.overrides import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 from mimdsim.profile import DoubtedSeconds, ratio
 from mimdsim.report.formatting import field_value, field_values, significant
-from mimdsim.studies.metrics import Row
+from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 
-RATIOS = ("ratio", "ratio_low", "ratio_high")  # ratio of the time to that of the first point that fits and has one
-SILICON = tuple(
-    f"{name}{end}" for name in ("area_mm2", "static_watts", "dynamic_watts") for end in ("", "_low", "_high")
-)
+RATIOS = interval_columns("ratio")  # ratio of the time to that of the first point that fits and has one
+SILICON = ("area_mm2", "static_watts", "dynamic_watts")
 SIZES = {"area_mm2": "mm2", "static_watts": "static W"}
 RESULTS = (
-    "ms_per_training_step",
-    "ms_low",
-    "ms_high",
+    *interval_columns(TIME),
     *RATIOS,
     "compute_cycles",
     "exchange_cycles",
@@ -31,21 +27,18 @@ RESULTS = (
     "peak_bytes",
     "limit_bytes",
     "fits",
-    "millijoules",
-    "millijoules_low",
-    "millijoules_high",
-    *SILICON,
+    *interval_columns(ENERGY),
+    *(column for name in SILICON for column in interval_columns(name)),
     "samples_per_second",
     "samples_per_joule",
     "accuracy",
-    "gpu_ratio",  # time of the fastest GPU beside, by its strongest strategy, over the tiled machine's
-    "gpu_ratio_low",
-    "gpu_ratio_high",
+    *interval_columns(
+        "gpu_ratio"
+    ),  # time of the fastest GPU beside, by its strongest strategy, over the tiled machine's
 )
 OF_TIME = (  # what is unknown where the costs are
-    *("ms_per_training_step", "ms_low", "ms_high", "millijoules", "millijoules_low", "millijoules_high"),
-    *("dynamic_watts", "dynamic_watts_low", "dynamic_watts_high", "samples_per_second", "samples_per_joule"),
-    "seconds_by_source",
+    *(column for name in (TIME, ENERGY, "dynamic_watts") for column in interval_columns(name)),
+    *("samples_per_second", "samples_per_joule", "seconds_by_source"),
 )
 FIRING_COLUMN = "firing"  # said of layers of a point that never fire, or always; in no file of results but as a note
 DESCRIBED = ("seed", "tool_version", "digest")  # what a row is of, besides the changes
@@ -118,21 +111,8 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
     named = list(zip(*(field_values(key, [row[key] for row in rows]) for key in axes), strict=True))
     for row, line in zip(rows, map(list, named) if axes else ([] for _ in rows), strict=True):
         if row["ms_per_training_step"] is None:
-            cells.append(
-                [
-                    *line,
-                    "-",
-                    "-",
-                    "-",
-                    "-",
-                    "-",
-                    "-",
-                    "-",
-                    "no result" if row["fits"] is None else "unknown" if row["fits"] else "no tiles",
-                    *("-" for _ in sizes),
-                    *_gpu_cells(row, gpus),
-                ]
-            )
+            why = "no result" if row["fits"] is None else "unknown" if row["fits"] else "no tiles"
+            cells.append([*line, *["-"] * 7, why, *["-"] * len(sizes), *_gpu_cells(row, gpus)])
             continue
         total = max(1, row["compute_cycles"] + row["exchange_cycles"] + row["sync_cycles"])
         shares = [f"{100 * row[name] / total:.0f} %" for name in ("compute_cycles", "exchange_cycles", "sync_cycles")]
@@ -142,14 +122,19 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
         fits = "yes" if row["fits"] else f"no, {show_bytes(over)} over" if over > 0 else "no, its code"
         cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
         cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
-    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    return aligned(cells)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Cells below each other, right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
 
 
 def _size(row: Row, name: str) -> str:
     if row.get(name) is None:
         return "unknown"
-    middle, low, high = (significant(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
+    middle, low, high = (significant(row[end]) for end in interval_columns(name))
     return f"{middle} ({low}-{high})"
 
 
@@ -229,20 +214,20 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _ratio(row: Row, gpu: str) -> str:
-    best = row[f"{gpu} strongest_ms"] / row["ms_per_training_step"]
-    low, high = (
-        row[f"{gpu} strongest_low_ms"] / row["ms_high"],
-        row[f"{gpu} strongest_high_ms"] / max(row["ms_low"], 1e-9),
-    )
-    return f"{significant(best, 2)} ({significant(low, 2)}-{significant(high, 2)})"
+def gpu_ratio(row: Row, gpu: str) -> tuple[float, float, float] | None:
+    """How many times as fast as a GPU, by its strongest strategy, the tiled machine is; bounds from opposite ends of
+    both intervals. None where one of the two has no time, or does not fit."""
+    theirs, low, high = (row[name] for name in interval_columns(f"{gpu} strongest_ms"))
+    ours = row[TIME]
+    if not theirs or not ours or not row["fits"]:
+        return None
+    return theirs / ours, low / row["ms_high"], high / max(row["ms_low"], 1e-9)
 
 
 def _gpu_cells(row: Row, gpus: tuple[str, ...]) -> list[str]:
     cells = []
     for gpu in gpus:
-        published, strongest = row[f"{gpu} published_ms"], row[f"{gpu} strongest_ms"]
-        tiled = row["ms_per_training_step"]
-        cells += [f"{number:.4g}" if number else "-" for number in (published, strongest)]
-        cells.append(_ratio(row, gpu) if strongest and tiled and row["fits"] else "-")
+        times, ratios = (row[f"{gpu} {name}"] for name in ("published_ms", "strongest_ms")), gpu_ratio(row, gpu)
+        cells += [f"{number:.4g}" if number else "-" for number in times]
+        cells.append("{} ({}-{})".format(*(significant(end, 2) for end in ratios)) if ratios else "-")
     return cells

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.files import dump_json, parse_json
 from mimdsim.program import RecordedActivity
-from mimdsim.studies.metrics import Row
+from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.results import GPU_RESULTS, OF_TIME, POINT_RESULTS, SILICON
 from mimdsim.workload import MappingOptions
 
@@ -65,13 +65,8 @@ def _problems(key: str, row: Row) -> Iterator[str]:
     if timed and isinstance(row["seconds_by_source"], list) and not _is_whole(row):
         yield f"column 'seconds_by_source' does not come to {row['ms_per_training_step']} ms"
     gpus = {found[1] for name in row if (found := _OF_GPU.fullmatch(name))}
-    intervals = [
-        *(("ms_per_training_step", "ms_low", "ms_high"), _ends("millijoules"), SILICON[:3], SILICON[3:6], SILICON[6:]),
-        *((f"{gpu} strongest_ms", f"{gpu} strongest_low_ms", f"{gpu} strongest_high_ms") for gpu in sorted(gpus)),
-        _ends("gpu_ratio"),
-    ]
-    for names in intervals:
-        if wrong := _interval(row, names):
+    for name in (TIME, ENERGY, *SILICON, *(f"{gpu} strongest_ms" for gpu in sorted(gpus)), "gpu_ratio"):
+        if wrong := _interval(row, interval_columns(name)):
             yield wrong
     for gpu in sorted(gpus):
         if lacks := [name for name in GPU_RESULTS if f"{gpu} {name}" not in row]:
@@ -83,10 +78,6 @@ def _is_origin(row: Row) -> bool:
     inputs = row.get("inputs")
     texts = (row["asked"], row.get("code"), *(inputs.values() if isinstance(inputs, dict) else (None,)))
     return all(isinstance(one, str) for one in texts)
-
-
-def _ends(name: str) -> tuple[str, str, str]:
-    return name, f"{name}_low", f"{name}_high"
 
 
 def _interval(row: Row, names: Sequence[str]) -> str:
@@ -150,6 +141,42 @@ def _are_parts(value: Any) -> bool:
     )
 
 
+# of a training its last step, its test accuracy if there was a test, and what is wrong with its samples
+Spikes = tuple[RecordedActivity, float | None, tuple[str, ...]]
+SPIKE_KINDS = ("<i4", "<i8", "<f8", "|u1")  # of the arrays of spikes
+
+
+def spike_arrays(spikes: Spikes) -> dict[str, np.ndarray]:
+    """Spikes as arrays, for a file or a network."""
+    activity, accuracy, said = spikes
+    arrays = {f"ids.{layer}": ids for layer, ids in activity.ids.items()}
+    arrays |= {f"counts.{layer}": counts for layer, counts in activity.counts.items()}
+    arrays |= {f"dropped.{layer}": np.array([dropped]) for layer, dropped in activity.dropped.items()}
+    if accuracy is not None:
+        arrays["accuracy"] = np.array([accuracy])
+    if said:
+        arrays["said"] = np.frombuffer("\n".join(said).encode(), np.uint8)
+    return arrays
+
+
+def spikes_of(arrays: Mapping[str, np.ndarray]) -> Spikes:
+    """What `spike_arrays` was given; raises ValueError for anything else."""
+    ids, counts, dropped = (
+        {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        for prefix in ("ids.", "counts.", "dropped.")
+    )
+    accuracy, said = arrays.get("accuracy"), arrays.get("said", np.zeros(0, np.uint8))
+    known = None if accuracy is None or accuracy.size != 1 else float(accuracy.reshape(-1)[0])
+    others = arrays.keys() - {"accuracy", "said"} - {f"{kind}.{name}" for kind in ("ids", "counts") for name in ids}
+    sound = ids.keys() == counts.keys() and others == {f"dropped.{name}" for name in dropped}
+    sound &= all(array.shape == (1,) and array.dtype.kind in "iu" and array[0] >= 0 for array in dropped.values())
+    if not sound or said.dtype != np.uint8 or not 0 <= (known or 0.0) <= 1:
+        raise ValueError("holds no recorded spikes")
+    lost = {name: int(array[0]) for name, array in dropped.items()}
+    texts = tuple(said.tobytes().decode(errors="replace").splitlines())
+    return RecordedActivity(ids=ids, counts=counts, dropped=lost), known, texts
+
+
 Plain = tuple[str, dict[str, bytes]]
 MOST_CHARACTERS = 1 << 26
 
@@ -170,16 +197,13 @@ def to_plain(found: Any) -> Plain:
     elif found is None:
         said = {"none": True}
     else:
-        activity, accuracy, problems = found
-        said = {"accuracy": accuracy, "dropped": activity.dropped, "problems": list(problems), "shapes": {}}
-        for kind, values in (("ids", activity.ids), ("counts", activity.counts)):
-            for layer, array in values.items():
-                said["shapes"][f"{kind}.{layer}"] = list(array.shape)
-                arrays[f"{kind}.{layer}"] = np.ascontiguousarray(array, "<i4").tobytes()
+        spikes = {name: np.ascontiguousarray(array) for name, array in spike_arrays(found).items()}
+        said = {"spikes": {name: [array.dtype.str, list(array.shape)] for name, array in spikes.items()}}
+        arrays = {name: array.tobytes() for name, array in spikes.items()}
     return dump_json(said), arrays
 
 
-def of_plain(given: Any, keys: Sequence[str]) -> Any:
+def from_plain(given: Any, keys: Sequence[str]) -> Any:
     """What `to_plain` was given; keys: of the points of the work. Raises what the worker raised, and MimdsimError for
     anything that no work returns."""
     try:
@@ -207,7 +231,10 @@ def _found(said: Any, arrays: Mapping[str, bytes], keys: Sequence[str]) -> Any:
         if len(rows) != len(keys):
             raise ValueError(f"{len(rows)} rows for {len(keys)}")
         return [_row(row, key) for row, key in zip(rows, keys, strict=True)]
-    return _spikes(said, arrays)
+    kinds = said["spikes"].items()
+    if any(kind not in SPIKE_KINDS for _, (kind, _) in kinds):
+        raise ValueError("it has other arrays than spikes")
+    return spikes_of({name: np.frombuffer(bytes(arrays[name]), kind).reshape(shape) for name, (kind, shape) in kinds})
 
 
 def _row(said: Any, key: str) -> Any:
@@ -217,21 +244,6 @@ def _row(said: Any, key: str) -> Any:
     if wrong := row_problem(key, row):
         raise ValueError(wrong)
     return row
-
-
-def _spikes(said: Any, arrays: Mapping[str, bytes]) -> tuple[RecordedActivity, float | None, tuple[str, ...]]:
-    accuracy, dropped, problems = said["accuracy"], said["dropped"], tuple(said["problems"])
-    if type(said["problems"]) is not list or not all(type(one) is str for one in problems):
-        raise ValueError("what is wrong with its samples is no text")
-    if accuracy is not None and not 0 <= accuracy <= 1:
-        raise ValueError("it has no accuracy")
-    if not all(type(count) is int and count >= 0 for count in dropped.values()):
-        raise ValueError("it has no dropped spikes")
-    found: dict[str, dict[str, np.ndarray]] = {"ids": {}, "counts": {}}
-    for name, shape in said["shapes"].items():
-        kind, _, layer = name.partition(".")
-        found[kind][layer] = np.frombuffer(bytes(arrays[name]), "<i4").reshape(shape)
-    return RecordedActivity(ids=found["ids"], counts=found["counts"], dropped=dropped), accuracy, problems
 
 
 def _failure(failure: Exception) -> dict[str, Any]:

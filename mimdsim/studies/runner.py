@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.pipeline.pipeline import Progress
 from mimdsim.studies.description import Study
-from mimdsim.studies.executors import Engine
+from mimdsim.studies.executors import WorkerPool
 from mimdsim.studies.files import other_study, unknown_study, write_tables
 from mimdsim.studies.metrics import Row
-from mimdsim.studies.points import Point, Points, computed_again
+from mimdsim.studies.points import Point, Points, recomputed_points
 from mimdsim.studies.results import shown, with_ratios
 from mimdsim.studies.sampling import Design
 from mimdsim.studies.scheduler import compute, done_rows
-from mimdsim.studies.sensitivity import sensitivity_plan
+from mimdsim.studies.sensitivity import Sensitivities, sensitivity_plan
 from mimdsim.studies.store import Store
-from mimdsim.studies.tpe_search import search_plan
+from mimdsim.studies.tpe_search import BestTrials, search_plan
 
 WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
-Progress = Callable[[str, int, int], None]
 Plan = Generator[list[Design], list[list[Row]], Any]
 """Designs to compute, then their rows by design (one for each workload), until the plan returns what it found."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Studied:
+class StudyResult:
     """A study and its results so far.
 
     rows: one for every point, in order: workload, changes, results, "seconds_by_source". stages: how many of the rows
-    each stage of the sampling took. designs: points asked for. found: what the sampling itself found (sensitivities,
-    the best of a search), None of a grid or random points. reference: rows of the machine that ratios are to, one for
-    each workload.
+    each stage of the sampling took. designs: points asked for. found: what the sampling itself found, None of a grid or
+    random points. reference: rows of the machine that ratios are to, one for each workload.
     """
 
     study: Study
     rows: tuple[Row, ...]
     designs: int
     stages: tuple[int, ...] = ()
-    found: Any = None
+    found: Sensitivities | BestTrials | None = None
     reference: tuple[Row, ...] = ()
     warnings: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
@@ -56,7 +55,7 @@ class Studied:
         return sum(row["fits"] is None for row in self.rows)
 
 
-def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as_is: bool = False) -> Studied:
+def run_study(study: Study, folder: Path, pool: WorkerPool, progress: Progress, as_is: bool = False) -> StudyResult:
     """Compute every point of a study that `folder` lacks, and keep tables of all in it (`files.py`).
 
     as_is: compute nothing; the rows are those that are there. Raises DescriptionError for a study that does not fit its
@@ -68,15 +67,15 @@ def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as
     if other and not as_is:
         raise MimdsimError(other)
     with Store(folder) as store:
-        running = _Running(study, points, store, engine, progress, as_is)
+        running = _StudyRun(study, points, store, pool, progress, as_is)
         running.again += [f"nothing is written: {other}"] if other else unknown_study(folder)
         running.writes = not other
-        return running.whole()
+        return running.run()
 
 
-class _Running:
-    def __init__(self, study: Study, points: Points, store: Store, engine: Engine, progress: Progress, as_is: bool):
-        self.study, self.points, self.store, self.engine = study, points, store, engine
+class _StudyRun:
+    def __init__(self, study: Study, points: Points, store: Store, pool: WorkerPool, progress: Progress, as_is: bool):
+        self.study, self.points, self.store, self.pool = study, points, store, pool
         self.progress, self.as_is = progress, as_is
         self.asked: list[Point] = []
         self.without: dict[str, Row] = {}  # points without result, by key
@@ -85,17 +84,17 @@ class _Running:
         self.writes = True
         self.next_write = time.monotonic() + WRITE_SECONDS
 
-    def whole(self) -> Studied:
+    def run(self) -> StudyResult:
         self.reference = self.points.of_reference()
-        self._computed(self.reference)
-        plan = plan_of(self.study, self.points)
+        self._compute(self.reference)
+        plan = sampling_plan(self.study, self.points)
         found = None
         try:
             designs = next(plan)
             while True:
                 made = self.points.of(designs)
                 self.asked += made
-                rows = self._computed(made)
+                rows = self._compute(made)
                 self.stages.append(len(made))
                 if any(row is None for row in rows):
                     break  # an unfinished study as it is: the next stage is not known
@@ -105,7 +104,7 @@ class _Running:
         except StopIteration as end:
             found = end.value
         rows = self._rows()
-        studied = Studied(
+        studied = StudyResult(
             study=self.study,
             rows=tuple(row for row in rows if row is not None),
             designs=len(self.asked) // len(self.study.workloads),
@@ -118,15 +117,15 @@ class _Running:
             return studied
         return replace(studied, files=tuple(write_tables(studied.rows, self.study, self.store.folder)))
 
-    def _computed(self, points: Sequence[Point]) -> Sequence[Row | None]:
-        self.again += [line for line in computed_again(points, self.store.rows) if line not in self.again]
+    def _compute(self, points: Sequence[Point]) -> Sequence[Row | None]:
+        self.again += [line for line in recomputed_points(points, self.store.rows) if line not in self.again]
         if self.as_is:
             return done_rows(self.store, points)
-        rows = compute(points, self.store, self.engine, self.progress, self._kept)
+        rows = compute(points, self.store, self.pool, self.progress, self._write_now_and_then)
         self.without |= {point.key: row for point, row in zip(points, rows, strict=True) if row["fits"] is None}
         return rows
 
-    def _kept(self) -> None:
+    def _write_now_and_then(self) -> None:
         """The tables of what is done, now and then."""
         begun = time.monotonic()
         if begun > self.next_write:
@@ -152,7 +151,7 @@ class _Running:
         return rows
 
 
-def plan_of(study: Study, points: Points) -> Plan:
+def sampling_plan(study: Study, points: Points) -> Plan:
     """How the points of a study are chosen."""
     if study.sampling.kind == "sensitivity":
         return sensitivity_plan(study, points.varied)

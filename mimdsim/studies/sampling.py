@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log
@@ -24,7 +24,7 @@ WholeField = Callable[[str], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Varied:
+class DesignSpace:
     """The axes of a study with the ends of their ranges in base units; `base` and `whole` tell of fields of its machine
     and workload. Raises DescriptionError for an axis that does not fit its field."""
 
@@ -78,6 +78,29 @@ class Varied:
             problem = "from must be less than to, both finite, and more than 0 if log = true"
             raise DescriptionError("study", [f"axes.{key}: {problem}"])
         return low, high
+
+    def has_direction(self, key: str) -> bool:
+        """Whether an axis leads from one value to another; a list of three names or more does not."""
+        return len(self.study.axes[key].values) == 2 or self.is_ordered(key)
+
+    def is_ordered(self, key: str) -> bool:
+        """Whether the values of an axis are numbers that rise or fall."""
+        values = [plain_value(key, value) for value in self.study.axes[key].values]
+        if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
+            return False
+        return len({one < other for one, other in pairwise(values)}) <= 1 and len(set(values)) == len(values)
+
+    def place_in_range(self, key: str, value: float) -> float:
+        """Where a number stands between the ends of a range: 0 at the low one, 1 at the high one."""
+        low, high = self.ends(key)
+        if self.study.axes[key].log:
+            return log(max(value, low) / low) / log(high / low)  # a whole number may round to 0
+        return (value - low) / (high - low)
+
+    def with_fixed(self, values: Mapping[str, Any]) -> DesignSpace:
+        """The same axes, some of them at one value wherever a point lies."""
+        kept = {key: Axis(values=(values[key],)) if key in values else axis for key, axis in self.study.axes.items()}
+        return replace(self, study=self.study.model_copy(update={"axes": kept}))
 
     def _listed(self, key: str, axis: Axis) -> tuple[Any, ...]:
         if axis.values:
@@ -143,7 +166,7 @@ def plain_value(key: str, value: Any) -> Any:
         return value
 
 
-def spread(kind: str, points: int, axes: int, seed: int) -> np.ndarray:
+def sample_unit_cube(kind: str, points: int, axes: int, seed: int) -> np.ndarray:
     """float64[points, axes] in [0, 1): random, or evenly spread by scipy's Latin hypercube or scrambled Sobol sequence.
 
     Raises MissingExtra without scipy.
@@ -174,20 +197,7 @@ def field_of(name: str, known: Mapping[str, Any]) -> Any:
     return value
 
 
-def has_direction(varied: Varied, key: str) -> bool:
-    """Whether an axis leads from one value to another; a list of three names or more does not."""
-    return len(varied.study.axes[key].values) == 2 or is_ordered(varied, key)
-
-
-def is_ordered(varied: Varied, key: str) -> bool:
-    """Whether the values of an axis are numbers that rise or fall."""
-    values = [plain_value(key, value) for value in varied.study.axes[key].values]
-    if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
-        return False
-    return len({one < other for one, other in pairwise(values)}) <= 1 and len(set(values)) == len(values)
-
-
-def shown_value(key: str, value: Any) -> str:
+def value_text(key: str, value: Any) -> str:
     """A value for people: '1.85 GHz', 'endpoint'; numbers with fractions to four digits."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(shown(value))
@@ -199,30 +209,8 @@ def place_in_list(count: int, index: int) -> float:
     return (index + 0.5) / count
 
 
-def place_in_range(varied: Varied, key: str, value: float) -> float:
-    """Where a number stands between the ends of a range: 0 at the low one, 1 at the high one."""
-    low, high = varied.ends(key)
-    if varied.study.axes[key].log:
-        return log(max(value, low) / low) / log(high / low)  # a whole number may round to 0
-    return (value - low) / (high - low)
-
-
-def fixed(varied: Varied, values: Mapping[str, Any]) -> Varied:
-    """The same axes, some of them at one value wherever a point lies."""
-    kept = {key: Axis(values=(values[key],)) if key in values else axis for key, axis in varied.study.axes.items()}
-    return replace(varied, study=varied.study.model_copy(update={"axes": kept}))
-
-
-def base_values(varied: Varied, keys: Iterable[str]) -> Design:
-    """What fields have in the unchanged machine and the first workload."""
-    return {key: varied.base(key) for key in keys}
-
-
 def of_designs(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
     """float64[designs]: a metric of every design over its workloads; nan if one of them has no result, does not fit its
     memory, or does not know the metric."""
-    weights = list(study.workloads.values())
-    found = [
-        over_workloads(metric, [metric.of(row) if row["fits"] else None for row in each], weights) for each in rows
-    ]
-    return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+    values = [[metric.of(row) if row["fits"] else None for row in each] for each in rows]
+    return over_workloads(metric, values, list(study.workloads.values()))

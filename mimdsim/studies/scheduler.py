@@ -7,27 +7,22 @@ kept when its batch is done; a study that was cut goes on from there.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, of_the_machine
-from mimdsim.studies.executors import Batch, Engine, Work
+from mimdsim.pipeline.pipeline import Progress
+from mimdsim.studies.executors import Batch, Work, WorkerPool
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.points import Point
 from mimdsim.studies.results import POINT_RESULTS, gpu_columns
 from mimdsim.studies.store import Store
-from mimdsim.studies.worker import best_mapping, of_same_inputs, record, time_points
+from mimdsim.studies.worker import best_mapping, record, run_on_same_inputs, time_points
 
 MOST_IN_A_BATCH = 20  # points: as many as a process can lose
 POLL_SECONDS = 0.3  # between looks at what another process is doing
-Progress = Callable[[str, int, int], None]
-
-
-def default_processes() -> int:
-    return os.cpu_count() or 1
 
 
 def done_rows(store: Store, points: Iterable[Point]) -> list[Row | None]:
@@ -40,15 +35,19 @@ def done_rows(store: Store, points: Iterable[Point]) -> list[Row | None]:
 
 
 def compute(
-    points: Sequence[Point], store: Store, engine: Engine, progress: Progress, kept: Callable[[], None] = lambda: None
+    points: Sequence[Point],
+    store: Store,
+    pool: WorkerPool,
+    progress: Progress,
+    on_rows: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    """A row for every point, in order; computes what `store` lacks and calls `kept` whenever there is more.
+    """A row for every point, in order; computes what `store` lacks and calls `on_rows` whenever there is more.
 
     A point that fails (a damaged file, missing data, a killed process) gets a row without results and with a note; the
     others continue. Raises the first reason if there is no result at all, and internal errors.
     """
     done_rows(store, points)  # those with all columns
-    study = _Unfinished(points, store, engine, progress, kept)
+    study = _Scheduler(points, store, pool, progress, on_rows)
     study.record()
     study.search()
     study.time()
@@ -58,13 +57,13 @@ def compute(
     return found
 
 
-class _Unfinished:
+class _Scheduler:
     """The points of a study that are not done; `problems`: by the key of an activity or of a point."""
 
     def __init__(
-        self, points: Sequence[Point], store: Store, engine: Engine, progress: Progress, kept: Callable[[], None]
+        self, points: Sequence[Point], store: Store, pool: WorkerPool, progress: Progress, on_rows: Callable[[], None]
     ):
-        self.points, self.store, self.engine, self.progress, self.kept = points, store, engine, progress, kept
+        self.points, self.store, self.pool, self.progress, self.on_rows = points, store, pool, progress, on_rows
         self.problems: dict[str, Exception] = {}
         self.shared: dict[str, Any] = {}
 
@@ -77,31 +76,31 @@ class _Unfinished:
         needed = {point.activity_key for point in self._open() if point.fill is None}
         waiting = {key: point for key, point in roomiest.items() if key in needed}
 
-        def keep(batch: Batch, found: Any) -> None:
-            if found is not None:
-                self.store.keep_activity(batch.points[0].activity_key, *found)
+        def keep(keys: list[str], spikes: Any) -> None:
+            if spikes is not None:
+                self.store.keep_activity(keys[0], spikes)
 
         self._each(record, waiting, "recording spikes", self.store.has_activity, keep)
 
     def search(self) -> None:
         waiting = {point.key: point for point in self._open() if point.best_mapping}
 
-        def keep(batch: Batch, found: Any) -> None:
-            self.store.keep_mapping(batch.points[0].key, found)
+        def keep(keys: list[str], mapping: Any) -> None:
+            self.store.keep_mapping(keys[0], mapping)
 
         self._each(best_mapping, waiting, "searching mappings", self.store.has_mapping, keep)
 
     def time(self) -> None:
         waiting = {point.key: point for point in self._open()}
 
-        def keep(batch: Batch, found: Any) -> None:
-            rows = dict(zip((point.key for point in batch.points), found, strict=True))
-            self.problems |= {key: row for key, row in rows.items() if isinstance(row, Exception)}
-            made = {key: row for key, row in rows.items() if not isinstance(row, Exception)}
-            self.store.keep({key: row | waiting[key].origin for key, row in made.items()})
-            self.kept()
+        def keep(keys: list[str], found: Any) -> None:
+            rows = dict(zip(keys, found, strict=True))
+            failed = {key: row for key, row in rows.items() if isinstance(row, Exception)}
+            self.problems |= failed
+            self.store.keep({key: row | waiting[key].origin for key, row in rows.items() if key not in failed})
+            self.on_rows()
 
-        most = max(1, min(MOST_IN_A_BATCH, len(waiting) // (4 * self.engine.workers)))
+        most = max(1, min(MOST_IN_A_BATCH, len(waiting) // (4 * self.pool.workers)))
         mappings = self.store.mappings() if any(point.best_mapping for point in waiting.values()) else []
         self._each(time_points, waiting, "timing points", self._is_timed, keep, most, mappings)
 
@@ -134,7 +133,7 @@ class _Unfinished:
         waiting: Mapping[str, Point],
         doing: str,
         is_done: Callable[[str], bool],
-        keep: Callable[[Batch, Any], None],
+        keep: Callable[[list[str], Any], None],
         most: int = 1,
         *more: Any,
     ) -> None:
@@ -144,13 +143,13 @@ class _Unfinished:
         total = len(left)
         while left:
             worked = False
-            claimed = self._claimed(left, most, is_done)
-            with contextlib.closing(self.engine.each(partial(of_same_inputs, work), claimed, *more)) as all_done:
+            claimed = self._claim_batches(left, most, is_done)
+            with contextlib.closing(self.pool.each(partial(run_on_same_inputs, work), claimed, *more)) as all_done:
                 for done in all_done:
                     worked = True
                     keys = [names[point] for point in done.batch.points]
                     if done.problem is None:
-                        keep(done.batch, done.found)
+                        keep(keys, done.found)
                     else:
                         self.problems |= dict.fromkeys(keys, done.problem)
                     self.store.release(keys)
@@ -164,7 +163,7 @@ class _Unfinished:
             if not of_the_machine(problem):
                 raise problem
 
-    def _claimed(self, left: Mapping[str, Point], most: int, is_done: Callable[[str], bool]) -> Iterator[Batch]:
+    def _claim_batches(self, left: Mapping[str, Point], most: int, is_done: Callable[[str], bool]) -> Iterator[Batch]:
         """Batches of points that nobody else has claimed, claimed when they are taken."""
         chosen: list[Point] = []
         for key, point in list(left.items()):
@@ -184,7 +183,7 @@ class _Unfinished:
         paths = {key: self.store.activity_path(key) for key in keys}
         for key, path in paths.items():
             if key not in self.shared and path.exists():
-                self.shared[key] = self.engine.share(path)
+                self.shared[key] = self.pool.share(path)
         return Batch(points=tuple(points), spikes={key: self.shared[key] for key in keys if key in self.shared})
 
 

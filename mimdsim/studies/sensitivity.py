@@ -16,7 +16,7 @@ effects that it is an end of, and in stage two its block of points; both are cou
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,14 +26,10 @@ from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Row
 from mimdsim.studies.sampling import (
     Design,
-    Varied,
-    base_values,
-    fixed,
-    has_direction,
+    DesignSpace,
     of_designs,
     place_in_list,
-    place_in_range,
-    shown_value,
+    value_text,
 )
 
 LEVELS = 4  # of an axis in stage one: 0, 1/3, 2/3 and 1, two apart in each move (Morris)
@@ -75,19 +71,10 @@ class Sensitivity:
         return 100 * value / self.median if self.median else 0.0
 
     def bars(self) -> list[Row]:
-        """The effects in percent of the median, as `report/figures_tornado.py` draws them."""
-        return [
-            {
-                "axis": effect.axis,
-                "ends": effect.ends,
-                "mean": None if effect.mean is None else self.percent(effect.mean),
-                "size": self.percent(effect.size),
-                "spread": self.percent(effect.spread),
-                "first_order": effect.first_order,
-                "total": effect.total,
-            }
-            for effect in self.effects
-        ]
+        """The effects in percent of the median, as `report/figures_effects.py` draws them."""
+        rows = [asdict(effect) for effect in self.effects]
+        changes = ("mean", "size", "spread")
+        return [row | {name: row[name] and self.percent(row[name]) for name in changes} for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +88,7 @@ class Sensitivities:
     constant: tuple[str, ...]
 
 
-def sensitivity_plan(study: Study, varied: Varied) -> Generator[list[Design], list[list[Row]], Sensitivities]:
+def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], list[list[Row]], Sensitivities]:
     """Points of both stages, at most `study.sampling.points` in each.
 
     Raises DescriptionError if these are too few, MissingExtra without SALib, and MimdsimError if the first metric is
@@ -122,8 +109,8 @@ def sensitivity_plan(study: Study, varied: Varied) -> Generator[list[Design], li
         blocks = screening.blocks_of(len(chosen))
         others = [key for key in study.axes if key not in chosen]
         places = np.zeros((blocks * (len(chosen) + 2), len(study.axes)))
-        places[:, [list(study.axes).index(key) for key in chosen]] = _sobol_places(len(chosen), blocks, study)
-        second = yield fixed(varied, base_values(varied, others)).at(places)
+        places[:, [list(study.axes).index(key) for key in chosen]] = _sample_sobol(len(chosen), blocks, study)
+        second = yield varied.with_fixed({key: varied.base(key) for key in others}).at(places)
         found = [_with_indices(each, second, chosen, study) for each in found]
     return Sensitivities(
         metrics=tuple(found),
@@ -134,13 +121,13 @@ def sensitivity_plan(study: Study, varied: Varied) -> Generator[list[Design], li
 
 
 class _Screening:
-    """Trajectories of stage one. places: float64[points, axes], as `Varied.at` takes them; standing: the same, where
-    the values stand that these places give; moved: int64[trajectories, axes], the axis of each move."""
+    """Trajectories of stage one. places: float64[points, axes], as `DesignSpace.at` takes them; standing: the same,
+    where the values stand that these places give; moved: int64[trajectories, axes], the axis of each move."""
 
-    def __init__(self, study: Study, varied: Varied):
+    def __init__(self, study: Study, varied: DesignSpace):
         self.study, self.varied = study, varied
         levels = np.linspace(0, 1, LEVELS)
-        settled = {key: [_settled(varied, key, float(level)) for level in levels] for key in study.axes}
+        settled = {key: [_place_and_value(varied, key, float(level)) for level in levels] for key in study.axes}
         self.live = [key for key in study.axes if len({stands for _, stands in settled[key]}) > 1]
         self.constant = tuple(key for key in study.axes if key not in self.live)
         if not self.live:
@@ -150,7 +137,7 @@ class _Screening:
         if self.trajectories < 2:
             problem = f"a sensitivity of {count} axes needs at least {2 * (count + 1)}; {10 * (count + 1)} are usual"
             raise DescriptionError("study", [f"sampling.points = {points}: {problem}"])
-        at_level = np.rint(_morris_places(count, self.trajectories, study.sampling.seed) * (LEVELS - 1)).astype(int)
+        at_level = np.rint(_sample_morris(count, self.trajectories, study.sampling.seed) * (LEVELS - 1)).astype(int)
         self.places = np.zeros((len(at_level), len(study.axes)))
         self.standing = np.zeros((len(at_level), count))
         for column, key in enumerate(self.live):
@@ -188,7 +175,7 @@ class _Screening:
                 Effect(
                     axis=key,
                     ends=_ends(self.varied, key),
-                    mean=float(each.mean()) if has_direction(self.varied, key) else None,
+                    mean=float(each.mean()) if self.varied.has_direction(key) else None,
                     size=float(np.abs(each).mean()),
                     spread=float(each.std(ddof=1)),
                     count=len(each),
@@ -204,17 +191,17 @@ class _Screening:
         )
 
 
-def _settled(varied: Varied, key: str, level: float) -> tuple[float, float]:
+def _place_and_value(varied: DesignSpace, key: str, level: float) -> tuple[float, float]:
     """The place to ask for, and where its value stands; items of a list are at equal distances."""
     count = len(varied.study.axes[key].values)
     if count:
         index = round(level * (count - 1))
         return place_in_list(count, index), index / max(1, count - 1)
-    return level, place_in_range(varied, key, varied.value(key, level)) if varied.whole(key) else level
+    return level, varied.place_in_range(key, varied.value(key, level)) if varied.whole(key) else level
 
 
-def _ends(varied: Varied, key: str) -> tuple[str, str]:
-    low, high = (shown_value(key, varied.value(key, place)) for place in (0.0, 1.0))
+def _ends(varied: DesignSpace, key: str) -> tuple[str, str]:
+    low, high = (value_text(key, varied.value(key, place)) for place in (0.0, 1.0))
     return low, high
 
 
@@ -253,7 +240,7 @@ def _indices(
     }
 
 
-def _morris_places(axes: int, trajectories: int, seed: int) -> np.ndarray:
+def _sample_morris(axes: int, trajectories: int, seed: int) -> np.ndarray:
     """float64[trajectories * (axes + 1), axes] in the unit cube."""
     try:
         from SALib.sample import morris
@@ -263,7 +250,7 @@ def _morris_places(axes: int, trajectories: int, seed: int) -> np.ndarray:
     return made
 
 
-def _sobol_places(axes: int, blocks: int, study: Study) -> np.ndarray:
+def _sample_sobol(axes: int, blocks: int, study: Study) -> np.ndarray:
     from SALib.sample import sobol
 
     made: np.ndarray = sobol.sample(_cube(axes), blocks, calc_second_order=False, seed=study.sampling.seed)

@@ -12,18 +12,15 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
-
-import numpy as np
 
 from mimdsim.base.checksummed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.base.errors import DataFileError, cannot_write
 from mimdsim.base.files import writable_folder
-from mimdsim.program import RecordedActivity
 from mimdsim.studies.metrics import Row
-from mimdsim.studies.row_values import row_problem
+from mimdsim.studies.row_values import Spikes, row_problem, spike_arrays, spikes_of
 from mimdsim.workload import MappingOptions
 
 MAX_ROWS_BYTES = 1 << 26  # of one file of rows
@@ -114,20 +111,8 @@ class Store:
     def has_activity(self, key: str) -> bool:
         return self._is_whole(self.activity_path(key), load_activity)
 
-    def keep_activity(
-        self, key: str, activity: RecordedActivity, accuracy: float | None, said: Sequence[str] = ()
-    ) -> None:
-        """Recorded spikes, the test accuracy of their training, and what is wrong with its samples."""
-        arrays: dict[str, np.ndarray] = {}
-        for layer, ids in activity.ids.items():
-            arrays[f"ids.{layer}"], arrays[f"counts.{layer}"] = ids, activity.counts[layer]
-        for layer, dropped in activity.dropped.items():
-            arrays[f"dropped.{layer}"] = np.array([dropped])
-        if accuracy is not None:
-            arrays["accuracy"] = np.array([accuracy])
-        if said:
-            arrays["said"] = np.frombuffer("\n".join(said).encode(), np.uint8)
-        write_sealed_arrays(self.activity_path(key), arrays)
+    def keep_activity(self, key: str, spikes: Spikes) -> None:
+        write_sealed_arrays(self.activity_path(key), spike_arrays(spikes))
 
     def has_mapping(self, key: str) -> bool:
         return self._is_whole(self._mapping_path(key), load_mapping)
@@ -188,25 +173,13 @@ def load_mapping(path: Path) -> MappingOptions | None:
         raise DataFileError(path, "is no mapping; the same command searches again") from None
 
 
-def load_activity(path: Path) -> tuple[RecordedActivity, float | None, tuple[str, ...]]:
-    """Recorded spikes from disk, the test accuracy of their training if there was a test, and what is wrong with its
-    samples; raises DataFileError for anything else."""
+def load_activity(path: Path) -> Spikes:
+    """Recorded spikes from disk; raises DataFileError for anything else."""
     advice = "the same command records them again"
-    stored = read_sealed_arrays(path, MAX_ACTIVITY_BYTES, advice)
-    ids, counts, dropped = (
-        {name.removeprefix(prefix): array for name, array in stored.items() if name.startswith(prefix)}
-        for prefix in ("ids.", "counts.", "dropped.")
-    )
-    accuracy, said = stored.get("accuracy"), stored.get("said", np.zeros(0, np.uint8))
-    known = None if accuracy is None or accuracy.size != 1 else float(accuracy.reshape(-1)[0])
-    others = stored.keys() - {"accuracy", "said"} - {f"{kind}.{name}" for kind in ("ids", "counts") for name in ids}
-    sound = ids.keys() == counts.keys() and others == {f"dropped.{name}" for name in dropped}
-    sound &= all(array.shape == (1,) and array.dtype.kind in "iu" and array[0] >= 0 for array in dropped.values())
-    if not sound or said.dtype != np.uint8 or not 0 <= (known or 0.0) <= 1:
-        raise DataFileError(path, f"holds no recorded spikes; {advice}")
-    lost = {name: int(array[0]) for name, array in dropped.items()}
-    texts = tuple(said.tobytes().decode(errors="replace").splitlines())
-    return RecordedActivity(ids=ids, counts=counts, dropped=lost), known, texts
+    try:
+        return spikes_of(read_sealed_arrays(path, MAX_ACTIVITY_BYTES, advice))
+    except ValueError as problem:
+        raise DataFileError(path, f"{problem}; {advice}") from None
 
 
 def count_rows(folder: Path) -> int:

@@ -19,13 +19,9 @@ from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
 from mimdsim.studies.sampling import (
     Design,
-    Varied,
-    base_values,
-    fixed,
-    is_ordered,
+    DesignSpace,
     of_designs,
     place_in_list,
-    place_in_range,
     plain_value,
 )
 
@@ -34,65 +30,60 @@ MOST_NAMED = 5  # best points by one metric
 UNKNOWN = 1.0  # how far a point without result counts as outside a limit, as a share of it
 FITS = "fits tile memory"
 HAS_RESULT = "metrics are known"
-NEAR_END = 0.01  # share of a range
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class Trial:
     """A point that was looked at. number: counted from 1. values: by metric, in the unit of its column; nan: not known.
-    outside: by limit that it does not keep to, by how much, as a share of the limit. at_ends: axes at an end of their
-    range."""
+    outside: by limit that it does not keep to, by how much, as a share of the limit."""
 
     number: int
     design: Design
     values: dict[str, float]
     outside: dict[str, float]
-    at_ends: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Best:
+class BestTrials:
     """What a search found. points: within all limits; the best few by one metric, best first, or the front by several:
     those to which no other point is better in one and no worse in all. nearest: if there are none, the one least
     outside. base: the first point, nearest to the unchanged descriptions. Counts are of different designs; broken: by
     limit, how many do not keep to it."""
 
-    points: tuple[Tried, ...]
-    base: Tried
-    nearest: Tried | None
+    points: tuple[Trial, ...]
+    base: Trial
+    nearest: Trial | None
     asked: int
-    different: int
     feasible: int
     broken: dict[str, int]
 
 
-def search_plan(study: Study, varied: Varied) -> Generator[list[Design], list[list[Row]], Best]:
+def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], list[list[Row]], BestTrials]:
     """`study.sampling.points` points, in batches; raises MissingExtra without Optuna."""
-    asking = _Asking(study, varied)
-    tried: list[Tried] = []
+    sampler = _Sampler(study, varied)
+    tried: list[Trial] = []
     while len(tried) < study.sampling.points:
-        designs = asking.designs(min(BATCH, study.sampling.points - len(tried)))
+        designs = sampler.designs(min(BATCH, study.sampling.points - len(tried)))
         rows = yield designs
         values = {name: of_designs(METRICS[name], rows, study) for name in study.metrics}
         batch = [
-            Tried(
+            Trial(
                 number=len(tried) + place + 1,
                 design=design,
                 values={name: float(found[place]) for name, found in values.items()},
                 outside=_outside(study.limits, rows[place], [float(found[place]) for found in values.values()]),
-                at_ends=asking.at_ends(place),
             )
             for place, design in enumerate(designs)
         ]
-        asking.tell(batch)
+        sampler.tell(batch)
         tried += batch
     return _best_of(tried, [METRICS[name] for name in study.metrics])
 
 
-class _Asking:
+class _Sampler:
     """Optuna's side of a search: what it asks for as designs, and what became of them."""
 
-    def __init__(self, study: Study, varied: Varied):
+    def __init__(self, study: Study, varied: DesignSpace):
         try:
             import optuna
         except ImportError:
@@ -112,7 +103,7 @@ class _Asking:
         self.failed = optuna.trial.TrialState.FAIL
         self.worst: list[float] = []
         self.trials: list[Any] = []
-        base = base_values(varied, study.axes)
+        base = {key: varied.base(key) for key in study.axes}
         nearest = {key: _nearest(varied, key, value, self.space[key]) for key, value in base.items()}
         self.base = {key: value for key, value in base.items() if _is_there(varied, key, value)}
         self.asked_base = False
@@ -125,11 +116,11 @@ class _Asking:
         places = np.array([[self._place(key, trial.params[key]) for key in self.space] for trial in self.trials])
         designs = self.varied.at(places)
         if not self.asked_base:  # its values as they are, not by way of their places
-            designs[:1] = fixed(self.varied, self.base).at(places[:1])
+            designs[:1] = self.varied.with_fixed(self.base).at(places[:1])
             self.asked_base = True
         return designs
 
-    def tell(self, batch: Sequence[Tried]) -> None:
+    def tell(self, batch: Sequence[Trial]) -> None:
         """Unknown values count as the worst known ones; without any, Optuna learns nothing of the point."""
         losses = [
             [_loss(metric, value) for metric, value in zip(self.metrics, point.values.values(), strict=True)]
@@ -147,29 +138,19 @@ class _Asking:
                 trial, [worst if np.isnan(each) else each for each, worst in zip(loss, self.worst, strict=True)]
             )
 
-    def at_ends(self, place: int) -> tuple[str, ...]:
-        """Axes of numbers that are at an end of their range in a point of this batch."""
-        found = []
-        for key, asked in self.trials[place].params.items():
-            low, high = _ends(self.space[key])
-            near = NEAR_END * (high - low)
-            if low < high and is_ordered(self.varied, key) and not low + near < asked < high - near:
-                found.append(key)
-        return tuple(found)
-
     def _place(self, key: str, asked: Any) -> float:
         values = self.varied.study.axes[key].values
         if values:
             return place_in_list(len(values), asked)
-        return place_in_range(self.varied, key, asked) if self.varied.whole(key) else float(asked)
+        return self.varied.place_in_range(key, asked) if self.varied.whole(key) else float(asked)
 
 
-def _distribution(distributions: Any, varied: Varied, key: str) -> Any:
+def _distribution(distributions: Any, varied: DesignSpace, key: str) -> Any:
     """Items of a list by number, whole numbers, or the place between the ends of a range."""
     axis = varied.study.axes[key]
     count = len(axis.values)
     if count:
-        if is_ordered(varied, key):
+        if varied.is_ordered(key):
             return distributions.IntDistribution(0, count - 1)
         return distributions.CategoricalDistribution(list(range(count)))
     if not varied.whole(key):
@@ -183,7 +164,7 @@ def _ends(space: Any) -> tuple[Any, Any]:
     return (choices[0], choices[-1]) if choices else (space.low, space.high)
 
 
-def _nearest(varied: Varied, key: str, value: Any, space: Any) -> Any:
+def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> Any:
     """What to ask for to have the value, or the nearest to it; the first if it is no number."""
     low, high = _ends(space)
     values = [plain_value(key, item) for item in varied.study.axes[key].values]
@@ -196,10 +177,10 @@ def _nearest(varied: Varied, key: str, value: Any, space: Any) -> Any:
         return int(np.argmin(numbers))
     if varied.whole(key):
         return min(max(round(value), low), high)
-    return min(max(place_in_range(varied, key, value), low), high)
+    return min(max(varied.place_in_range(key, value), low), high)
 
 
-def _is_there(varied: Varied, key: str, value: Any) -> bool:
+def _is_there(varied: DesignSpace, key: str, value: Any) -> bool:
     """Whether an axis has a value."""
     values = [plain_value(key, item) for item in varied.study.axes[key].values]
     if values:
@@ -236,7 +217,7 @@ def _overflow(row: Row) -> float:
     return over if over > 0 else UNKNOWN  # its code does not fit
 
 
-def _best_of(tried: Sequence[Tried], metrics: Sequence[Metric]) -> Best:
+def _best_of(tried: Sequence[Trial], metrics: Sequence[Metric]) -> BestTrials:
     different = list({str(point.design): point for point in reversed(tried)}.values())[::-1]
     feasible = [point for point in different if not point.outside]
     losses = {point.number: tuple(_loss(metric, point.values[metric.name]) for metric in metrics) for point in feasible}
@@ -250,12 +231,11 @@ def _best_of(tried: Sequence[Tried], metrics: Sequence[Metric]) -> Best:
             if not any(all(np.array(losses[other.number]) <= ours) for other in chosen):
                 chosen.append(point)
     broken = [limit for point in different for limit in point.outside]
-    return Best(
+    return BestTrials(
         points=tuple(chosen),
         base=tried[0],
         nearest=None if chosen else min(different, key=lambda point: (sum(point.outside.values()), point.number)),
         asked=len(tried),
-        different=len(different),
         feasible=len(feasible),
         broken={limit: broken.count(limit) for limit in dict.fromkeys(broken)},
     )

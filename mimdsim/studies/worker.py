@@ -15,7 +15,6 @@ from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, fits_executable
 from mimdsim.execution import activity_problem, constant_layers
 from mimdsim.graph import SpikingNetwork, training_graph
-from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import (
     Programs,
     beyond_sources,
@@ -31,22 +30,21 @@ from mimdsim.pipeline import (
     unscaled_energy,
     unused_chips,
 )
-from mimdsim.profile import EnergyProfile, TiledProfile, seconds_by_source
+from mimdsim.profile import GpuProfile, TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
 from mimdsim.search import Aims, Case, best_of, search
-from mimdsim.studies.metrics import Row
+from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.points import Point
-from mimdsim.studies.results import FIRING_COLUMN, OF_TIME, POINT_RESULTS, SILICON, gpu_columns
+from mimdsim.studies.results import FIRING_COLUMN, OF_TIME, POINT_RESULTS, SILICON, gpu_columns, gpu_ratio
+from mimdsim.studies.row_values import Spikes
 from mimdsim.studies.store import load_activity
 from mimdsim.workload import MappingOptions, filled_activity, network_of
 
-# and the test accuracy of the training that they are of, and what is wrong with its samples
-Spikes = tuple[RecordedActivity, float | None, tuple[str, ...]]
 PROGRAMS = Programs()  # of this process: points of one program come one after the other
-Given = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
+SpikeSource = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
 
 
-def of_same_inputs(work: Callable[..., Any], points: Sequence[Point], *given: Any) -> Any:
+def run_on_same_inputs(work: Callable[..., Any], points: Sequence[Point], *given: Any) -> Any:
     """What `work` makes of points; raises MimdsimError if what they read, here and by the end, is not what they were
     made of: rows are kept as results of that."""
     found = work(points, *given)
@@ -55,7 +53,7 @@ def of_same_inputs(work: Callable[..., Any], points: Sequence[Point], *given: An
     return found
 
 
-def record(points: Sequence[Point], _: Mapping[str, Given]) -> Spikes | None:
+def record(points: Sequence[Point], _: Mapping[str, SpikeSource]) -> Spikes | None:
     """Train the first point and take the spikes of the last training step; memory limits do not matter for values.
     None: too few tiles even on the largest machine; every point of this activity reports it."""
     point = points[0]
@@ -73,7 +71,7 @@ def record(points: Sequence[Point], _: Mapping[str, Given]) -> Spikes | None:
     return log.activity, accuracy, samples_said(workload, data)
 
 
-def best_mapping(points: Sequence[Point], spikes: Mapping[str, Given]) -> MappingOptions | None:
+def best_mapping(points: Sequence[Point], spikes: Mapping[str, SpikeSource]) -> MappingOptions | None:
     """The best mapping of the first point that a search finds; the other points try it too."""
     point = points[0]
     case = _case_of(point, _spikes_of(point, spikes)[0])
@@ -89,35 +87,35 @@ def best_mapping(points: Sequence[Point], spikes: Mapping[str, Given]) -> Mappin
 
 
 def time_points(
-    points: Sequence[Point], spikes: Mapping[str, Given], mappings: Sequence[MappingOptions] = ()
+    points: Sequence[Point], spikes: Mapping[str, SpikeSource], mappings: Sequence[MappingOptions] = ()
 ) -> list[Row | Exception]:
     """A row for every point, or why there is none; `mappings`: what was found for a study's points."""
     found: list[Row | Exception] = []
     for point in points:
         try:
-            found.append(_timed(point, *_spikes_of(point, spikes), mappings))
+            found.append(_time_point(point, *_spikes_of(point, spikes), mappings))
         except Exception as problem:
             found.append(problem)
     return found
 
 
 def _spikes_of(
-    point: Point, spikes: Mapping[str, Given]
+    point: Point, spikes: Mapping[str, SpikeSource]
 ) -> tuple[RecordedActivity | None, float | None, tuple[str, ...]]:
     """Spikes of a point; None: its lists are filled, or its layers have too few tiles to record any."""
     given = spikes.get(point.activity_key)
     if given is None:
         return None, None, ()
-    return _read(given, given.stat().st_mtime_ns) if isinstance(given, Path) else given
+    return _load_spikes(given, given.stat().st_mtime_ns) if isinstance(given, Path) else given
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, _: int) -> Spikes:
+def _load_spikes(path: Path, _: int) -> Spikes:
     return load_activity(path)
 
 
 @lru_cache(maxsize=4)
-def _filled(network: SpikingNetwork, fill: float) -> RecordedActivity:
+def _fill_lists(network: SpikingNetwork, fill: float) -> RecordedActivity:
     """The same object for the same network, of which what is counted is kept."""
     return filled_activity(network, fill)
 
@@ -128,7 +126,7 @@ def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
     if activity is not None and activity_problem(network, activity):
         return None  # said where its points are timed
     if activity is None and point.fill is not None:
-        activity = _filled(network, point.fill)
+        activity = _fill_lists(network, point.fill)
     return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
 
 
@@ -136,7 +134,7 @@ def _aims_of(point: Point) -> Aims:
     return Aims(sram_bytes=point.machine.tile.sram_bytes, clock_hz=point.machine.chip.clock_hz)
 
 
-def _best_mapped(point: Point, activity: RecordedActivity | None, mappings: Sequence[MappingOptions]) -> Point:
+def _with_best_mapping(point: Point, activity: RecordedActivity | None, mappings: Sequence[MappingOptions]) -> Point:
     """The point with the best of the mappings; with the one it has if none fits."""
     case = _case_of(point, activity)
     best = None if case is None else best_of(case, _aims_of(point), list(mappings))
@@ -145,14 +143,14 @@ def _best_mapped(point: Point, activity: RecordedActivity | None, mappings: Sequ
     return replace(point, workload=point.workload.model_copy(update={"mapping": best.options}))
 
 
-def _timed(
+def _time_point(
     given: Point,
     recorded: RecordedActivity | None,
     accuracy: float | None,
     said: Sequence[str],
     mappings: Sequence[MappingOptions],
 ) -> Row:
-    point = _best_mapped(given, recorded, mappings) if given.best_mapping else given
+    point = _with_best_mapping(given, recorded, mappings) if given.best_mapping else given
     row: Row = dict.fromkeys(POINT_RESULTS)
     activity = recorded
     try:
@@ -161,7 +159,7 @@ def _timed(
         row |= {"fits": False, "note": str(refusal)}
     else:
         if given.fill is not None:
-            activity = _filled(compiled.network, given.fill)
+            activity = _fill_lists(compiled.network, given.fill)
         if recorded is not None and (wrong := activity_problem(compiled.network, recorded)):
             raise MimdsimError(f"recorded activity/{given.activity_key}.npz: {wrong}; delete it: it is recorded again")
         assert activity is not None
@@ -176,17 +174,25 @@ def _timed(
             }
     described = {"seed": point.workload.seed, "tool_version": __version__, "digest": given.key}
     row |= described | _on_gpus(point, activity)
-    return row | _gpu_ratio(row, [gpu.name for gpu in point.gpus])
+    timed = [gpu.name for gpu in point.gpus if row[f"{gpu.name} strongest_ms"]]
+    fastest = min(timed, key=lambda name: float(row[f"{name} strongest_ms"]), default=None)
+    return row | _rounded("gpu_ratio", gpu_ratio(row, fastest) if fastest else None)
 
 
 def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
     limit = point.machine.tile.sram_bytes
+    cautions = (
+        *beyond_sources(point.machine),
+        *other_costs(compiled.program, point.machine),
+        *unscaled_energy(point.machine, dict(point.changes)),
+        *unused_chips(compiled, point.machine),
+        *half_warning(point.workload),
+    )
     batch = point.workload.training.batch
     energy = profile.energy
+    millijoules = [1e3 * end for end in (energy.joules, energy.joules_low, energy.joules_high)] if energy else None
     return {
-        "ms_per_training_step": round(1e3 * profile.seconds_per_training_step, 6),
-        "ms_low": round(1e3 * profile.seconds_low, 6),
-        "ms_high": round(1e3 * profile.seconds_high, 6),
+        **_rounded(TIME, _milliseconds(profile)),
         "compute_cycles": profile.compute_cycles,
         "exchange_cycles": profile.exchange_cycles,
         "sync_cycles": profile.sync_cycles,
@@ -196,12 +202,12 @@ def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
         "peak_bytes": compiled.memory.peak_bytes,
         "limit_bytes": limit,
         "fits": compiled.memory.peak_bytes <= limit and fits_executable(compiled.memory, point.machine),
-        **_millijoules(energy),
-        **_silicon(profile),
+        **_rounded(ENERGY, millijoules),
+        **{column: end for name in SILICON for column, end in _rounded(name, _around(getattr(profile, name))).items()},
         "samples_per_second": round(batch / profile.seconds_per_training_step, 3),
         "samples_per_joule": round(batch / energy.joules, 3) if energy and energy.joules else None,
         "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
-        "note": "; ".join(_cautions(point, compiled, point.machine)),
+        "note": "; ".join(cautions),
     }
 
 
@@ -211,27 +217,19 @@ def _firing(row: Row, network: SpikingNetwork, activity: RecordedActivity) -> Ro
     return {FIRING_COLUMN: said, "note": "; ".join(filter(None, [said, row["note"]]))} if said else {}
 
 
-def _cautions(point: Point, compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:
-    return (
-        *beyond_sources(machine),
-        *other_costs(compiled.program, machine),
-        *unscaled_energy(machine, dict(point.changes)),
-        *unused_chips(compiled, machine),
-        *half_warning(point.workload),
-    )
+def _rounded(name: str, ends: Sequence[float] | None) -> Row:
+    """A column and the ends of its interval; None where it is unknown."""
+    values = [None] * 3 if not ends else [round(end, 6) for end in ends]
+    return dict(zip(interval_columns(name), values, strict=True))
 
 
-def _millijoules(energy: EnergyProfile | None) -> dict[str, float | None]:
-    ends = (energy.joules, energy.joules_low, energy.joules_high) if energy else (None, None, None)
-    names = ("millijoules", "millijoules_low", "millijoules_high")
-    return {name: None if end is None else round(1e3 * end, 6) for name, end in zip(names, ends, strict=True)}
+def _milliseconds(profile: TiledProfile | GpuProfile) -> list[float]:
+    return [1e3 * end for end in (profile.seconds_per_training_step, profile.seconds_low, profile.seconds_high)]
 
 
-def _silicon(profile: TiledProfile) -> dict[str, float | None]:
-    """Area and watts of all chips of the point, with their intervals; None where unknown."""
-    found = (profile.area_mm2, profile.static_watts, profile.dynamic_watts)
-    ends = [end for pair in found for end in ((pair[0], pair[0] - pair[1], sum(pair)) if pair else (None, None, None))]
-    return {name: None if end is None else round(end, 6) for name, end in zip(SILICON, ends, strict=True)}
+def _around(pair: tuple[float, float] | None) -> tuple[float, float, float] | None:
+    """The interval of a number and how far it may be off."""
+    return pair and (pair[0], pair[0] - pair[1], sum(pair))
 
 
 def _on_gpus(point: Point, activity: RecordedActivity | None) -> dict[str, Any]:
@@ -249,28 +247,8 @@ def _on_gpus(point: Point, activity: RecordedActivity | None) -> dict[str, Any]:
         timed = tuple(profile for profile in timed if not profile.never_built)
         if timed:
             best = min(timed, key=lambda profile: profile.seconds_per_training_step)
-            values = (
-                1e3 * best.seconds_per_training_step,
-                1e3 * best.seconds_low,
-                1e3 * best.seconds_high,
-                f"{best.strategy}, {best.precision}",
-                1e3 * best.energy.joules if best.energy else None,
-            )
-            named = gpu_columns(gpu.name)[1:]
-            found |= dict(zip(named, (round(v, 6) if isinstance(v, float) else v for v in values), strict=True))
+            found |= _rounded(f"{gpu.name} strongest_ms", _milliseconds(best))
+            found[f"{gpu.name} strongest"] = f"{best.strategy}, {best.precision}"
+            found[f"{gpu.name} strongest_mj"] = round(1e3 * best.energy.joules, 6) if best.energy else None
         columns |= found
     return columns
-
-
-def _gpu_ratio(row: Row, gpus: Sequence[str]) -> Row:
-    """How many times as fast as the fastest GPU the tiled machine is; bounds from opposite ends of both intervals."""
-    times = [
-        [row[f"{name} {column}"] for column in ("strongest_ms", "strongest_low_ms", "strongest_high_ms")]
-        for name in gpus
-        if row[f"{name} strongest_ms"]
-    ]
-    if not times or not row["ms_per_training_step"] or not row["fits"]:
-        return {}
-    middle, low, high = min(times)
-    ratios = middle / row["ms_per_training_step"], low / row["ms_high"], high / max(row["ms_low"], 1e-9)
-    return dict(zip(("gpu_ratio", "gpu_ratio_low", "gpu_ratio_high"), (round(each, 6) for each in ratios), strict=True))

@@ -25,12 +25,12 @@ from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.program import RecordedActivity
 from mimdsim.search import parse_limits
 from mimdsim.studies import Local, Study, list_studies, make_study, read_study, run_study, write_study
-from mimdsim.studies.executors import by_same_sources
+from mimdsim.studies.executors import run_if_same_sources
 from mimdsim.studies.expressions import MOST_DEPTH, evaluate, names_in
 from mimdsim.studies.metrics import METRICS, over_workloads, parse_constraint
 from mimdsim.studies.points import Points, code_digest
-from mimdsim.studies.row_values import of_plain
-from mimdsim.studies.sampling import spread
+from mimdsim.studies.row_values import from_plain
+from mimdsim.studies.sampling import sample_unit_cube
 from mimdsim.studies.store import Store, count_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -336,10 +336,10 @@ def test_values_with_units_are_numbers_of_the_field_as_those_of_ranges() -> None
 def test_points_fill_the_space(kind: str) -> None:
     if kind != "random":
         pytest.importorskip("scipy")
-    places = spread(kind, 200, 3, seed=5)
+    places = sample_unit_cube(kind, 200, 3, seed=5)
     assert places.shape == (200, 3)
-    assert (places == spread(kind, 200, 3, seed=5)).all()
-    assert (places != spread(kind, 200, 3, seed=6)).any()
+    assert (places == sample_unit_cube(kind, 200, 3, seed=5)).all()
+    assert (places != sample_unit_cube(kind, 200, 3, seed=6)).any()
     assert places.min() >= 0
     assert places.max() < 1
     counts = np.array([np.histogram(places[:, axis], bins=20, range=(0, 1))[0] for axis in range(3)])
@@ -347,15 +347,15 @@ def test_points_fill_the_space(kind: str) -> None:
 
 
 def test_metrics_of_several_workloads_are_one_number() -> None:
-    assert over_workloads(METRICS["time"], [1.0, 4.0], [1, 1]) == pytest.approx(2)
-    assert over_workloads(METRICS["time"], [1.0, 4.0], [3, 1]) == pytest.approx(2**0.5)
-    assert over_workloads(METRICS["memory"], [1.0, 4.0], [1, 1]) == 4
-    assert over_workloads(METRICS["accuracy"], [0.9, 0.8], [1, 1]) == 0.8
-    assert over_workloads(METRICS["time"], [1.0, None], [1, 1]) is None
+    assert over_workloads(METRICS["time"], [[1.0, 4.0]], [1, 1]) == pytest.approx(2)
+    assert over_workloads(METRICS["time"], [[1.0, 4.0]], [3, 1]) == pytest.approx(2**0.5)
+    assert over_workloads(METRICS["memory"], [[1.0, 4.0]], [1, 1]) == 4
+    assert over_workloads(METRICS["accuracy"], [[0.9, 0.8]], [1, 1]) == 0.8
+    assert np.isnan(over_workloads(METRICS["time"], [[1.0, None]], [1, 1]))
     limit = parse_constraint("max time 2 ms")
-    assert limit.kept({"ms_per_training_step": 1.9})
-    assert not limit.kept({"ms_per_training_step": 2.1})
-    assert not limit.kept({"ms_per_training_step": None})
+    assert limit.is_met({"ms_per_training_step": 1.9})
+    assert not limit.is_met({"ms_per_training_step": 2.1})
+    assert not limit.is_met({"ms_per_training_step": None})
     assert str(limit) == "max time 2 ms"
 
 
@@ -412,7 +412,7 @@ def test_a_point_belongs_to_who_claims_it(tmp_path: Path) -> None:
 def test_damaged_spikes_and_mappings_are_named_and_made_again(tmp_path: Path) -> None:
     activity = RecordedActivity(ids={"a": np.ones((1, 1, 1), np.int32)}, counts={"a": np.ones((1, 1))}, dropped={})
     with Store(tmp_path) as store:
-        store.keep_activity("spikes", activity, 0.5)
+        store.keep_activity("spikes", (activity, 0.5, ()))
         store.keep_mapping("point", None)
         assert store.has_activity("spikes")
         assert store.has_mapping("point")
@@ -550,9 +550,9 @@ def test_a_worker_of_other_sources_does_nothing() -> None:
     def nothing(_: object) -> None:
         return None
 
-    assert of_plain(by_same_sources(code_digest(), nothing, 1), ()) is None
+    assert from_plain(run_if_same_sources(code_digest(), nothing, 1), ()) is None
     with pytest.raises(MimdsimError, match="has another mimdsim; install the same"):
-        of_plain(by_same_sources("another", nothing, 1), ())
+        from_plain(run_if_same_sources("another", nothing, 1), ())
 
 
 def test_no_scheduler_is_said() -> None:

@@ -20,12 +20,11 @@ from mimdsim.report.figures_front import Judgement, Measure, draw_front, draw_ra
 from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
 from mimdsim.report.formatting import chance, common_unit, field_value, field_values, quantity
 from mimdsim.report.study_page import StudyColumn, packed_columns
-from mimdsim.studies import Studied, make_study, table_lines
-from mimdsim.studies.answer_text import answer_lines
-from mimdsim.studies.answer_text_found import how_found
-from mimdsim.studies.files import write_report
+from mimdsim.studies import StudyResult, make_study, table_lines
+from mimdsim.studies.answer_text import answer_lines, how_estimated
 from mimdsim.studies.metrics import Row
-from mimdsim.studies.pareto import Judged, judge, nondominated
+from mimdsim.studies.page_data import write_report
+from mimdsim.studies.pareto import Ranking, nondominated, rank
 from mimdsim.studies.results import POINT_RESULTS, with_ratios
 from mimdsim.studies.sensitivity import Effect, Sensitivities, Sensitivity
 
@@ -47,7 +46,7 @@ def row(parts: Parts | None, workload: str = "digits", **given: Any) -> Row:
     return made | given
 
 
-def studied(rows: Sequence[Row], designs: int | None = None, **study: Any) -> Studied:
+def studied(rows: Sequence[Row], designs: int | None = None, **study: Any) -> StudyResult:
     """A study over `chip.tiles`, whose rows have it or are numbered."""
     names = study.setdefault("workloads", ["digits"])
     axis = next(iter(study.setdefault("axes", {"chip.tiles": (1,)})))
@@ -59,11 +58,11 @@ def studied(rows: Sequence[Row], designs: int | None = None, **study: Any) -> St
         for at, one in zip(places, with_ratios([rows[at] for at in places]), strict=True):
             found[at] = one
     made = make_study("a test", **({"fill": 0.5} | study))
-    return Studied(study=made, rows=tuple(found), designs=len(rows) // len(names) if designs is None else designs)
+    return StudyResult(study=made, rows=tuple(found), designs=len(rows) // len(names) if designs is None else designs)
 
 
-def judged_of(*rows: Row, **study: Any) -> Judged:
-    return judge(studied(rows, **study))
+def ranking_of(*rows: Row, **study: Any) -> Ranking:
+    return rank(studied(rows, **study))
 
 
 def test_the_first_point_is_one_that_can_run() -> None:
@@ -101,21 +100,21 @@ def test_different_numbers_are_told_apart(values: list[float]) -> None:
 
 
 def test_what_shares_its_doubt_is_certain_although_intervals_overlap() -> None:
-    found = judged_of(row({"x": (1.0, 0.3)}), row({"x": (1.1, 0.33)}))
+    found = ranking_of(row({"x": (1.0, 0.3)}), row({"x": (1.1, 0.33)}))
     assert found.beats(0, 1) == 1
     assert found.best_p.tolist() == [1, 0]
     assert found.front_p.tolist() == [1, 0]
 
 
 def test_what_shares_nothing_is_even() -> None:
-    found = judged_of(row({"x": (1.0, 0.3)}), row({"y": (1.0, 0.3)}))
+    found = ranking_of(row({"x": (1.0, 0.3)}), row({"y": (1.0, 0.3)}))
     assert found.beats(0, 1) == pytest.approx(0.5, abs=0.03)
     assert found.best_p.sum() == pytest.approx(1)
 
 
 def test_two_uniform_doubts_by_their_formula() -> None:
     """The difference of two uniform numbers is triangular: P(U1 - U2 < 0.1) = 1 - 0.3²/0.32 for ±0.2."""
-    found = judged_of(row({"x": (1.0, 0.2)}), row({"y": (1.1, 0.2)}))
+    found = ranking_of(row({"x": (1.0, 0.2)}), row({"y": (1.1, 0.2)}))
     assert found.beats(0, 1) == pytest.approx(1 - 0.3**2 / (2 * 0.4**2), abs=0.02)
     assert found.beats(1, 0) == pytest.approx(1 - found.beats(0, 1))
 
@@ -123,23 +122,23 @@ def test_two_uniform_doubts_by_their_formula() -> None:
 def test_many_doubts_are_nearly_normal() -> None:
     """Twelve sources of half width 1 have a variance of 12 / 3 = 4: P(sum < 2) is the normal's at one deviation."""
     many = {f"s{number}": (10.0, 1.0) for number in range(12)}
-    found = judged_of(row(many), row({"": (122.0, 0.0)}))
+    found = ranking_of(row(many), row({"": (122.0, 0.0)}))
     assert found.beats(0, 1) == pytest.approx(0.8413, abs=0.025)
 
 
 def test_only_the_part_that_is_not_shared_decides() -> None:
     """Both have 5 ± 2 of x; of the rest, y decides: 1 ± 0.4 against 1.2 is better where y < half its upper reach."""
-    found = judged_of(row({"x": (5, 2), "y": (1, 0.4)}), row({"x": (5, 2), "": (1.2, 0)}))
+    found = ranking_of(row({"x": (5, 2), "y": (1, 0.4)}), row({"x": (5, 2), "": (1.2, 0)}))
     assert found.beats(0, 1) == pytest.approx(0.75, abs=0.01)
-    assert found.decided_by(0, 1) == ("y", 1.0, 0.0)
-    assert judged_of(row({"x": (5, 2)}), row({"x": (5, 2)})).decided_by(0, 1) is None
+    assert found.deciding_source(0, 1) == ("y", 1.0, 0.0)
+    assert ranking_of(row({"x": (5, 2)}), row({"x": (5, 2)})).deciding_source(0, 1) is None
 
 
 def test_points_that_are_equal_are_all_best() -> None:
-    found = judged_of(row({"x": (1, 0.2), "y": (1, 0.1)}), row({"y": (1, 0.1), "x": (1, 0.2)}), row({"x": (3, 0.1)}))
+    found = ranking_of(row({"x": (1, 0.2), "y": (1, 0.1)}), row({"y": (1, 0.1), "x": (1, 0.2)}), row({"x": (3, 0.1)}))
     assert found.best_p.tolist() == [1, 1, 0]
     assert found.beats(0, 1) == 0.5
-    wins, ties = found.compared(0, [1, 2])
+    wins, ties = found.compare(0, [1, 2])
     assert (wins.tolist(), ties.tolist()) == ([0, 1], [1, 0])
 
 
@@ -150,24 +149,33 @@ def area(middle: float, low: float, high: float) -> Row:
 def test_constraints_in_doubt_with_bounds_that_are_not_even() -> None:
     """500 (400 to 700): from the middle to the upper bound is 200, so 600 is kept in three quarters of the draws."""
     rows = row({"x": (1, 0)}, **area(500, 400, 700)), row({"x": (2, 0)}, **area(300, 290, 310))
-    found = judged_of(*rows, constraints=("max area 600 mm2",))
+    found = ranking_of(*rows, constraints=("max area 600 mm2",))
     assert found.keeps_p.tolist() == pytest.approx([0.75, 1], abs=0.01)
     assert found.best_p.tolist() == pytest.approx([0.75, 0.25], abs=0.01)
     assert found.best == 0
-    assert judged_of(*rows, constraints=("max area 450 mm2",)).best == 1
-    assert judged_of(*rows, constraints=("max area 100 mm2",)).best is None
+    assert ranking_of(*rows, constraints=("max area 450 mm2",)).best == 1
+    assert ranking_of(*rows, constraints=("max area 100 mm2",)).best is None
+
+
+@pytest.mark.parametrize("workloads", [("digits",), ("digits", "other")])
+def test_what_is_certain_has_no_interval(workloads: tuple[str, ...], tmp_path: Path) -> None:
+    rows = [row({"x": (2, 0.1)}, name, tile_balance=0.1 * at) for at in range(1, 10) for name in workloads]
+    result = studied(rows, metrics=("time", "utilisation"), workloads=list(workloads))
+    ranking = rank(result)
+    assert all(ranking.interval(1, at) == (middle, middle) for at, middle in enumerate(ranking.middle[1]))
+    write_report(result, tmp_path)  # whiskers below zero could not be drawn
 
 
 def test_an_interval_without_sources_has_one_position_for_all_points() -> None:
     rows = row({"x": (1, 0)}, **area(500, 400, 700)), row({"x": (1, 0)}, **area(510, 408, 714))
-    assert judged_of(*rows, metrics=("area",)).beats(0, 1) == 1
+    assert ranking_of(*rows, metrics=("area",)).beats(0, 1) == 1
 
 
 def test_energy_moves_with_its_watts() -> None:
     watts = {"static_watts": 8.0, "static_watts_low": 4.0, "static_watts_high": 12.0, "dynamic_watts": 2.0}
     energy = {"millijoules": 10.0, "millijoules_low": 6.0, "millijoules_high": 14.0, "samples_per_joule": 800.0}
     other = {"millijoules": 11.0, "samples_per_joule": 8 / 0.011}
-    found = judged_of(
+    found = ranking_of(
         row({"x": (1, 0.5)}, **watts, **energy), row({"x": (1, 0.5)}, **other), metrics=("energy", "power")
     )
     # 10 W is 8 ± 4 and 2: it is below 11 where the position of static watts is below a quarter
@@ -180,11 +188,11 @@ def test_energy_moves_with_its_watts() -> None:
 
 def test_what_is_made_of_time_follows_it() -> None:
     rows = row({"x": (1.0, 0.2)}), row({"y": (1.1, 0.2)})
-    by_time = judged_of(*rows)
+    by_time = ranking_of(*rows)
     for metric in ("throughput", "ratio"):
-        assert judged_of(*rows, metrics=(metric,)).beats(0, 1) == pytest.approx(by_time.beats(0, 1), abs=0.001)
+        assert ranking_of(*rows, metrics=(metric,)).beats(0, 1) == pytest.approx(by_time.beats(0, 1), abs=0.001)
     # the first point's ratio to itself is one whatever its time
-    kept = judged_of(*rows, constraints=("max ratio 1",)).keeps_p
+    kept = ranking_of(*rows, constraints=("max ratio 1",)).keeps_p
     assert kept.tolist() == pytest.approx([1, 1 - by_time.beats(0, 1)], abs=0.001)
 
 
@@ -197,28 +205,28 @@ def test_workloads_count_by_their_weights() -> None:
             row({"x": (0.5, 0.1)}, "digits"), row({"x": (3.0, 0.6)}, "other"),
         ]  # fmt: skip
 
-    equal = judge(studied(rows(), workloads={"digits": 1.0, "other": 1.0}))
+    equal = rank(studied(rows(), workloads={"digits": 1.0, "other": 1.0}))
     assert equal.best == 0
     assert equal.middle[0].tolist() == pytest.approx([1, 1.5**0.5])
     assert equal.beats(0, 1) == 1
-    assert judge(studied(rows(), workloads={"digits": 3.0, "other": 1.0})).best == 1
-    largest = judge(studied([one | area(at, at, at) for at, one in enumerate(rows())], metrics=("area",),
+    assert rank(studied(rows(), workloads={"digits": 3.0, "other": 1.0})).best == 1
+    largest = rank(studied([one | area(at, at, at) for at, one in enumerate(rows())], metrics=("area",),
                             workloads={"digits": 1.0, "other": 1.0}))  # fmt: skip
     assert largest.middle[0].tolist() == [1, 3]
 
 
 def test_a_design_without_all_its_workloads_is_not_judged() -> None:
     rows = [row({"x": (1, 0)}, "digits"), row({"x": (1, 0)}, "other"), row({"x": (0.1, 0)}, "digits")]
-    found = judge(studied(rows, designs=2, workloads={"digits": 1.0, "other": 1.0}))
+    found = rank(studied(rows, designs=2, workloads={"digits": 1.0, "other": 1.0}))
     assert (len(found.designs), found.best) == (1, 0)
 
 
 def test_draws_depend_on_names_and_seed_alone() -> None:
     one, two = row({"x": (1.0, 0.3)}), row({"y": (1.1, 0.3)})
-    first = judged_of(dict(one), dict(two))
-    again = judged_of(row({"z": (9, 1)}), dict(one), dict(two))
+    first = ranking_of(dict(one), dict(two))
+    again = ranking_of(row({"z": (9, 1)}), dict(one), dict(two))
     assert again.beats(1, 2) == first.beats(0, 1)
-    other = judge(studied([dict(one), dict(two)]), seed=1)
+    other = rank(studied([dict(one), dict(two)]), seed=1)
     assert other.beats(0, 1) != first.beats(0, 1)
     assert other.beats(0, 1) == pytest.approx(first.beats(0, 1), abs=0.04)
 
@@ -246,7 +254,7 @@ def test_nondominated_as_by_comparing_all_pairs(metrics: int) -> None:
 def test_a_front_that_knows_what_points_share() -> None:
     """The second is smallest; the third is faster than it where y is below its middle, and takes the first from the
     front where y is in the lowest third of its interval."""
-    found = judged_of(
+    found = ranking_of(
         row({"x": (1.0, 0.3)}, **area(300, 200, 400)),
         row({"x": (1.0, 0.3), "y": (0.1, 0.0)}, **area(200, 100, 300)),
         row({"x": (1.0, 0.3), "y": (0.1, 0.3)}, **area(250, 150, 350)),
@@ -259,7 +267,7 @@ def test_a_front_that_knows_what_points_share() -> None:
 def test_ten_thousand_points_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.studies.monte_carlo.CELLS", 50_000)
     rows = [row({"x": (1 + at % 97, 0.1)}, **area(500 - at % 89, 1, 999)) for at in range(3_000)]
-    found = judge(studied(rows, metrics=("time", "area")), count=40)
+    found = rank(studied(rows, metrics=("time", "area")), count=40)
     assert max(part.stop - part.start for part in found.draws.parts(3_000)) * 3_000 <= 50_000
     assert 0 < (found.front_p > CERTAIN).sum() < 200
 
@@ -317,7 +325,7 @@ def test_what_binds_and_what_is_unknown() -> None:
     said = lines_of(*rows, metrics=("time", "accuracy"), constraints=("max area 600 mm2",))
     assert "Best in time of 2 points: chip.tiles = 200." in said
     assert "Left out of 2 points: 1 (1 beyond max area 600 mm2)." in said
-    assert "Unknown of every point, so not asked: accuracy." in said
+    assert "Unknown for every point, so left out: accuracy." in said
     assert "- Without max area 600 mm2, best would be chip.tiles = 100: 1 ms (0.8 to 1.2), 2 times better." in said
     assert "- The accuracy of no point is known." in said
     assert "Constraints there: max area 600 mm2: 400 mm2 (350 to 450)." in said
@@ -337,7 +345,7 @@ def test_several_metrics_and_workloads() -> None:
         for name in ("digits", "other")
     ]
     said = lines_of(*rows, workloads={"digits": 1.0, "other": 1.0}, metrics=("time", "area"))
-    assert "2 points are on the front of time and area with a probability over 50 %" in said
+    assert "2 points are Pareto-optimal in time and area with a probability over 50 %" in said
     assert "(time of each workload: digits 1 ms, other 1 ms)" in said
     assert "On the front with a probability of 5 % or more:" in said
     assert said.count("over 99.9 %") >= 2
@@ -508,8 +516,8 @@ def test_a_sensitivity_leads_with_what_matters(tmp_path: Path) -> None:
     assert '<h2 id="best">' not in text  # it is not about the best point
     assert '<h2 id="effects">' not in text  # medians of points that were not spread evenly
     assert "Every effect is over the range that was given" in text
-    assert "cannot be" not in how_found(found)
+    assert "cannot be" not in how_estimated(found)
     effect = dataclasses.replace(effect, first_order=(1.84, 0.41), total=(1.39, 0.6))
     found = dataclasses.replace(found, metrics=(dataclasses.replace(one, effects=(effect,)),), blocks=8)
-    assert "Shares under 0 or over 1 cannot be: 8 blocks estimate them no better" in how_found(found)
+    assert "Shares under 0 or over 1 cannot be: 8 blocks estimate them no better" in how_estimated(found)
     assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from test_run import mimdsim
 
-from mimdsim.base.atomic_folder import DRAFT, LOCK, replaced
+from mimdsim.base.atomic_folder import DRAFT, LOCK, replace_files
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.cli import main
@@ -74,7 +74,7 @@ KNOWN = ("profile.json", "report.html", "figures/a.png", "old.csv")
 
 
 def write_run(folder: Path, run: str, names: tuple[str, ...] = KNOWN[:3]) -> None:
-    with replaced(folder, KNOWN) as draft:
+    with replace_files(folder, KNOWN) as draft:
         for name in names:
             write_atomically(draft / name, run)
 
@@ -96,7 +96,7 @@ def fail_in(draft: Path) -> None:
 
 def test_failed_work_leaves_what_was_there(tmp_path: Path) -> None:
     write_run(tmp_path, "one", KNOWN)
-    with pytest.raises(ZeroDivisionError), replaced(tmp_path, KNOWN) as draft:
+    with pytest.raises(ZeroDivisionError), replace_files(tmp_path, KNOWN) as draft:
         fail_in(draft)
     (tmp_path / "old.csv").unlink()
     (tmp_path / "old.csv").mkdir()
@@ -128,9 +128,9 @@ def test_two_that_write_never_leave_a_mixture(tmp_path: Path) -> None:
     """Two processes replace the files again and again; the last one's are there, and nothing of the other's."""
     script = (
         "import sys; from pathlib import Path; from mimdsim.base.files import write_atomically\n"
-        "from mimdsim.base.atomic_folder import replaced\n"
+        "from mimdsim.base.atomic_folder import replace_files\n"
         "for _ in range(40):\n"
-        f"    with replaced(Path(sys.argv[1]), {KNOWN}) as draft:\n"
+        f"    with replace_files(Path(sys.argv[1]), {KNOWN}) as draft:\n"
         f"        for name in {KNOWN[:3]}: write_atomically(draft / name, sys.argv[2])"
     )
     runs = [subprocess.Popen([sys.executable, "-c", script, tmp_path, name], cwd=ROOT) for name in ("one", "two")]
@@ -142,8 +142,8 @@ def test_two_that_write_never_leave_a_mixture(tmp_path: Path) -> None:
 def test_a_killed_writer_blocks_nobody(tmp_path: Path) -> None:
     write_run(tmp_path, "one", KNOWN)
     script = (
-        "import sys, time; from pathlib import Path; from mimdsim.base.atomic_folder import replaced\n"
-        f"with replaced(Path(sys.argv[1]), {KNOWN}) as draft:\n"
+        "import sys, time; from pathlib import Path; from mimdsim.base.atomic_folder import replace_files\n"
+        f"with replace_files(Path(sys.argv[1]), {KNOWN}) as draft:\n"
         "    (draft / 'profile.json').write_text('half')\n    print('there', flush=True)\n    time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script, tmp_path], cwd=ROOT, stdout=subprocess.PIPE) as run:
@@ -160,9 +160,9 @@ def test_a_killed_writer_blocks_nobody(tmp_path: Path) -> None:
 def test_who_waits_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.base.atomic_folder.LONGEST_WAIT_SECONDS", 0.1)
     with (
-        replaced(tmp_path, KNOWN),
+        replace_files(tmp_path, KNOWN),
         pytest.raises(MimdsimError, match="another mimdsim has been writing there"),
-        replaced(tmp_path, KNOWN),
+        replace_files(tmp_path, KNOWN),
     ):
         pass
 

@@ -496,6 +496,7 @@ def test_the_digest_of_code_is_that_of_packages_that_decide(tmp_path: Path, monk
         code_digest.cache_clear()
         return code_digest()
 
+    assert all((identity.PACKAGE / package).is_dir() for package in identity.SAYS)
     monkeypatch.setattr(identity, "PACKAGE", tmp_path)
     try:
         first = found(timing="a = 1\n", report="b = 1\n")

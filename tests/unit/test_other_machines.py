@@ -39,7 +39,7 @@ from mimdsim.report.machine_comparison import contenders
 from mimdsim.studies import make_study
 from mimdsim.studies.answer_text import answer_lines
 from mimdsim.studies.executors import Local
-from mimdsim.studies.files import write_report
+from mimdsim.studies.page_data import write_report
 from mimdsim.studies.runner import run_study
 from mimdsim.workload import load_workload
 
@@ -358,5 +358,5 @@ def test_a_study_of_a_machine_without_costs_answers_nothing_of_time(tmp_path: Pa
     assert all(row["compute_cycles"] and row["ratio"] is None for row in studied.rows)
     assert all("times, ratios and energy are unknown" in row["note"] for row in studied.rows)
     said = "\n".join(answer_lines(studied))
-    assert "Unknown of every point, so not asked: time." in said
+    assert "Unknown for every point, so left out: time." in said
     assert all(path.exists() for path in write_report(studied, tmp_path / "o"))

@@ -18,8 +18,8 @@ from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
 from mimdsim.report.figures_effects import MOST_BARS, draw_tornado
 from mimdsim.report.style import picture
 from mimdsim.studies import Local, Study, make_study, run_study
-from mimdsim.studies.answer_text_found import sensitivity_words
-from mimdsim.studies.sampling import Design, Varied, fixed, has_direction, is_ordered
+from mimdsim.studies.answer_text import sensitivity_words
+from mimdsim.studies.sampling import Design, DesignSpace
 from mimdsim.studies.sensitivity import LEAST_BLOCKS, sensitivity_plan
 from mimdsim.studies.tpe_search import BATCH, FITS, search_plan
 
@@ -36,8 +36,8 @@ def study_of(kind: str, points: int, axes: dict[str, Any], **more: Any) -> Study
     return make_study("test", workloads=more.pop("workloads", ["digits"]), axes=axes, sampling=sampling, **more)
 
 
-def varied_of(study: Study, base: dict[str, Any] | None = None, whole: tuple[str, ...] = ()) -> Varied:
-    return Varied(study=study, base=lambda key: (base or {}).get(key, 3.0), whole=lambda key: key in whole)
+def varied_of(study: Study, base: dict[str, Any] | None = None, whole: tuple[str, ...] = ()) -> DesignSpace:
+    return DesignSpace(study=study, base=lambda key: (base or {}).get(key, 3.0), whole=lambda key: key in whole)
 
 
 def row_of(answer: float | Row | None) -> Row:
@@ -336,10 +336,10 @@ def test_axes_of_names_have_no_direction_and_fixed_axes_no_choice() -> None:
     lists |= {"two": ["a", "b"], "one": [1], "same": [1, 1]}
     study = study_of("search", 10, {f"chip.{key}_hz": values for key, values in lists.items()})
     varied = varied_of(study)
-    assert {key for key in lists if is_ordered(varied, f"chip.{key}_hz")} == {"up", "down", "one"}
-    assert {key for key in lists if has_direction(varied, f"chip.{key}_hz")} == {"up", "down", "one", "two", "same"}
+    assert {key for key in lists if varied.is_ordered(f"chip.{key}_hz")} == {"up", "down", "one"}
+    assert {key for key in lists if varied.has_direction(f"chip.{key}_hz")} == {"up", "down", "one", "two", "same"}
     study = study_of("search", 10, {"chip.a": SIXTHS, "chip.b": SIXTHS}, coupled={"chip.c": "2 * chip.a"})
-    (design,) = fixed(varied_of(study), {"chip.a": 0.1}).at(np.array([[0.7, 0.5]]))
+    (design,) = varied_of(study).with_fixed({"chip.a": 0.1}).at(np.array([[0.7, 0.5]]))
     assert design == {"chip.a": 0.1, "chip.b": 3.0, "chip.c": 0.2}
 
 

@@ -20,7 +20,7 @@ from mimdsim.program import RecordedActivity
 from mimdsim.studies import make_study
 from mimdsim.studies.executors import Local
 from mimdsim.studies.points import Point, Points
-from mimdsim.studies.row_values import WorkerFailure, of_plain, row_problem, to_plain
+from mimdsim.studies.row_values import WorkerFailure, from_plain, row_problem, to_plain
 from mimdsim.studies.store import Store, load_mapping, load_rows
 from mimdsim.studies.worker import time_points
 from mimdsim.workload import load_workload
@@ -150,30 +150,30 @@ def test_values_given_twice_are_refused_in_whatever_unit() -> None:
 
 def test_results_of_workers_arrive_as_they_were_found(rows: dict[str, dict[str, Any]]) -> None:
     keys, held = list(rows), [*rows.values()]
-    assert of_plain(to_plain(held), keys) == held
+    assert from_plain(to_plain(held), keys) == held
     mapping = load_workload("digits").mapping
-    assert of_plain(to_plain(mapping), keys) == mapping
-    assert of_plain(to_plain(None), keys) is None
+    assert from_plain(to_plain(mapping), keys) == mapping
+    assert from_plain(to_plain(None), keys) is None
     ids, counts = np.arange(12, dtype=np.int32).reshape(2, 2, 3), np.ones((2, 2, 2), np.int32)
     spikes = RecordedActivity(ids={"a.b": ids}, counts={"a.b": counts}, dropped={"a.b": 3})
-    activity, accuracy, problems = of_plain(to_plain((spikes, 0.5, ("no event is used",))), keys)
+    activity, accuracy, problems = from_plain(to_plain((spikes, 0.5, ("no event is used",))), keys)
     assert problems == ("no event is used",)
     assert np.array_equal(activity.ids["a.b"], ids)
     assert (np.array_equal(activity.counts["a.b"], counts), activity.dropped, accuracy) == (True, {"a.b": 3}, 0.5)
-    failed = of_plain(to_plain([DoesNotFit("too large"), *held[1:]]), keys)[0]
+    failed = from_plain(to_plain([DoesNotFit("too large"), *held[1:]]), keys)[0]
     assert isinstance(failed, MimdsimError)
     for failure, kind in ((DescriptionError("x", ["y"]), MimdsimError), (OSError(28, "full"), OSError)):
         with pytest.raises(kind, match=r"y|full"):
-            of_plain(to_plain(failure), keys)
+            from_plain(to_plain(failure), keys)
     with pytest.raises(WorkerFailure, match=r"KeyError\('a'\)"):
-        of_plain(to_plain(KeyError("a")), keys)
+        from_plain(to_plain(KeyError("a")), keys)
 
 
 def test_anything_else_from_a_worker_is_refused(rows: dict[str, dict[str, Any]]) -> None:
     keys = list(rows)
     for given in (None, 3, "x", ("{}", {}), ('{"rows": []}', {}), ({}, {}), ("[" * 10**5, {}), (b"{}", {}), *VALUES):
         with pytest.raises(MimdsimError, match="a worker returned something else than results"):
-            of_plain(given, keys)
+            from_plain(given, keys)
     text, arrays = to_plain([*rows.values()])
     ids = np.zeros((2, 2, 3), np.int32)
     spikes = to_plain((RecordedActivity(ids={"a": ids}, counts={"a": ids[..., :2]}, dropped={}), None, ()))
@@ -182,7 +182,7 @@ def test_anything_else_from_a_worker_is_refused(rows: dict[str, dict[str, Any]])
     for number in range(300):
         said, held = spikes if number % 2 else (text, arrays)
         try:
-            of_plain((json.dumps(changed_tree(json.loads(said), rng)), held), keys)
+            from_plain((json.dumps(changed_tree(json.loads(said), rng)), held), keys)
         except (MimdsimError, OSError, WorkerFailure):
             refused += 1
     assert refused > 200
