@@ -101,13 +101,13 @@ class SourcedSection(Section):
         return self
 
 
-def sourced_numbers(described: object, sections: Iterable[str]) -> Iterator[tuple[str, Any, str, str]]:
-    """(section.field, value, kind of source, source) of all that sections of a description name a source for."""
+def sourced_numbers(described: object, sections: Iterable[str]) -> Iterator[tuple[str, str, Any, str, str]]:
+    """(section, field, value, kind of source, source) of all that sections of a description name a source for."""
     for name in sections:
         section = getattr(described, name)
         for field, text in section.sources.items() if section is not None else ():
             kind, _, source = text.partition(":")
-            yield f"{name}.{field}", getattr(section, field), kind, source.strip()
+            yield name, field, getattr(section, field), kind, source.strip()
 
 
 class _Taken(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.units import distinct_texts
 from mimdsim.checking.comparison import last_writer, way_to
 from mimdsim.checking.user_code import call_users
 from mimdsim.execution.fp16 import HALF_BYTES

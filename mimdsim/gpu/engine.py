@@ -235,10 +235,10 @@ def _machine_numbers(gpu: GpuMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
     return tuple(
         Assumption(
-            name=f"{gpu.name}.{name}",
-            value=f"{value:g} {(dimension(name.partition('.')[2]) or '').replace('_per_', '/')}".strip(),
+            name=f"{gpu.name}.{section}.{field}",
+            value=f"{value:g} {(dimension(field) or '').replace('_per_', '/')}".strip(),
             kind=kind,
             source=source,
         )
-        for name, value, kind, source in sourced_numbers(gpu, SECTIONS)
+        for section, field, value, kind, source in sourced_numbers(gpu, SECTIONS)
     )

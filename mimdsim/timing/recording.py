@@ -183,12 +183,12 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
     return tuple(
         Assumption(
-            name=name,
+            name=f"{section}.{field}",
             value=f"{value:g}" if isinstance(value, int | float) else str(value),
             kind=kind,
             source=source,
         )
-        for name, value, kind, source in sourced_numbers(machine, SECTIONS)
+        for section, field, value, kind, source in sourced_numbers(machine, SECTIONS)
     )
 
 

@@ -223,7 +223,7 @@ def test_a_point_of_too_few_tiles_is_timed_on_gpus_alone(held: dict[str, Any], m
 def test_as_many_processes_as_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, processes in ((6, 6), (None, 1)):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        assert scheduler.default_processes() == processes
+        assert Local().workers == processes
 
 
 # results
