@@ -28,7 +28,7 @@ GRADIENTS: Defects = {
         ("mask forgotten", "zero if v_previous > threshold else value", "value"),
         ("masked at the threshold", "if v_previous > threshold else", "if v_previous >= threshold else"),
         ("mask inverted", "zero if v_previous > threshold else value", "value if v_previous > threshold else zero"),
-        ("no decay", "target[b, n] * factor[n]", "target[b, n]"),
+        ("no decay", "into[n] * by[n]", "into[n]"),
     ),
     "WeightGradient": (
         ("last sample ignored", "range(sample_start[i], sample_stop[i])", "range(sample_start[i], sample_stop[i] - 1)"),
