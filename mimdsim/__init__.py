@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mimdsim.base.errors import MimdsimError
     from mimdsim.checking import check_kernel
     from mimdsim.execution import Executor
+    from mimdsim.frameworks import from_torch, to_torch
     from mimdsim.kernels import Kernel
     from mimdsim.machine import list_machines, load_machine
     from mimdsim.profile import load_profile
@@ -40,6 +41,7 @@ __all__ = [
     "check_kernel",
     "compare",
     "explain",
+    "from_torch",
     "list_machines",
     "list_workloads",
     "load_machine",
@@ -50,6 +52,7 @@ __all__ = [
     "run",
     "study",
     "sweep",
+    "to_torch",
     "validate",
 ]
 
@@ -62,6 +65,7 @@ _HOMES = {
     "Kernel": "kernels",
     "MimdsimError": "base.errors",
     "check_kernel": "checking",
+    **dict.fromkeys(("from_torch", "to_torch"), "frameworks"),
     "explain": "timing",
     "load_profile": "profile",
     "open_report": "profile.queries",

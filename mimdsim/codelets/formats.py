@@ -107,6 +107,7 @@ for _name in (losses.LIST_LAST_GRADIENT.name, losses.LISTED_OF.name):
 _POOLS = [losses.pool_codelet(what, by_timestep).name for what, by_timestep in losses.POOLS]
 for _name, _loops in (
     (losses.CROSS_ENTROPY_BY_TIMESTEP.name, ("timesteps", "classes")),
+    (losses.MEAN_CROSS_ENTROPY_BY_TIMESTEP.name, ("timesteps", "classes")),
     (losses.SQUARED_ERROR.name, ("classes",)),
     *((name, ("elements",)) for name in _POOLS),
 ):

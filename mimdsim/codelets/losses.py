@@ -131,6 +131,13 @@ CROSS_ENTROPY_BY_TIMESTEP = replace(
     extents={"timesteps": Length("totals", 0), "classes": Length("totals", 2)},
 )
 
+MEAN_CROSS_ENTROPY_BY_TIMESTEP = replace(  # the weight is in the factor of the gradient, which is computed anyway
+    CROSS_ENTROPY_BY_TIMESTEP,
+    name="MeanCrossEntropyByTimestep",
+    constants=("scale", "weight"),
+    compute=numerics.weighted_by_timestep,
+)
+
 SQUARED_ERROR = replace(
     CROSS_ENTROPY,
     name="SquaredError",
@@ -298,6 +305,7 @@ CODELETS = (
     COUNT_LAST,
     CROSS_ENTROPY,
     CROSS_ENTROPY_BY_TIMESTEP,
+    MEAN_CROSS_ENTROPY_BY_TIMESTEP,
     SQUARED_ERROR,
     LIST_COUNT_GRADIENT,
     LIST_LAST_GRADIENT,

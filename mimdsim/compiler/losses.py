@@ -93,6 +93,8 @@ def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
     else:
         codelet = codelets.CROSS_ENTROPY_BY_TIMESTEP if by_timestep else codelets.CROSS_ENTROPY
         stage, constants = "cross-entropy", {"scale": float(about.scale)}
+        if about.weight != 1:
+            codelet, constants["weight"] = codelets.MEAN_CROSS_ENTROPY_BY_TIMESTEP, float(about.weight)
     operands = {"totals": scores, "labels": labels, "losses": losses, "gradient": d_counts}
     defines = ((d_counts, gradient.outputs[0]),)
     low.compute(stage, loss, codelet, *low.per_sample, operands, constants=constants, defines=defines, named=False)

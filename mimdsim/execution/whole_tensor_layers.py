@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -115,8 +115,7 @@ class WholeLayer:
         self.spikes = Lists.room(self.places, layer.neurons, layer.capacity)
         self.w = self.tensors["weights"].value
         self.blocks = len(self.w)
-        # what does not spike is not reset either
-        neuron = layer.neuron if layer.spiking else replace(layer.neuron, fired=None)
+        neuron = layer.acting_neuron
         maps, selection, by_emission = Maps(neuron, layer.neurons), layer.selection, reads_own_spikes(layer)
         threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
         full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
@@ -163,7 +162,11 @@ class WholeLayer:
         """Spikes of all timesteps from those of the input."""
         layer, made, threshold = self.layer, self.spikes, np.float32(self.layer.selection.threshold)
         none = np.float32(np.inf)
-        limits = (self._fired, threshold, second_threshold) if layer.spiking else (self._fired, none, none)
+        # of spikes that nobody reads, the entries say which neurons were reset; none is listed
+        limits = self._fired, threshold, second_threshold
+        if not layer.spiking:
+            limits = self._fired, threshold if layer.reset_unread else none, none
+        capacity = layer.capacity if layer.spiking else 0
         while not self._advance(source, limits):
             self._entries = self._room(min(self._most, 2 * self._entries.places.shape[1]))
         entries, groups = self._entries.arrays, len(self._groups)
@@ -171,7 +174,7 @@ class WholeLayer:
         def timesteps(first: int, last: int) -> None:
             whole_linear.join(first, last, groups, self._begins, threshold, self._shape, entries, made.arrays)
 
-        whole_linear.count_listed(layer.capacity, entries, made.starts, made.trues, made.over_starts)
+        whole_linear.count_listed(capacity, entries, made.starts, made.trues, made.over_starts)
         self.share(self.timesteps, timesteps)
 
     def _advance(self, source: Lists, limits: tuple[np.float32, ...]) -> bool:

@@ -71,8 +71,11 @@ class WholeLoss:
             targets = float(about.correct), float(about.incorrect), float(about.timesteps)
             losses.squared_error(pooled, labels, self.losses, gradient, samples, *targets)
         else:
-            judge = losses.cross_entropy_by_timestep if pooled.ndim == 3 else losses.cross_entropy
-            judge(pooled, labels, self.losses, gradient, samples, float(about.scale))
+            given = pooled, labels, self.losses, gradient, samples, float(about.scale)
+            if pooled.ndim == 3:
+                losses.weighted_by_timestep(*given, float(about.weight))
+            else:
+                losses.cross_entropy(*given)
         spread: np.ndarray = OPERATIONS["spread_classes"].evaluate(each, gradient)[0]
         return spread
 

@@ -18,7 +18,8 @@ class Layer:
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
     bias: a trained current per neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each
-    neuron itself ('one_to_one') or onto all ('all_to_all'). spiking False: the membrane potential is the output.
+    neuron itself ('one_to_one') or onto all ('all_to_all'). spiking False: the membrane potential is the output, of
+    neurons that are never reset, or with `reset_unread` where they would spike, though nobody reads those spikes.
     Raises MappingError for an unknown choice.
     """
 
@@ -30,6 +31,7 @@ class Layer:
     bias: bool = False
     recurrence: str = "none"
     spiking: bool = True
+    reset_unread: bool = False
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -37,6 +39,16 @@ class Layer:
             raise MappingError(
                 f"layer '{self.name}': network.recurrence = {self.recurrence!r} is not a valid choice{hint}"
             )
+        if self.reset_unread and self.neuron.reset_by == "emission":
+            raise MappingError(
+                f"layer '{self.name}': spikes that nobody reads are not listed, so they reset by state: leave "
+                'network.reset_by = "emission" out'
+            )
+
+    @property
+    def acting_neuron(self) -> LinearNeuron:
+        """The neurons with the reset that they have."""
+        return self.neuron if self.spiking or self.reset_unread else replace(self.neuron, fired=None)
 
     @property
     def capacity(self) -> int:
@@ -67,8 +79,7 @@ def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, .
     carry only the potential v [batch, neurons].
     """
     name = layer.name
-    # a layer that does not spike is not reset either
-    neuron = layer.neuron if layer.spiking else replace(layer.neuron, fired=None)
+    neuron = layer.acting_neuron
     neuron.check_width(name, layer.neurons)
     batch, neurons = body.values[current].shape
     earlier = replace(body.values[current], shift=-1)

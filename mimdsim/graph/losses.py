@@ -29,7 +29,8 @@ POTENTIAL_READINGS = ("sum", "mean", "last", "max", "every")
 class Loss:
     """What is minimised, mean over the batch.
 
-    cross_entropy: of the reading times the network's logit scale; of reading 'every' summed over the timesteps.
+    cross_entropy: of the reading times the network's logit scale; of reading 'every' the sum or the mean over the
+    timesteps.
     mean_squared_error: of spike counts, whose targets are the shares `correct_rate` and `incorrect_rate` of the
     timesteps, divided by the number of timesteps (snnTorch, mse_count_loss). neurons_per_class: adjacent output neurons
     whose readings are added up (population code). firing_strength: weight of the squared distance between each hidden
@@ -43,6 +44,7 @@ class Loss:
     incorrect_rate: float = 0.0
     firing_target: float = 0.0
     firing_strength: float = 0.0
+    over_timesteps: str = "sum"
 
     def __post_init__(self) -> None:
         if self.kind not in LOSSES:
@@ -74,9 +76,10 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Logits:
-    """logits = scale * reading."""
+    """logits = scale * reading; weight: what the loss is multiplied by, of one that is a mean over timesteps."""
 
     scale: float
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +134,8 @@ def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float
         if pool > 1:
             judged = build.one("pool_classes", (judged,), "emitted.classes", layer=output.layer, attributes=pool)
         read = judged
-    about: Any = Logits(scale=logit_scale)
+    averaged = loss.reading == "every" and loss.over_timesteps == "mean"
+    about: Any = Logits(scale=logit_scale, weight=1 / output.timesteps if averaged else 1.0)
     if loss.kind == "mean_squared_error":
         # whole spikes that fit into the share, as the frameworks count them
         about = CountTargets(
@@ -154,7 +158,7 @@ def _cross_entropy(logits: Logits, scores: np.ndarray, labels: np.ndarray) -> tu
     scores = scores * logits.scale
     shifted = scores - scores.max(axis=-1, keepdims=True)
     chosen = shifted[..., np.arange(labels.size), labels]
-    return ((np.log(np.exp(shifted).sum(axis=-1)) - chosen).sum() / labels.size,)
+    return ((np.log(np.exp(shifted).sum(axis=-1)) - chosen).sum() * (logits.weight / labels.size),)
 
 
 def _loss_vjp(build: Backward, op: Operation, factor: str | None) -> tuple[str | None, ...]:
@@ -168,7 +172,7 @@ def _loss_vjp(build: Backward, op: Operation, factor: str | None) -> tuple[str |
 def _cross_entropy_gradient(logits: Logits, scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
     gradient = softmax(scores * logits.scale)
     gradient[..., np.arange(labels.size), labels] -= 1
-    return (gradient * (logits.scale / labels.size),)
+    return (gradient * (logits.weight * logits.scale / labels.size),)
 
 
 def _deviation(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:

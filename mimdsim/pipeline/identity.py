@@ -20,6 +20,9 @@ from mimdsim.workload import Workload, find_workload, inputs_of
 Machine = MimdMachine | GpuMachine
 
 
+KEYS_SINCE = (("training", "over_timesteps", "sum"),)  # since 0.1.0: section, key, what all did without it
+
+
 def config_digest(workload: Workload, *machines: Machine) -> str:
     """sha256 of everything that determines a result but the code: the resolved descriptions, and the contents of the
     files that they name."""
@@ -55,8 +58,12 @@ def _digest_with(changes: dict[str, Any], workload: Workload, machine: MimdMachi
 
 
 def descriptions_digest(workload: Workload, *machines: Machine) -> str:
-    """sha256 of resolved descriptions."""
-    resolved = [workload.model_dump(mode="json"), *(machine.model_dump(mode="json") for machine in machines)]
+    """sha256 of resolved descriptions, those of before a key was there where it has its default."""
+    described = workload.model_dump(mode="json")
+    for section, key, default in KEYS_SINCE:
+        if described[section][key] == default:
+            del described[section][key]
+    resolved = [described, *(machine.model_dump(mode="json") for machine in machines)]
     return sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
 
 

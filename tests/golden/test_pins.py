@@ -13,7 +13,8 @@ TESTS = Path(__file__).resolve().parent
 def test_the_command_is_told_with_what_differs() -> None:
     assert_as_pinned(["a", "b"], ["a", "b"], __file__)
     with pytest.raises(
-        AssertionError, match=r"-b\n\+c\nif this change is meant, run  python tests/golden/test_pins\.py  and"
+        AssertionError,
+        match=r"-b\n\+c\nif this change is meant, run  PYTHONPATH=.* python tests/golden/test_pins\.py  and",
     ):
         assert_as_pinned(["a", "c"], ["a", "b"], __file__)
     with pytest.raises(AssertionError, match="-b"):

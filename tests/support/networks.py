@@ -284,10 +284,9 @@ def executed(made: Compiled, given: Given, *, strict: bool = False) -> Outcome:
 
 def left_in(executor: Executor, made: Compiled) -> Outcome:
     """What a training step left in the executor's memory."""
-    names = [layer.name for layer in made.network.layers]
     gradients = gradient_names(made.network)
     arrays = executor.arrays
-    listing = names if made.network.spikes == "sparse" else []
+    listing = [layer.name for layer in made.network.layers if layer.spiking] if made.network.spikes == "sparse" else []
     sequences = {name: (arrays[f"ids.{name}.sequence"], arrays[f"counts.{name}.sequence"]) for name in listing}
     return Outcome(
         loss=float(executor.read("loss").mean()),
@@ -302,7 +301,7 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
 
 def potential_of(layer: Layer) -> str:
     """The body value that is held against the threshold."""
-    return f"{'v' if layer.neuron.fused else 'u'}.{layer.name}"
+    return f"{'v' if layer.acting_neuron.fused else 'u'}.{layer.name}"
 
 
 def relative_error(value: np.ndarray, expected: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Pinned tables: figures as they are, each written anew by `python tests/golden/test_pinned_<table>.py`."""
+"""Pinned tables: figures as they are, each written anew by its test file, run as a program."""
 
 from __future__ import annotations
 
@@ -14,4 +14,5 @@ def assert_as_pinned(found: Sequence[Any], known: Sequence[Any], test: str) -> N
         return
     lines = ([one if isinstance(one, str) else str(one) for one in each] for each in (known, found))
     told = "\n".join(unified_diff(*lines, "pinned", "now", lineterm="", n=0))
-    raise AssertionError(f"{told}\nif this change is meant, run  python tests/golden/{Path(test).name}  and say so")
+    run = f"PYTHONPATH=$(echo tests/*/ | tr ' ' :) python tests/golden/{Path(test).name}"
+    raise AssertionError(f"{told}\nif this change is meant, run  {run}  and say so")

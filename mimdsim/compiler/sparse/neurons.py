@@ -310,7 +310,7 @@ def declare_thresholds(low: Lowering, layer: str) -> None:
 
 def declare_constants(low: Lowering, layer: str) -> None:
     """decay and gain of the layer's neurons as variables, where the library puts constants: not with the neurons."""
-    neuron = low.layer(layer).neuron
+    neuron = low.layer(layer).acting_neuron
     if neuron.fused:
         low.constant("decay", layer, float(constants_of(neuron).decay))
         low.constant("gain", layer, float(constants_of(neuron).scale))

@@ -23,6 +23,12 @@ def count_spikes(ids, counts, totals, sample):  # type: ignore[no-untyped-def]
 @compiled
 def cross_entropy(totals, labels, losses, gradient, sample, scale):  # type: ignore[no-untyped-def]
     """Per sample: loss and d(mean loss)/d(totals), from logits = scale * totals."""
+    weighted_cross_entropy(totals, labels, losses, gradient, sample, scale, 1.0)
+
+
+@compiled
+def weighted_cross_entropy(totals, labels, losses, gradient, sample, scale, weight):  # type: ignore[no-untyped-def]
+    """`cross_entropy` times weight."""
     classes = totals.shape[1]
     shifted, each = np.zeros(classes, np.float64), np.zeros(classes, np.float64)
     for i in range(len(sample)):
@@ -35,12 +41,12 @@ def cross_entropy(totals, labels, losses, gradient, sample, scale):  # type: ign
             shifted[c] = totals[b, c] * scale - highest
             each[c] = math.exp(shifted[c])
             mass += each[c]
-        losses[b] = math.log(mass) - shifted[labels[b]]
+        losses[b] = weight * (math.log(mass) - shifted[labels[b]])
         for c in range(classes):
             probability = each[c] / mass
             if c == labels[b]:
                 probability -= 1.0
-            gradient[b, c] = probability * (scale / totals.shape[0])
+            gradient[b, c] = probability * (weight * (scale / totals.shape[0]))
 
 
 @compiled
@@ -97,12 +103,18 @@ def listed_of(rows, ids, counts, g, sample):  # type: ignore[no-untyped-def]
 
 @compiled
 def cross_entropy_by_timestep(scores, labels, losses, gradient, sample, scale):  # type: ignore[no-untyped-def]
-    """`cross_entropy` of every timestep, their losses added up."""
+    """`cross_entropy` of every timestep, added up."""
+    weighted_by_timestep(scores, labels, losses, gradient, sample, scale, 1.0)
+
+
+@compiled
+def weighted_by_timestep(scores, labels, losses, gradient, sample, scale, weight):  # type: ignore[no-untyped-def]
+    """`cross_entropy` of every timestep times weight, added up."""
     one = np.zeros(losses.shape, losses.dtype)
     for i in range(len(sample)):
         losses[sample[i]] = 0
     for t in range(scores.shape[0]):
-        cross_entropy(scores[t], labels, one, gradient[t], sample, scale)
+        weighted_cross_entropy(scores[t], labels, one, gradient[t], sample, scale, weight)
         for i in range(len(sample)):
             losses[sample[i]] += one[sample[i]]
 

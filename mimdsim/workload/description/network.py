@@ -19,6 +19,7 @@ from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape
 from mimdsim.workload.description.neuron import neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe
+from mimdsim.workload.description.sections import Network
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 
@@ -48,8 +49,8 @@ def described_network(workload: Workload) -> SpikingNetwork:
             threshold=neuron.threshold,
             second_threshold=second,
             capacity=min(capacities[index], neurons),
-            slope=network.surrogate_slope,
-            surrogate=network.surrogate,
+            slope=network.of_layer("surrogate_slope", index),
+            surrogate=network.of_layer("surrogate", index),
             truncation=network.truncation,
         )
         name = "output" if is_output else f"hidden{index}"
@@ -61,9 +62,10 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 neurons=neurons,
                 neuron=neuron,
                 selection=selection,
-                bias=network.bias,
-                recurrence="none" if is_output else network.recurrence,
+                bias=network.of_layer("bias", index),
+                recurrence=_recurrence(network, index, is_output),
                 spiking=spiking,
+                reset_unread=is_output and network.output == "membrane_of_spiking",
             )
         )
     return SpikingNetwork(
@@ -81,6 +83,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
             neurons_per_class=network.neurons_per_class,
             correct_rate=training.correct_rate,
             incorrect_rate=training.incorrect_rate,
+            over_timesteps=training.over_timesteps,
             firing_target=training.firing_target,
             firing_strength=training.firing_strength,
         ),
@@ -88,6 +91,12 @@ def described_network(workload: Workload) -> SpikingNetwork:
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,
     )
+
+
+def _recurrence(network: Network, index: int, is_output: bool) -> str:
+    """One value is for hidden layers; a list says it of the output layer too."""
+    one_for_all = isinstance(network.recurrence, str)
+    return "none" if one_for_all and is_output else str(network.of_layer("recurrence", index))
 
 
 def optimiser_of(training: TrainingRecipe) -> Optimiser:

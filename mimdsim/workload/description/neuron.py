@@ -17,10 +17,10 @@ OF_LIF_ONLY = tuple(parameter.name for parameter in LIF.parameters)  # keys of t
 
 def neurons_of(network: Network) -> tuple[LinearNeuron, ...]:
     """The neurons of every layer, output layer last; raises MappingError for inconsistent keys."""
-    known_surrogate(network.surrogate)
     found = []
     for index in range(len(network.hidden) + 1):
         try:
+            known_surrogate(network.of_layer("surrogate", index))
             found.append(_neuron(network, index))
         except MappingError as problem:
             if not any(isinstance(getattr(network, key), tuple) for key in PER_LAYER if key != "capacity"):
@@ -59,9 +59,9 @@ def _neuron(network: Network, index: int) -> LinearNeuron:
     neuron = neuron_of(
         model.name,
         _parameters(network, model, index),
-        reset=network.reset or None,
+        reset=network.of_layer("reset", index) or None,
         reset_by=network.reset_by,
-        reset_gradient=network.reset_gradient or None,
+        reset_gradient=network.of_layer("reset_gradient", index) or None,
     )
     key = "output_second_threshold" if last else "second_threshold"
     if getattr(network, key) >= neuron.threshold:

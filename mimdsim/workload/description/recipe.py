@@ -30,8 +30,9 @@ class TrainingRecipe(Section):
 
     `loss` is the cross-entropy of what `reading` takes from the output (spikes or potentials: network.output) or the
     mean squared error of spike counts, whose targets are `correct_rate` and `incorrect_rate` of the timesteps; mean
-    over the batch. With a `firing_strength` the squared distance of every hidden layer's share of spikes from
-    `firing_target` times that is added.
+    over the batch. Losses of every timestep (reading "every") are added up or averaged, `over_timesteps`. With a
+    `firing_strength` the squared distance of every hidden layer's share of spikes from `firing_target` times that is
+    added.
 
     `optimiser` is a name of one of `numerics/optimisers`; `optimiser_parameters` are its constants by name, within its
     bounds, `weight_decay` is for those that support it. `learning_rate` holds throughout (schedule "constant"), or is
@@ -55,6 +56,7 @@ class TrainingRecipe(Section):
     batch: int = Field(gt=0, le=65_536)
     loss: Literal["cross_entropy", "mean_squared_error"] = "cross_entropy"
     reading: Literal["sum", "mean", "last", "max", "every"] = "sum"
+    over_timesteps: Literal["sum", "mean"] = "sum"
     correct_rate: float = Field(default=1.0, ge=0, le=1)
     incorrect_rate: float = Field(default=0.0, ge=0, le=1)
     firing_target: float = Field(default=0.0, ge=0, le=1)

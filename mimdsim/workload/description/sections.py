@@ -13,7 +13,11 @@ MAX_NEURONS = 1 << 24
 MAX_LAYERS = 256
 MAX_SAMPLES = 1 << 31
 IMAGE_SOURCES = ("digits", "mnist5k")
-PER_LAYER = ("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold")  # keys of the network
+# keys of the network that may be a list with one entry per layer, output layer last
+PER_LAYER = (
+    *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
+    *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias"),
+)
 FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
 
 
@@ -56,16 +60,15 @@ class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
     `neuron` is a model of docs/neurons.md with its `neuron_parameters`, each a number or one per neuron; those of "lif"
-    may also be given as `decay`, `current_gain` and `threshold`. All five take one value for all layers or a list with
-    one per layer, output layer last. `reset`, `reset_gradient`: the neuron's own by default. Second thresholds count
-    from the resting potential.
+    may also be given as `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by
+    default. These seven, `surrogate`, `surrogate_slope`, `recurrence` and `bias` take one value for all layers or a
+    list with one per layer, output layer last. Second thresholds count from the resting potential.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
-    them); alternatively `activity` is the
-    share of a layer's neurons that fits, converted to 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
-    spikes list nothing and need neither.
-    `recurrence`: trained synapses of every hidden layer onto itself, one timestep later. `delay`: timesteps from layer
-    to layer. `bias`: a trained current per neuron, output layer included.
+    them); alternatively `activity` is the share of a layer's neurons that fits, converted to
+    2*floor(activity*neurons/2), at least 2 (authors' rule). Dense spikes list nothing and need neither.
+    `recurrence`: trained synapses of a layer onto itself, one timestep later; one value is for hidden layers only.
+    `delay`: timesteps from layer to layer. `bias`: a trained current per neuron, output layer included.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -81,22 +84,23 @@ class Network(Section):
     threshold: OneOrMore[Annotated[float, Field(gt=0)]] = 1.0
     second_threshold: float = 0.9
     output_second_threshold: float = -100.0
-    surrogate: str = "superspike"
-    surrogate_slope: float = Field(default=10.0, gt=0)
+    surrogate: OneOrMore[str] = "superspike"
+    surrogate_slope: OneOrMore[Annotated[float, Field(gt=0)]] = 10.0
     neuron: OneOrMore[str] = "lif"
     neuron_parameters: OneOrMore[Annotated[dict[str, OneOrMore[float]], Field(max_length=64)]] = Field(
         default_factory=dict
     )
-    reset: Literal["", "zero", "subtract", "none"] = ""
+    reset: OneOrMore[Literal["", "zero", "subtract", "none"]] = ""
     reset_by: Literal["state", "emission"] = "state"
-    reset_gradient: Literal["", "pass", "mask", "full"] = ""
+    reset_gradient: OneOrMore[Literal["", "pass", "mask", "full"]] = ""
     truncation: Literal["lowest", "random"] = (
         "lowest"  # which spikes a full list keeps: lowest ids, or from a random start
     )
-    recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
+    recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all"]] = "none"
     delay: Literal[0, 1] = 1
-    bias: bool = False
-    output: Literal["spikes", "membrane"] = "spikes"  # of the last layer; membrane: it neither spikes nor is reset
+    bias: OneOrMore[bool] = False
+    # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
+    output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
 
     def of_layer(self, key: str, index: int) -> Any:

@@ -49,7 +49,7 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
     """
     network = network_of_nir(path, read_nir(path), how)
     name = model_name(path)
-    base = _base(workload, folder) if workload else _random(network.inputs, network.outputs)
+    base = base_table(workload, folder) if workload else random_table(network.inputs, network.outputs)
     old = base.get("network", {})
     threshold = old.get("threshold", 1.0)
     widths = [each.neurons for each in network.populations]
@@ -79,7 +79,7 @@ def import_state_dict(
             str(path), ["holds weights, but no neurons; name a workload for them with  --workload NAME"]
         )
     layers, widths = chain_of(path, weights)
-    base = _base(workload, folder)
+    base = base_table(workload, folder)
     network = base.setdefault("network", {})
     _fill(path, weights, layers, network)
     if len(network.get("hidden", ())) + 1 != len(layers) and "capacity" in network:
@@ -146,7 +146,7 @@ def model_name(path: Path) -> str:
     return re.sub("[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "model"
 
 
-def _base(workload: str, folder: Path) -> Table:
+def base_table(workload: str, folder: Path) -> Table:
     """The table of a workload, to be overridden by what is imported."""
     found = find_workload(workload)
     table, _ = read_toml(found)
@@ -159,7 +159,7 @@ def _base(workload: str, folder: Path) -> Table:
     return table
 
 
-def _random(inputs: int, classes: int) -> Table:
+def random_table(inputs: int, classes: int) -> Table:
     """A workload of random spikes."""
     return {
         "seed": 1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.workload.description.sections import Network
 from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.layers import Learning, layers_of
 from mimdsim.workload.interchange.model_file import arrays_of, read_model
@@ -60,12 +62,20 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
         capacities=tuple(layer.capacity for layer in described.layers),
         second_threshold=chosen.second_threshold,
         output_second_threshold=chosen.output_second_threshold,
-        slope=chosen.surrogate_slope,
-        reset_gradient=chosen.reset_gradient or "mask",
-        surrogate=chosen.surrogate,
+        slope=_for_all(chosen, "surrogate_slope"),
+        reset_gradient=_for_all(chosen, "reset_gradient") or "mask",
+        surrogate=_for_all(chosen, "surrogate"),
         truncation=chosen.truncation,
     )
     return layers_of(f"network.imported = '{chosen.imported}'", network, learning)
+
+
+def _for_all(network: Network, key: str) -> Any:
+    """What a model file takes for all of its layers; raises DescriptionError for one value per layer."""
+    value = getattr(network, key)
+    if isinstance(value, tuple):
+        raise DescriptionError("network", [f"{key}: an imported model takes one value for all layers"])
+    return value
 
 
 # fields of [network] that determine the meaning of weights; how they were learned (surrogates, capacities) does not

@@ -1,0 +1,100 @@
+"""Networks as their authors write them in PyTorch, read by `mimdsim.from_torch`: gradients beside PyTorch's, cycles.
+
+Writes docs/what-runs-here.md: one row for each network of tests/support/torch_networks.py. "off" is the largest
+difference of a gradient from PyTorch's in float64, in shares of the largest element, over all parameters; beside it
+that of PyTorch's own float32. Needs  pip install 'mimdsim[frameworks]'.
+
+    python benchmarks/torch_networks.py
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("support", "frameworks")]
+
+import numpy as np  # noqa: E402
+import torch_networks as zoo  # noqa: E402
+from networks import compiled, executed  # noqa: E402
+from test_from_torch import given_to, off  # noqa: E402
+
+import mimdsim  # noqa: E402
+from mimdsim.frameworks import parameter_names  # noqa: E402
+from mimdsim.frameworks.layers import NEAREST  # noqa: E402
+from mimdsim.frameworks.neurons import NEURONS  # noqa: E402
+from mimdsim.workload import network_of  # noqa: E402
+from mimdsim.workload.interchange.start import given_weights  # noqa: E402
+
+PAGE = ROOT / "docs" / "what-runs-here.md"
+HEAD = """# What runs here
+Networks written in PyTorch become workloads by `mimdsim.from_torch` ([docs/pytorch.md](pytorch.md)). This page is
+written by `benchmarks/torch_networks.py`; the networks are those of `tests/support/torch_networks.py`, which the tests
+train too.
+
+## Neurons
+"""
+NETWORKS = """
+A neuron is read by its class and then compared with the model in float64: spikes, surrogate, gradients through time and
+the reset. One whose options change what it does is refused. Any surrogate that has the values of one of
+[docs/neurons.md](neurons.md) is recognised, also one of your own.
+
+## Networks that were tried
+*off*: largest difference of a gradient from PyTorch's in float64, relative to the largest element of the parameter, of
+one training step by the compiled program; *PyTorch*: that of PyTorch's own float32. Widths {widths}, {timesteps}
+timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons listed for gradients.
+
+| network | neurons | read | off | PyTorch | cycles | strongest A100 strategy, us |
+|---|---|---|---|---|---|---|
+"""
+REFUSED = """
+## Refused, with what comes nearest
+| module | nearest |
+|---|---|
+"""
+
+
+def row(name: str, made: Any) -> str:
+    module, spikes, labels = zoo.example(made)
+    workload = mimdsim.from_torch(
+        module, spikes, loss=made.loss, timesteps=zoo.TIMESTEPS if made.single else None,
+        changes={"training.max_training_steps": 1}, **made.options,
+    )  # fmt: skip
+    network = network_of(workload)
+    in_time = spikes.movedim(1, 0) if made.batch_first else spikes
+    given = given_to(network, given_weights(workload, network), in_time.numpy(), labels.numpy())
+    outcome = executed(compiled(network), given)
+    _, single = zoo.gradients_of(made, module, spikes, labels)
+    _, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
+    ours = []
+    for parameter, array, turned in parameter_names(workload):
+        mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
+        ours.append(off((mine.T if turned else mine).reshape(double[parameter].shape), double[parameter]))
+    theirs = max(off(single[parameter], double[parameter]) for parameter in double)
+    result = mimdsim.run(workload, "bow")
+    fastest = min(each.seconds_per_training_step for each in result.profile.gpus)
+    neurons = ", ".join(dict.fromkeys(layer.neuron.model for layer in network.layers))
+    read = workload.network.output.replace("_", " ")
+    return f"| {name} | {neurons} | {read} | {max(ours):.1e} | {theirs:.1e} | {result.cycles:,} | {1e6 * fastest:.0f} |"
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    by_package: dict[str, list[str]] = {}
+    for key in NEURONS:
+        package, _, name = key.partition(".")
+        by_package.setdefault(package, []).append(name)
+    text = HEAD + "".join(f"- {package}: {', '.join(names)}\n" for package, names in by_package.items())
+    widths = f"{zoo.INPUTS}-{zoo.HIDDEN}-{zoo.CLASSES}"
+    text += NETWORKS.format(widths=widths, timesteps=zoo.TIMESTEPS, batch=zoo.BATCH)
+    text += "".join(f"{row(name, made)}\n" for name, made in zoo.ZOO.items())
+    text += REFUSED + "".join(f"| {name} | {near} |\n" for name, near in sorted(NEAREST.items()))
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Networks written in PyTorch, with snnTorch, Norse or SpikingJelly, as workloads, and their weights back.
+
+workload = mimdsim.from_torch(network, spikes, loss="ce_rate_loss")
+trained = mimdsim.run(workload, "bow")
+mimdsim.to_torch(network, trained)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from mimdsim.base.errors import MissingExtra
+from mimdsim.workload import Workload
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["from_torch", "parameter_names", "to_torch"]
+
+
+class Trained(Protocol):
+    """What a run returns: its workload, and its weights by layer ('hidden0', 'hidden0.bias', 'hidden0.recurrent')."""
+
+    @property
+    def workload(self) -> Workload: ...
+
+    @property
+    def weights(self) -> Mapping[str, np.ndarray]: ...
+
+
+def from_torch(
+    module: torch.nn.Module,
+    example_input: torch.Tensor,
+    *,
+    timesteps: int | None = None,
+    loss: str | Mapping[str, Any] = "",
+    output: str = "",
+    workload: str = "",
+    changes: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+) -> Workload:
+    """The workload of a network written in PyTorch, with its weights, for `run`, `check`, `place` and `compare`.
+
+    module: layers of torch.nn.Linear (or products with parameters of its own) and neurons of snnTorch, Norse or
+    SpikingJelly, in a chain, each optionally recurrent; it may loop over time in any way. example_input: spikes as the
+    module takes them, with time as its first or second axis. timesteps: for a module that takes one timestep a call:
+    how many calls make a sequence; example_input[t] is given to call t, or all of it to each.
+    loss: a name of snnTorch's ("ce_count_loss", "ce_rate_loss", "mse_count_loss", "ce_max_membrane_loss"), or keys of
+    the section `training`; default: the cross-entropy of what the output sent in all timesteps. output: what the loss
+    reads of the last layer, "spikes" or "membrane"; default: what the module returns of it, spikes if both.
+    workload: one to take data, training and mapping from; default: random spikes as frequent as the example's. changes:
+    keys of the made description. out: a folder to write it to (default: one for this process).
+
+    Raises DescriptionError, by its name, for what is not understood: a layer, a function between layers, an option of
+    neurons that changes what they do.
+    """
+    _require_torch()
+    from mimdsim.frameworks.reading import workload_of
+
+    return workload_of(
+        module,
+        example_input,
+        timesteps=timesteps,
+        loss=loss,
+        output=output,
+        workload=workload,
+        changes=changes,
+        out=out,
+    )
+
+
+def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
+    """The module that `from_torch` read, with the weights of a run of its workload, in place.
+
+    Where two biases are added up, all that was learned goes to the first. Raises DescriptionError for a run of another
+    workload, and for a module with other parameters.
+    """
+    _require_torch()
+    from mimdsim.frameworks.reading import load_trained
+
+    load_trained(module, trained.workload, trained.weights)
+    return module
+
+
+def parameter_names(workload: Workload) -> list[tuple[str, str, bool]]:
+    """(parameter of the module, the array that it is here, whether that is transposed) of a workload that `from_torch`
+    made; raises DescriptionError for another."""
+    _require_torch()
+    from mimdsim.frameworks import reading
+
+    return reading.parameter_names(workload)
+
+
+def _require_torch() -> None:
+    if find_spec("torch") is None:
+        raise MissingExtra("torch", "torch", "reading a network written in PyTorch")

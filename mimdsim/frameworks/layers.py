@@ -1,0 +1,61 @@
+"""Which modules of PyTorch and the spiking frameworks are layers here, and what comes nearest to those that are not."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import torch
+
+from mimdsim.frameworks.neurons import NEURONS, neuron_key
+
+_DROPOUT = "train without it (p = 0): dropout is not built"
+_CONVOLUTION = "torch.nn.Flatten and torch.nn.Linear, with weights of its size at most"
+_NORM = "fold it into the linear layer before it and train that"
+_POOLING = "reduce the input beforehand (data.grid, data.crop)"
+_CELL = "a recurrent spiking layer, such as snntorch.RLeaky"
+NEAREST = {
+    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
+    **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), _CONVOLUTION),
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
+    **dict.fromkeys(("MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool2d"), _POOLING),
+    **dict.fromkeys(("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell", "SLSTM"), _CELL),
+    "ParametricLIFNode": "spikingjelly LIFNode with a fixed tau",
+    "ReLU": "a spiking layer",
+    "Softmax": "leave it to the loss",
+    "LogSoftmax": "leave it to the loss",
+}
+
+
+NEURON_PARENTS = {
+    *("SpikingNeuron", "SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent"),
+    *("SimpleBaseNode", "BaseNode", "NonSpikingBaseNode", "MemoryModule"),
+}
+
+
+class Kind(Enum):
+    """What a module is to the recorder."""
+
+    LINEAR = "weights and a bias"
+    NEURON = "neurons"
+    SAME = "hands its values on"
+    CONTAINER = "its own calls are recorded instead"
+    UNKNOWN = "refused"
+
+
+def kind_of(module: torch.nn.Module) -> Kind:
+    """Containers are modules of the user's own and of the frameworks that are no layers themselves."""
+    key = neuron_key(module)
+    if key in NEURONS:
+        return Kind.NEURON
+    if isinstance(module, torch.nn.Linear):
+        return Kind.LINEAR
+    if isinstance(
+        module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten, torch.nn.modules.dropout._DropoutNd)
+    ):
+        return Kind.SAME
+    if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
+        return Kind.CONTAINER
+    parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
+    of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
+    of_neurons = any(kind.__name__ in NEURON_PARENTS for kind in parents)
+    return Kind.UNKNOWN if of_torch or of_neurons else Kind.CONTAINER

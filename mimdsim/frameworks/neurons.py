@@ -1,0 +1,384 @@
+"""Neurons of snnTorch, Norse and SpikingJelly as models of the table in docs/neurons.md.
+
+A reader knows a class: which model it is with which parameters, which of its options change that, and how one is run
+over time. What it read is then compared with what the module does, in float64: potentials and spikes, the surrogate,
+and the gradient of its currents through the reset. A reader that is wrong, or an option that nobody knew, is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.frameworks.linear_run import gradient_of_currents, impulse, run_neuron
+from mimdsim.graph.linear_neurons import RESET_GRADIENTS, LinearNeuron
+from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.surrogates import SURROGATES
+
+Parameters = dict[str, Any]
+TIMESTEPS, BATCH = 12, 5  # of what a reading is compared on
+SAME = 1e-6  # relative: parameters are float32 in the frameworks
+PROBES = np.array([-2.0, -0.7, -0.31, -0.11, -0.03, -0.004, 0.004, 0.03, 0.11, 0.31, 0.7, 2.0])  # u - threshold
+WIDE = 0.31
+SAME_SURROGATE = 1e-4
+SAME_GRADIENT = 1e-5  # relative: spikes, and with them their gradients, are float32 in some of the frameworks
+DIGITS = 5  # of a slope
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A layer of neurons. model, parameters, reset: as a workload describes them; recurrent: the name of the weights
+    [to, from], or of one number a neuron, from its own spikes of the timestep before, and its bias; weights: those of
+    its input, where the module has them. in_time: one call is a whole sequence."""
+
+    model: str
+    parameters: Parameters
+    reset: str
+    spiking: bool = True
+    in_time: bool = False
+    weights: str = ""
+    recurrent: str = ""
+    recurrent_bias: str = ""
+    reset_gradient: str = "mask"
+    surrogate: str = "superspike"
+    slope: float = 1.0
+
+    @property
+    def neuron(self) -> LinearNeuron:
+        return neuron_of(self.model, self.parameters, reset=self.reset, reset_gradient=self.reset_gradient)
+
+
+# (spikes or potentials, potentials or None), each [timesteps, batch, neurons], of currents of that shape
+Run = Callable[[torch.nn.Module, torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """read: what the module is; problems: options of the module that nothing here stands for."""
+
+    read: Callable[[Any], Reading]
+    run: Run
+    problems: Callable[[Any], Iterator[str]]
+
+
+def neuron_key(module: torch.nn.Module) -> str:
+    """'snntorch.Leaky': the package and the name of a module's class."""
+    return f"{type(module).__module__.partition('.')[0]}.{type(module).__name__}"
+
+
+def number(value: Any) -> float | tuple[float, ...]:
+    """One number, or one for every neuron."""
+    array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64).reshape(-1)
+    return float(array[0]) if array.size == 1 or np.all(array == array[0]) else tuple(map(float, array))
+
+
+# ---- snnTorch
+
+SNNTORCH_STATES = ("spk", "syn", "syn_exc", "syn_inh", "mem")
+
+
+def _snntorch_problems(module: Any) -> Iterator[str]:
+    for name in ("beta", "alpha", "threshold", "graded_spikes_factor"):
+        if isinstance(getattr(module, name, None), torch.nn.Parameter):
+            yield f"learns its {name} (learn_{name}), which is a constant here: leave learn_{name} out"
+    if module.inhibition:
+        yield "has inhibition, which lets one neuron of a layer fire: leave it out"
+    if module.state_quant:
+        yield "rounds its state (state_quant): leave it out, and give mapping.value_bytes for halves"
+    if float(module.graded_spikes_factor) != 1:
+        yield f"sends spikes of {float(module.graded_spikes_factor):g} (graded_spikes_factor): scale the next weights"
+    if not getattr(module, "reset_delay", True):
+        yield "resets in the timestep of the spike (reset_delay=False); nearest: reset_delay=True, its default"
+    if getattr(module, "kernel_size", None) is not None:
+        yield "is recurrent by a convolution; nearest: linear_features"
+    if not getattr(module, "learn_recurrent", True):
+        yield "has recurrent weights that are not trained (learn_recurrent=False); all weights are trained here"
+
+
+def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
+    def read(module: Any) -> Reading:
+        renamed = {"resistance": "R", "capacitance": "C"}
+        held = {name: getattr(module, renamed.get(name, name)) for name in (*names, "threshold")}
+        for name in ("alpha", "beta"):
+            if name in held:
+                held[name] = held[name].clamp(0, 1)
+        reading = Reading(
+            model=model,
+            parameters={name: number(value) for name, value in held.items()},
+            reset=module.reset_mechanism,
+        )
+        if not hasattr(module, "recurrent"):
+            return reading
+        if module.all_to_all:
+            bias = "recurrent.bias" if module.recurrent.bias is not None else ""
+            return replace(reading, recurrent="recurrent.weight", recurrent_bias=bias)
+        return replace(reading, recurrent="V")
+
+    return read
+
+
+class _Nothing(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, spikes: torch.Tensor) -> torch.Tensor:
+        return 0 * spikes
+
+
+def _run_snntorch(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    module.init_hidden, module.output = False, True
+    if hasattr(module, "recurrent"):
+        module.recurrent = _Nothing()
+    for state in SNNTORCH_STATES:
+        if hasattr(module, state):
+            setattr(module, state, torch.zeros(0, dtype=currents.dtype))
+    made = [module(current) for current in currents]
+    return torch.stack([each[0] for each in made]), torch.stack([each[-1] for each in made])
+
+
+# ---- Norse
+
+
+def _norse_problems(module: Any) -> Iterator[str]:
+    if hasattr(module, "recurrent_weights") and not module.autapses:
+        yield (
+            "keeps neurons from exciting themselves (autapses=False), which is not among the recurrences here; "
+            "nearest: autapses=True"
+        )
+
+
+def _norse(model: str, *names: str, spiking: bool = True) -> Callable[[Any], Reading]:
+    def read(module: Any) -> Reading:
+        parameters = {name: number(getattr(module.p, name)) for name in names}
+        by = getattr(getattr(module.p, "reset_method", None), "__name__", "reset_value")
+        reset = {"reset_value": "zero", "reset_subtract": "subtract"}.get(by, by)
+        own = hasattr(module, "recurrent_weights")
+        in_time = any(kind.__name__ in ("SNN", "SNNRecurrent") for kind in type(module).__mro__)
+        return Reading(
+            model=model,
+            parameters=parameters | {"dt": float(module.dt)},
+            reset=reset if spiking else "none",
+            spiking=spiking,
+            in_time=in_time,
+            weights="input_weights" if own else "",
+            recurrent="recurrent_weights" if own else "",
+        )
+
+    return read
+
+
+def _run_norse(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    if hasattr(module, "recurrent_weights"):
+        size = currents.shape[-1]
+        del module.input_weights, module.recurrent_weights
+        module.input_weights = torch.eye(size, dtype=currents.dtype)
+        module.recurrent_weights = torch.zeros(size, size, dtype=currents.dtype)
+    if any(kind.__name__ in ("SNN", "SNNRecurrent") for kind in type(module).__mro__):
+        return module(currents)[0], None
+    state, made = None, []
+    for current in currents:
+        sent, state = module(current, state)
+        made.append(sent)
+    return torch.stack(made), None
+
+
+# ---- SpikingJelly
+
+
+def _spikingjelly_problems(module: Any) -> Iterator[str]:
+    for name, _ in module.named_parameters():
+        yield f"learns its constant '{name}', which is fixed here"
+
+
+def _spikingjelly(module: Any, model: str, **parameters: Any) -> Reading:
+    zero = module.v_reset is not None
+    return Reading(
+        model=model,
+        parameters=parameters | {"v_threshold": float(module.v_threshold), "v_reset": float(module.v_reset or 0.0)},
+        reset="zero" if zero else "subtract",
+        in_time=module.step_mode == "m",
+    )
+
+
+def _spikingjelly_lif(module: Any) -> Reading:
+    return _spikingjelly(module, "spikingjelly_lif", tau=float(module.tau), decay_input=float(module.decay_input))
+
+
+def _spikingjelly_reader(module: Any) -> Reading:
+    return Reading(
+        model="spikingjelly_lif",
+        parameters={"tau": float(module.tau), "decay_input": 1.0},
+        reset="none",
+        spiking=False,
+        in_time=module.step_mode == "m",
+    )
+
+
+def _run_spikingjelly(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    if hasattr(module, "reset"):
+        module.reset()
+    module.step_mode = "s"
+    return torch.stack([module(current) for current in currents]), None
+
+
+_NORSE = ("tau_mem_inv", "v_leak", "v_th", "v_reset")
+_LIF, _LSNN = ("tau_syn_inv", *_NORSE), ("tau_syn_inv", "tau_adapt_inv", "beta", *_NORSE)
+_READ_OUT = ("tau_syn_inv", "tau_mem_inv", "v_leak")
+NEURONS: dict[str, Reader] = {
+    f"{package}.{name}": Reader(read=read, run=run, problems=problems)
+    for package, run, problems, readers in (
+        ("snntorch", _run_snntorch, _snntorch_problems, {
+            "Leaky": _snntorch("leaky", "beta"),
+            "RLeaky": _snntorch("rleaky", "beta"),
+            "Lapicque": _snntorch("lapicque", "resistance", "capacitance", "time_step"),
+            "Synaptic": _snntorch("synaptic", "alpha", "beta"),
+            "RSynaptic": _snntorch("synaptic", "alpha", "beta"),
+            "Alpha": _snntorch("alpha", "alpha", "beta"),
+        }),
+        ("norse", _run_norse, _norse_problems, {
+            **dict.fromkeys(("LIFCell", "LIF", "LIFRecurrentCell", "LIFRecurrent"), _norse("norse_lif", *_LIF)),
+            "LIFBoxCell": _norse("norse_lif_box", *_NORSE),
+            **dict.fromkeys(("LSNNCell", "LSNN", "LSNNRecurrentCell", "LSNNRecurrent"), _norse("norse_lsnn", *_LSNN)),
+            **dict.fromkeys(("LICell", "LI"), _norse("norse_lif", *_READ_OUT, spiking=False)),
+        }),
+        ("spikingjelly", _run_spikingjelly, _spikingjelly_problems, {
+            "LIFNode": _spikingjelly_lif,
+            "IFNode": lambda module: _spikingjelly(module, "if", r=1.0),
+            "NonSpikingLIFNode": _spikingjelly_reader,
+        }),
+    )
+    for name, read in readers.items()
+}  # fmt: skip
+
+
+def read_neuron(where: str, module: torch.nn.Module) -> Reading:
+    """What a module of one of NEURONS says it is; raises DescriptionError for options that nothing here stands for."""
+    reader = NEURONS[neuron_key(module)]
+    problems = [f"{where} {problem}" for problem in reader.problems(module)]
+    if problems:
+        raise DescriptionError("from_torch", problems)
+    return reader.read(module)
+
+
+def compared(where: str, module: torch.nn.Module, reading: Reading, width: int) -> Reading:
+    """The reading with the surrogate and the reset gradient that the module has; raises DescriptionError where what it
+    does is not what was read."""
+    run = NEURONS[neuron_key(module)].run
+    plain = copy.deepcopy(module).double()
+    plain.train()
+    if reading.spiking:
+        name, slope = _surrogate(where, run, plain, reading.neuron, width)
+        reading = replace(reading, surrogate=name, slope=slope)
+    return replace(reading, reset_gradient=_reset_gradient(where, run, plain, reading, width))
+
+
+def _fresh(run: Run, module: torch.nn.Module, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    return run(copy.deepcopy(module), currents)
+
+
+def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeuron, width: int) -> tuple[str, float]:
+    """The record of SURROGATES that has the derivative of a spike by its potential, and its slope."""
+    after, gain = impulse(neuron)  # timesteps until a current reaches the potential, and what it adds there
+    currents = torch.zeros(after + 1, len(PROBES), width, dtype=torch.float64)
+    start = float(run_neuron(neuron, np.zeros((after + 1, 1, neuron.neurons)))[1][-1].flat[0])
+    currents[0] = torch.tensor((PROBES + neuron.threshold - start) / gain)[:, None]
+    currents.requires_grad_()
+    spikes, _ = _fresh(run, module, currents)
+    spikes[after, :, 0].sum().backward()
+    assert currents.grad is not None
+    found = currents.grad[0, :, 0].numpy() / gain
+    best = min(((_off(name, slope, found), name, slope) for name, slope in _slopes(found)), default=(np.inf, "", 0.0))
+    if best[0] > SAME_SURROGATE:
+        near = f"; nearest: {best[1]} with slope {best[2]:g}, off by up to {best[0]:.2g}" if best[1] else ""
+        raise DescriptionError(
+            "from_torch", [f"{where}: its surrogate gradient is none of {', '.join(SURROGATES)}{near}"]
+        )
+    return best[1], float(f"{best[2]:.{DIGITS}g}")
+
+
+def _slopes(found: np.ndarray) -> Iterator[tuple[str, float]]:
+    """Every surrogate with the slope that it would have, from its values at PROBES."""
+    peak, at = float(found.max()), int(np.argmin(np.abs(PROBES)))
+    middle, x = float(found[at]), abs(float(PROBES[at]))
+    if not (np.isfinite(found).all() and middle > 0):
+        return
+    yield "straight_through", 1.0
+    far = int(np.argmin(np.abs(PROBES - WIDE)))  # its peak is 1 with every slope
+    if 0 < found[far] < 1:
+        yield "superspike", (1 / np.sqrt(found[far]) - 1) / WIDE
+    for scale in np.unique([peak, middle]):
+        yield "boxcar", float(scale)
+    # peaks are at 0, between probes: solved for the slope that gives the nearest two
+    for name, first in (("arctan", 2 * middle), ("sigmoid", 4 * middle), ("triangular", middle)):
+        yield name, _solved(name, first, middle, x)
+
+
+def _solved(name: str, slope: float, wanted: float, x: float) -> float:
+    """The slope with which the derivative at x is `wanted`, by Newton's method from one that is near."""
+    derivative, at = SURROGATES[name].derivative, np.array([x])
+    for _ in range(30):
+        value, moved = (float(derivative(at, each)[0]) for each in (slope, slope * 1.000001))
+        rise = (moved - value) / (slope * 1e-6)
+        if rise == 0 or not np.isfinite(slope):
+            break
+        slope -= (value - wanted) / rise
+    return slope
+
+
+def _off(name: str, slope: float, found: np.ndarray) -> float:
+    if not (np.isfinite(slope) and slope > 0):
+        return np.inf
+    return float(np.abs(SURROGATES[name].derivative(PROBES, slope) - found).max() / max(np.abs(found).max(), 1e-30))
+
+
+def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Reading, width: int) -> str:
+    """The reset gradient with which the model does what the module does; raises DescriptionError for none."""
+    random = np.random.default_rng(7)
+    neuron = reading.neuron
+    gain = impulse(neuron)[1]
+    size = 1.5 * neuron.threshold / abs(gain) if reading.spiking else 1.0
+    given = random.normal(0.5 * size, size, (TIMESTEPS, BATCH, width))
+    weight = random.normal(size=given.shape)
+    currents = torch.tensor(given, requires_grad=True)
+    sent, _ = _fresh(run, module, currents)
+    (sent * torch.tensor(weight)).sum().backward()
+    assert currents.grad is not None
+    gradient = currents.grad.numpy()
+    quiet = neuron if reading.spiking else replace(neuron, fired=None)
+    spikes, u, _ = run_neuron(quiet, given)
+    mine = spikes if reading.spiking else u
+    theirs = sent.detach().numpy()
+    if not _alike(mine, theirs):
+        raise _differs(where, reading, "what it sends", mine, theirs)
+    offered = RESET_GRADIENTS if reading.spiking and reading.reset != "none" else ("mask",)
+    tried = {}
+    for name in sorted(offered, key=lambda each: each != "mask"):
+        tried[name] = gradient_of_currents(
+            replace(quiet, reset_gradient=name),
+            given,
+            weight,
+            reading.surrogate if reading.spiking else "",
+            reading.slope,
+        )
+        if _alike(tried[name], gradient, SAME_GRADIENT):
+            return name
+    raise _differs(where, reading, "the gradient of its currents", tried["mask"], gradient)
+
+
+def _alike(one: np.ndarray, other: np.ndarray, relative: float = SAME) -> bool:
+    return bool(np.abs(one - other).max() <= relative * max(np.abs(other).max(), 1e-30))
+
+
+def _differs(where: str, reading: Reading, what: str, mine: np.ndarray, theirs: np.ndarray) -> DescriptionError:
+    off = np.abs(mine - theirs).max() / max(np.abs(theirs).max(), 1e-30)
+    return DescriptionError(
+        "from_torch",
+        [
+            f"{where}: read as model '{reading.model}' (reset '{reading.reset}', {reading.surrogate} with slope "
+            f"{reading.slope:g}), but {what} differs by up to {off:.2g} of the largest; an option of it is not known "
+            "here"
+        ],
+    )

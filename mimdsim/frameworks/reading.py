@@ -1,0 +1,493 @@
+"""A network as its author wrote it in PyTorch becomes a workload.
+
+The module runs once on its example input (recording.py) and its neurons are compared with the models of docs/neurons.md
+in float64 (neurons.py). The chain of layers is then put together from what ran on what, and run again from the recorded
+currents: spikes must be those that the module sent.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.base.files import with_home, writable_folder, write_atomically
+from mimdsim.base.schema import toml_text
+from mimdsim.frameworks.linear_run import run_neuron
+from mimdsim.frameworks.neurons import neuron_key
+from mimdsim.frameworks.recording import (
+    Input,
+    Made,
+    NeuronCalls,
+    Origin,
+    Product,
+    Recorded,
+    Sent,
+    Sum,
+    record,
+    refused,
+)
+from mimdsim.workload import Workload, load_workload
+from mimdsim.workload.interchange.importing import base_table, random_table
+from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
+
+NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
+NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
+WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
+LOSSES: dict[str, dict[str, Any]] = {
+    "ce_count_loss": {"loss": "cross_entropy", "reading": "sum"},
+    "ce_rate_loss": {"loss": "cross_entropy", "reading": "every", "over_timesteps": "mean"},
+    "mse_count_loss": {"loss": "mean_squared_error", "reading": "sum"},
+    "ce_max_membrane_loss": {"loss": "cross_entropy", "reading": "max"},
+    "cross_entropy": {"loss": "cross_entropy"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchLayer:
+    """One layer: its neurons, and the parameters that it takes. weight, recurrent: names in the module; biases: those
+    that are added up to its own."""
+
+    calls: NeuronCalls
+    weight: str
+    transposed: bool
+    biases: tuple[str, ...] = ()
+    recurrent: str = ""
+    recurrent_transposed: bool = False
+    delay: int = 0
+
+
+def workload_of(
+    module: torch.nn.Module,
+    example_input: torch.Tensor,
+    *,
+    timesteps: int | None,
+    loss: str | Mapping[str, Any],
+    output: str,
+    workload: str,
+    changes: Mapping[str, Any] | None,
+    out: str | Path | None,
+) -> Workload:
+    """See `mimdsim.from_torch`."""
+    recorded = record(module, example_input, timesteps)
+    layers = _chain(module, recorded)
+    weights = _weights(module, layers)
+    _check_spikes(layers, weights)
+    values = _read_input(layers, example_input)
+    table = base_table(workload, Path(out or ".")) if workload else _random(values, _widths(layers)[-1])
+    table["network"] = _network(layers, table.get("network", {}))
+    training = table.setdefault("training", {})
+    training |= _objective(loss)
+    table["network"]["output"] = _output(
+        output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1]
+    )
+    folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
+    training["initial_weights"] = WEIGHTS
+    widths = "-".join(map(str, [weights["w.hidden0" if len(layers) > 1 else "w.output"].shape[0], *_widths(layers)]))
+    table["title"] = f"{type(module).__name__}: {widths}"
+    write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(_links(layers))})
+    path = folder / DESCRIPTION
+    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_torch; edit freely."))
+    return load_workload(path, dict(changes or {}))
+
+
+def _own_folder() -> str:
+    """A folder that is gone when the process ends."""
+    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="mimdsim-from-torch-"))
+    return _FOLDERS[-1].name
+
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _widths(layers: list[TorchLayer]) -> list[int]:
+    return [layer.calls.outputs[0].shape[-1] for layer in layers]
+
+
+def _names(layers: list[TorchLayer]) -> list[str]:
+    return [*(f"hidden{index}" for index in range(len(layers) - 1)), "output"]
+
+
+# ---- what ran on what
+
+
+def _chain(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
+    """The layers from the input to the output."""
+    if not recorded.layers:
+        raise refused(
+            "no neurons of snntorch, norse or spikingjelly ran in the module; neurons of one's own: docs/neurons.md"
+        )
+    made = {name: _layer(name, calls) for name, calls in recorded.layers.items()}
+    order: list[TorchLayer] = []
+    source: str | None = None
+    while True:
+        following = [layer for layer, reads in made.values() if reads == source]
+        if not following:
+            break
+        if len(following) > 1:
+            named = " and ".join(f"'{layer.calls.name}'" for layer in following)
+            raise refused(f"layers {named} read the same spikes; layers form one chain, without branches")
+        order.append(following[0])
+        source = following[0].calls.name
+    left = [name for name in made if name not in {layer.calls.name for layer in order}]
+    if left:
+        raise refused(f"layer '{left[0]}' is not in the chain that begins at the input")
+    _check_returned(recorded, order[-1])
+    used = {name for layer in order for name in (layer.weight, *layer.biases, layer.recurrent) if name}
+    unused = [name for name, _ in module.named_parameters() if name not in used]
+    if unused:
+        raise refused(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
+    for layer in order:
+        _check_every_call(layer)
+    delays = {layer.delay for layer in order[1:]} or {0}
+    if len(delays) > 1:
+        raise refused(
+            "some layers read the spikes of this timestep, some those of the one before; one for all is needed"
+        )
+    silent = [layer.calls.name for layer in order[:-1] if not layer.calls.reading.spiking]
+    if silent:
+        raise refused(f"layer '{silent[0]}' sends potentials; only the last layer may")
+    return order
+
+
+def _layer(name: str, calls: NeuronCalls) -> tuple[TorchLayer, str | None]:
+    """(a layer, the layer whose spikes it reads; None: the input)."""
+    last = len(calls.origins) - 1
+    reading = calls.reading
+    prefix = f"{name}." if name else ""
+    origin = calls.origins[last]
+    if reading.weights:  # the module multiplies by itself
+        of = origin or Made(by="?", of=())
+        weight = prefix + reading.weights
+        parts: list[Origin | None] = [
+            Product(of=of, given=calls.currents[last], weight=weight, bias="", transposed=True)
+        ]
+    else:
+        parts = list(origin.parts) if isinstance(origin, Sum) else [origin]
+    feeds, own = [], []
+    for part in parts:
+        if not isinstance(part, Product):
+            raise refused(f"layer '{name}' reads {_said(part)}; neurons read products of spikes and weights")
+        if isinstance(part.of, Sent) and part.of.layer == name:
+            own.append(part)
+        elif isinstance(part.of, (Sent, Input)):
+            feeds.append(part)
+        else:
+            raise refused(
+                f"'{part.weight}' is multiplied by {_said(part.of)}; a layer reads spikes of another, or the input"
+            )
+    if len(feeds) != 1 or len(own) > 1 or (own and reading.recurrent):
+        raise refused(
+            f"layer '{name}' adds up {len(feeds) + len(own)} products; one of a layer and one of itself are known"
+        )
+    feed = feeds[0]
+    delay, source = 0, None
+    if isinstance(feed.of, Sent):
+        if not feed.of.spikes:
+            raise refused(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
+        source = feed.of.layer
+        delay = 0 if calls.in_time else last - feed.of.call
+    if own and not (isinstance(own[0].of, Sent) and own[0].of.spikes and own[0].of.call == last - 1):
+        raise refused(f"layer '{name}' reads itself other than its spikes of the timestep before")
+    if delay not in (0, 1):
+        raise refused(f"layer '{name}' reads spikes of '{source}' {delay} timesteps old; 0 or 1 can run")
+    biases = [each.bias for each in (feed, *own) if each.bias]
+    biases += [prefix + reading.recurrent_bias] if reading.recurrent_bias else []
+    recurrent = own[0].weight if own else prefix + reading.recurrent if reading.recurrent else ""
+    turned = bool(reading.recurrent) or (bool(own) and own[0].transposed)
+    made = TorchLayer(
+        calls=calls,
+        weight=feed.weight,
+        transposed=feed.transposed,
+        biases=tuple(biases),
+        recurrent=recurrent,
+        recurrent_transposed=turned,
+        delay=delay,
+    )
+    return made, source
+
+
+def _check_every_call(layer: TorchLayer) -> None:
+    """What a layer reads is the same in every timestep, but for itself in the first."""
+    read = [_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
+    for t, each in enumerate(read):
+        if each != read[-1] and not (t == 0 and each <= read[-1]):
+            raise refused(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
+
+
+def _read(origin: Origin | None, t: int) -> set[tuple[str, str, int]]:
+    """(weights, layer, timesteps ago) of every product that a layer adds up in timestep t."""
+    parts = origin.parts if isinstance(origin, Sum) else (origin,)
+    products = [part for part in parts if isinstance(part, Product) and not isinstance(part.of, Made)]
+    return {
+        (
+            part.weight,
+            part.of.layer if isinstance(part.of, Sent) else "",
+            t - part.of.call if isinstance(part.of, Sent) else 0,
+        )
+        for part in products
+    }
+
+
+def _said(origin: Origin | None) -> str:
+    if origin is None:
+        return "a tensor that comes from nothing that is known"
+    if isinstance(origin, Made):
+        return f"what '{origin.by}' made"
+    if isinstance(origin, Sum):
+        return "a sum"
+    if isinstance(origin, Product):
+        return f"a product with '{origin.weight}', without neurons between both"
+    if isinstance(origin, Sent):
+        return f"what '{origin.layer}' sent, without weights"
+    return "the input itself"
+
+
+def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
+    if isinstance(origin, Sent):
+        return {(origin.layer, origin.spikes)}
+    if isinstance(origin, (Made, Sum)):
+        return set().union(*map(_sources, origin.of if isinstance(origin, Made) else origin.parts))
+    return set()
+
+
+def _functions(origin: Origin | None) -> set[str]:
+    if isinstance(origin, Made):
+        return {origin.by}.union(*map(_functions, origin.of))
+    return set()
+
+
+GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add"}
+
+
+def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
+    found = [origin for origin in recorded.returned if (last.calls.name in {name for name, _ in _sources(origin)})]
+    if not found:
+        raise refused(f"the module does not return what its last layer, '{last.calls.name}', sent")
+    others = _functions(found[0]) - GATHERS
+    if others:
+        raise refused(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
+
+
+# ---- weights
+
+
+def _parameters(module: torch.nn.Module) -> dict[str, np.ndarray]:
+    return {name: each.detach().cpu().numpy().astype(np.float64) for name, each in module.named_parameters()}
+
+
+def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.ndarray]:
+    """Arrays by mimdsim's names: w.hidden0 [inputs, neurons], r.hidden0 [from, to] or [neurons], b.hidden0."""
+    held, made = _parameters(module), {}
+    for name, layer in zip(_names(layers), layers, strict=True):
+        neurons = layer.calls.outputs[0].shape[-1]
+        values = held[layer.weight]
+        made[f"w.{name}"] = values.T if layer.transposed else values
+        if layer.recurrent:
+            own = held[layer.recurrent]
+            if own.ndim < 2 and own.size != neurons:
+                raise refused(
+                    f"'{layer.recurrent}' is one number for {neurons} neurons; give each its own, V of that size"
+                )
+            made[f"r.{name}"] = own.reshape(-1) if own.ndim < 2 else own.T if layer.recurrent_transposed else own
+        if layer.biases:
+            made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
+    return made
+
+
+def _links(layers: list[TorchLayer]) -> list[tuple[str, str, bool]]:
+    """(parameter of the module, array here, whether it is transposed); biases that are added up name one array."""
+    made = []
+    for name, layer in zip(_names(layers), layers, strict=True):
+        made.append((layer.weight, f"w.{name}", layer.transposed))
+        if layer.recurrent:
+            made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed))
+        made += [(bias, f"b.{name}", False) for bias in layer.biases]
+    return made
+
+
+def parameter_names(workload: Workload) -> list[tuple[str, str, bool]]:
+    """(parameter of the module, the array that it is here, whether that is transposed) of a workload that `from_torch`
+    made; raises DescriptionError for another."""
+    path = with_home(workload.training.initial_weights)
+    note = read_notes(path).get(NOTE) if workload.training.initial_weights else None
+    if note is None:
+        raise DescriptionError(f"workload '{workload.name}'", ["was not made by mimdsim.from_torch"])
+    return [(str(parameter), str(array), bool(turned)) for parameter, array, turned in json.loads(note)]
+
+
+# ---- the same spikes from the recorded currents
+
+
+def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
+    for name, layer in zip(_names(layers), layers, strict=True):
+        calls, reading = layer.calls, layer.calls.reading
+        if not reading.spiking:
+            continue
+        sent = calls.sequence(calls.outputs).numpy().astype(np.float64)
+        currents = calls.sequence(calls.currents).numpy().astype(np.float64)
+        if reading.weights:
+            currents = currents @ weights[f"w.{name}"]
+        if reading.recurrent:
+            before = np.concatenate([np.zeros_like(sent[:1]), sent[:-1]])
+            own = weights[f"r.{name}"]
+            currents = currents + (before @ own if own.ndim == 2 else before * own)
+        if reading.recurrent_bias:
+            currents = currents + _own_bias(layer)
+        spikes, potentials, _ = run_neuron(reading.neuron, currents)
+        first = np.argwhere(
+            (spikes != sent) & (np.abs(potentials - reading.neuron.threshold) > NEAR * reading.neuron.threshold)
+        )
+        if len(first):
+            t, sample, neuron = first[0]
+            raise refused(
+                f"layer '{calls.name}' sent {sent[t, sample, neuron]:g} from neuron {neuron} in timestep {t} of sample "
+                f"{sample}, where model '{reading.model}' sends {spikes[t, sample, neuron]:g} of the same currents: "
+                "something acts on it that is not known here (a state handed in, an option)"
+            )
+
+
+def _own_bias(layer: TorchLayer) -> np.ndarray:
+    module: Any = layer.calls.module
+    values: np.ndarray = module.recurrent.bias.detach().cpu().numpy().astype(np.float64)
+    return values
+
+
+# ---- the description
+
+
+def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]:
+    """The section [network]: per layer what differs, and gradients of all neurons."""
+    readings = [layer.calls.reading for layer in layers]
+    widths = _widths(layers)
+    made: dict[str, Any] = {
+        "hidden": widths[:-1],
+        "capacity": widths,
+        "neuron": [each.model for each in readings],
+        "neuron_parameters": [each.parameters for each in readings],
+        "reset": [each.reset for each in readings],
+        "reset_gradient": [each.reset_gradient for each in readings],
+        "surrogate": [each.surrogate for each in readings],
+        "surrogate_slope": [each.slope for each in readings],
+        "recurrence": [_recurrence(layer) for layer in layers],
+        "bias": [bool(layer.biases) for layer in layers],
+        "delay": max((layer.delay for layer in layers[1:]), default=0),
+        "second_threshold": NONE,
+        "output_second_threshold": NONE,
+    }
+    for key in ("spikes", "truncation", "neurons_per_class"):
+        if key in old:
+            made[key] = old[key]
+    return made
+
+
+NONE = -100.0  # a second threshold that every potential is above: gradients of all neurons, as PyTorch's
+
+
+def _recurrence(layer: TorchLayer) -> str:
+    if not layer.recurrent:
+        return "none"
+    return "one_to_one" if layer.calls.reading.recurrent == "V" else "all_to_all"
+
+
+def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
+    """What is read of the last layer: its spikes, or its potentials, of neurons that are reset or not."""
+    if wanted not in ("", "spikes", "membrane"):
+        raise refused(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
+    reading = last.calls.reading
+    returned = set().union(*map(_sources, recorded.returned))
+    if not wanted:
+        only_states = (last.calls.name, True) not in returned
+        wanted = "membrane" if only_states else "spikes"
+    if wanted == "spikes" and not reading.spiking:
+        raise refused(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
+    if wanted == "spikes":
+        return "spikes"
+    if not reading.spiking or reading.reset == "none":
+        return "membrane"
+    if not neuron_key(last.calls.module).startswith("snntorch."):
+        raise refused(
+            f"output 'membrane': the last layer, '{last.calls.name}', returns its potential after the reset, which is "
+            "not read here; nearest: neurons that never spike, norse LI or spikingjelly NonSpikingLIFNode"
+        )
+    return "membrane_of_spiking"
+
+
+def _objective(loss: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of [training] for the loss."""
+    if isinstance(loss, Mapping):
+        return dict(loss)
+    if loss and loss not in LOSSES:
+        raise refused(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
+    return dict(LOSSES[loss or "cross_entropy"])
+
+
+def _read_input(layers: list[TorchLayer], example: torch.Tensor) -> np.ndarray:
+    """float64[timesteps, batch, inputs]: what the first layer read, which must be the example as it was given."""
+    calls = layers[0].calls
+    read = [tensor.reshape(tensor.shape[0], -1) if not calls.in_time else tensor for tensor in calls.fed]
+    sequence = read[0] if calls.in_time else torch.stack(read)
+    sequence = sequence.reshape(*sequence.shape[:2], -1)
+    steps = len(sequence)
+    by_axis = [example.movedim(axis, 0) for axis in (0, 1) if axis < example.ndim]
+    for given in (*by_axis, example.expand(steps, *example.shape)):
+        if given.numel() == sequence.numel() and torch.equal(given.reshape(sequence.shape), sequence):
+            values: np.ndarray = sequence.detach().cpu().numpy().astype(np.float64)
+            return values
+    raise refused(
+        f"the first layer reads {list(sequence.shape)} [timesteps, batch, inputs] that are not the example input "
+        f"{list(example.shape)} with its first or second axis as time: give spikes as the first layer reads them"
+    )
+
+
+def _random(values: np.ndarray, classes: int) -> dict[str, Any]:
+    """A workload of random spikes, as frequent as those of the example."""
+    if not np.isin(values, (0.0, 1.0)).all():
+        odd = values[~np.isin(values, (0.0, 1.0))][0]
+        raise refused(
+            f"the example input holds {odd:g}; spikes are 0 or 1. Give spikes (for instance snntorch.spikegen.rate), "
+            "or a workload whose data are images, as workload='snntorch-mnist'"
+        )
+    steps, batch, inputs = values.shape
+    table = random_table(inputs, classes)
+    table["data"] |= {"timesteps": steps, "activity": float(values.mean())}
+    table["data"] |= {"train_samples": 4 * batch, "test_samples": batch}
+    table["training"]["batch"] = batch
+    return table
+
+
+ROLE = {"w": "", "b": ".bias", "r": ".recurrent"}
+
+
+def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[str, np.ndarray]) -> None:
+    """Write trained weights, by layer ('hidden0', 'hidden0.bias'), into the module that the workload was made of."""
+    held = dict(module.named_parameters())
+    names = parameter_names(workload)
+    missing = [name for name, _, _ in names if name not in held]
+    if missing:
+        raise DescriptionError(
+            "to_torch", [f"the module has no parameter '{missing[0]}', which the workload was made of"]
+        )
+    done: set[str] = set()
+    with torch.no_grad():
+        for name, array, turned in names:
+            if array in done:
+                continue
+            done.add(array)
+            values = torch.as_tensor(np.array(weights[f"{array[2:]}{ROLE[array[0]]}"]))
+            values = values.T if turned and min(values.shape) > 1 else values  # else the order of numbers is the same
+            others = [other for other, same, _ in names if same == array and other != name]
+            target = held[name]
+            if values.numel() != target.numel():
+                raise DescriptionError(
+                    "to_torch", [f"'{name}' has the shape {list(target.shape)}, the trained one {list(values.shape)}"]
+                )
+            values = values.reshape(target.shape).to(target)
+            target.copy_(values - sum(held[other] for other in others))

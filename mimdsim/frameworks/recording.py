@@ -1,0 +1,310 @@
+"""One forward pass of a PyTorch module, recorded: which layers ran on what, in the order in which they ran.
+
+The module runs on its example input as it is: loops over time, containers and Python code of the user's own need not be
+understood. Calls of the layers that are known are recorded as one each, tensor functions between them one by one. Every
+tensor has an origin, which says where its values come from; what is not understood keeps its name until it reaches a
+layer, where it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.frameworks.layers import NEAREST, Kind, kind_of
+from mimdsim.frameworks.neurons import SNNTORCH_STATES, Reading, compared, neuron_key, read_neuron
+
+KEEPS_VALUES = {
+    "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
+    "narrow", "permute", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
+    "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
+}  # fmt: skip
+ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
+MULTIPLIES = {"linear", "matmul", "mm", "__matmul__"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """The example input, or a part of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What a layer of neurons sent in one of its calls: its spikes, or one of its states."""
+
+    layer: str
+    call: int
+    spikes: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A parameter of the module."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Product:
+    """Something times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs]."""
+
+    of: Origin
+    given: torch.Tensor
+    weight: str
+    bias: str
+    transposed: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sum:
+    parts: tuple[Origin, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Made:
+    """Made by a function that no layer has."""
+
+    by: str
+    of: tuple[Origin, ...]
+
+
+Origin = Input | Sent | Trained | Product | Sum | Made
+
+
+@dataclass(kw_only=True)
+class NeuronCalls:
+    """The calls of one layer of neurons, in order. currents, outputs: [batch, neurons] a call, or with `in_time`
+    [timesteps, batch, neurons] in the only one."""
+
+    name: str
+    module: torch.nn.Module
+    reading: Reading
+    currents: list[torch.Tensor] = field(default_factory=list)
+    origins: list[Origin | None] = field(default_factory=list)
+    outputs: list[torch.Tensor] = field(default_factory=list)
+
+    @property
+    def in_time(self) -> bool:
+        return self.reading.in_time
+
+    @property
+    def fed(self) -> list[torch.Tensor]:
+        """What was multiplied for the currents of each call, of the first product that is not of its own spikes."""
+        found = []
+        for origin, current in zip(self.origins, self.currents, strict=True):
+            parts = origin.parts if isinstance(origin, Sum) else (origin,)
+            products = [each for each in parts if isinstance(each, Product) and isinstance(each.of, Input)]
+            found.append(products[0].given if products else current)
+        return found
+
+    def sequence(self, tensors: list[torch.Tensor]) -> torch.Tensor:
+        """[timesteps, batch, neurons]"""
+        together = tensors[0] if self.in_time else torch.stack(tensors)
+        return together.detach().reshape(together.shape[0], together.shape[1], -1)
+
+
+@dataclass(kw_only=True)
+class Recorded:
+    """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last)."""
+
+    layers: dict[str, NeuronCalls]
+    returned: list[Origin | None]
+    functions: set[str]
+
+
+class Recorder(TorchFunctionMode):  # type: ignore[misc]
+    """Follows tensors through a module: `run` is called inside `with`."""
+
+    def __init__(self, module: torch.nn.Module):
+        super().__init__()
+        self.names = {id(each): name for name, each in module.named_modules()}
+        self.layers: dict[str, NeuronCalls] = {}
+        self.functions: set[str] = set()
+        self._inside = 0
+        self._origins: dict[int, Origin] = {}
+        self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
+        self.parameters = dict(module.named_parameters())
+        for name, parameter in self.parameters.items():
+            self.mark(parameter, Trained(name=name))
+
+    def mark(self, made: Any, origin: Origin) -> None:
+        for tensor in tensors_in(made):
+            self._origins[id(tensor)] = origin
+            self._held.append(tensor)
+
+    def origin(self, tensor: Any) -> Origin | None:
+        return self._origins.get(id(tensor)) if isinstance(tensor, torch.Tensor) else None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        made = func(*args, **kwargs)
+        if not self._inside:
+            self._follow(func, args, kwargs, made)
+        return made
+
+    def _follow(self, func: Any, args: Any, kwargs: Any, made: Any) -> None:
+        given = [self.origin(tensor) for tensor in tensors_in([args, kwargs])]
+        known = [each for each in given if each is not None]
+        if not known or not any(True for _ in tensors_in(made)):
+            return
+        name = getattr(func, "__name__", str(func))
+        if name == "__get__":
+            name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if name in KEEPS_VALUES and len(known) == 1:
+            return self.mark(made, known[0])
+        if name in ADDS and not kwargs:
+            others = [arg for arg in args if self.origin(arg) is None]
+            if all(isinstance(other, (int, float)) and other == 0 for other in others):
+                return self.mark(made, Sum(parts=tuple(known)) if len(known) > 1 else known[0])
+        if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
+            return self.mark(made, product)
+        self.functions.add(name)
+        return self.mark(made, Made(by=name, of=tuple(dict.fromkeys(known))))
+
+    def _product(self, name: str, args: Any, kwargs: Any) -> Product | None:
+        """A product with a parameter, as written by hand."""
+        if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Trained):
+            return None
+        of = self.origin(args[0])
+        bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
+        if of is None or args[1].ndim != 2 or not isinstance(bias, (Trained, type(None))):
+            return None
+        turned = args[1].stride() != self.parameters[weight.name].stride()
+        return Product(
+            of=of,
+            given=args[0],
+            weight=weight.name,
+            bias=bias.name if bias else "",
+            transposed=turned != (name == "linear"),
+        )
+
+    @contextmanager
+    def calls(self) -> Iterator[None]:
+        """While modules are called through this recorder."""
+        plain = torch.nn.Module.__call__
+
+        def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or (kind := kind_of(module)) is Kind.CONTAINER:
+                return plain(module, *args, **kwargs)
+            self._inside += 1
+            try:
+                made = plain(module, *args, **kwargs)
+            finally:
+                self._inside -= 1
+            self._called(kind, module, args, made)
+            return made
+
+        torch.nn.Module.__call__ = call
+        try:
+            yield
+        finally:
+            torch.nn.Module.__call__ = plain
+
+    def _called(self, kind: Kind, module: torch.nn.Module, args: Any, made: Any) -> None:
+        name = self.names.get(id(module), type(module).__name__)
+        where = f"'{name}' ({type(module).__name__})"
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+            raise refused(f"{where} has hooks, which nothing here would call: remove them")
+        if kind is Kind.UNKNOWN:
+            raise refused(f"{where} is not among the layers that run here{nearest(module)}")
+        given = args[0]
+        of = self.origin(given)
+        if kind is Kind.SAME:
+            problem = NEAREST.get(type(module).__name__) if type(module).__name__.startswith("Dropout") else None
+            if problem and getattr(module, "p", 0) > 0:
+                raise refused(f"{where}: {problem}")
+            if of is not None:
+                self.mark(made, of)
+        elif kind is Kind.LINEAR:
+            frozen = [key for key, each in module.named_parameters() if not each.requires_grad]
+            if frozen:
+                raise refused(
+                    f"{where}: its {frozen[0]} is frozen (requires_grad = False); all weights are trained here"
+                )
+            of = of if of is not None else Made(by="a tensor of unknown origin", of=())
+            prefix = f"{name}." if name else ""
+            bias = f"{prefix}bias" if getattr(module, "bias", None) is not None else ""
+            if not torch.allclose(made, torch.nn.functional.linear(given, module.weight, module.bias)):
+                raise refused(f"{where} does more than a linear layer; write it as torch.nn.Linear")
+            self.mark(made, Product(of=of, given=given, weight=f"{prefix}weight", bias=bias, transposed=True))
+        else:
+            self._fired(name, where, module, args, made)
+
+    def _fired(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
+        if name not in self.layers:
+            self.layers[name] = NeuronCalls(name=name, module=module, reading=read_neuron(where, module))
+        calls = self.layers[name]
+        for state in tensors_in(args[1:]):
+            origin = self.origin(state)
+            if isinstance(origin, Made) or (isinstance(origin, Sent) and origin.layer != name):
+                by = origin.by if isinstance(origin, Made) else f"layer '{origin.layer}'"
+                raise refused(f"{where} gets a state that comes from {by}; hand on the state that it returned")
+        parts = list(tensors_in(made))
+        number = len(calls.outputs)
+        calls.currents.append(args[0].detach())
+        calls.origins.append(self.origin(args[0]))
+        calls.outputs.append(parts[0].detach())
+        for part in parts[1:]:
+            self.mark(part, Sent(layer=name, call=number, spikes=False))
+        self.mark(parts[0], Sent(layer=name, call=number, spikes=calls.reading.spiking))
+
+
+def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Recorded:
+    """A forward pass on the example: one call, or one for each of the timesteps.
+
+    With `timesteps` the module takes one timestep a call: example[t] where the example has that many entries, else the
+    same in every one.
+    """
+    recorder = Recorder(module)
+    steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
+    made: Any = None
+    forget(module)
+    with torch.no_grad(), recorder.calls(), recorder:
+        for step in steps:
+            recorder.mark(step, Input())
+            made = module(step)
+    for name, calls in recorder.layers.items():
+        where = f"'{name}' ({type(calls.module).__name__})"
+        calls.reading = compared(where, calls.module, calls.reading, calls.outputs[0].shape[-1])
+    returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
+    return Recorded(layers=recorder.layers, returned=returned, functions=recorder.functions)
+
+
+def forget(module: torch.nn.Module) -> None:
+    """Set the states that neurons keep between sequences to those they begin with."""
+    for each in module.modules():
+        if hasattr(each, "_memories"):
+            each.reset()
+        for state in SNNTORCH_STATES:
+            if neuron_key(each).startswith("snntorch.") and hasattr(each, state):
+                setattr(each, state, torch.zeros(0))
+
+
+def tensors_in(given: Any) -> Iterator[torch.Tensor]:
+    """All tensors in nested tuples, lists and dicts, in order."""
+    if isinstance(given, torch.Tensor):
+        yield given
+    elif isinstance(given, dict):
+        for value in given.values():
+            yield from tensors_in(value)
+    elif isinstance(given, (list, tuple)):
+        for value in given:
+            yield from tensors_in(value)
+
+
+def nearest(module: torch.nn.Module) -> str:
+    """'; nearest: ...', where something comes near."""
+    for kind in type(module).__mro__:
+        if kind.__name__ in NEAREST:
+            return f"; nearest: {NEAREST[kind.__name__]}"
+    return ""
+
+
+def refused(what: str) -> DescriptionError:
+    return DescriptionError("from_torch", [what])

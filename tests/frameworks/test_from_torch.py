@@ -1,0 +1,219 @@
+"""Networks as their authors write them in PyTorch: read, and trained by the compiled program as PyTorch does."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import Given, compiled, executed
+
+from mimdsim.base.errors import MimdsimError
+from mimdsim.graph import SparseSpikes, SpikingNetwork
+from mimdsim.workload import network_of
+from mimdsim.workload.interchange.start import given_weights
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+zoo = pytest.importorskip("torch_networks")
+frameworks = pytest.importorskip("mimdsim.frameworks")
+
+
+def given_to(network: SpikingNetwork, weights: Any, spikes: np.ndarray, labels: np.ndarray) -> Given:
+    """One training step's inputs with these weights and spikes [timesteps, batch, inputs]."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, parameter in network.parameters.items():
+        arrays[name] = weights[name].reshape(parameter.shape).astype(np.float32)
+        for state in network.optimiser.state:
+            arrays[parameter.kept(state)] = np.full(parameter.shape, 1e-3, np.float32)
+    ids = np.zeros((*spikes.shape[:2], network.input_capacity), np.int32)
+    counts = np.zeros((*spikes.shape[:2], 2), np.int32)
+    for place in np.ndindex(*spikes.shape[:2]):
+        listed = np.flatnonzero(spikes[place])
+        ids[place][: listed.size], counts[place] = listed, listed.size
+    held = SparseSpikes(ids=ids, counts=counts)
+    return Given(spikes=held, dense=spikes.astype(np.float64), labels=labels.astype(np.int32), arrays=arrays)
+
+
+def off(found: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_gradients_are_those_of_pytorch(name: str) -> None:
+    """No further from PyTorch in float64 than PyTorch in float32 is, or than what rounding of constants leaves."""
+    made = zoo.ZOO[name]
+    module, spikes, labels = zoo.example(made)
+    workload = frameworks.from_torch(
+        module, spikes, loss=made.loss, timesteps=zoo.TIMESTEPS if made.single else None, **made.options
+    )
+    network = network_of(workload)
+    weights = given_weights(workload, network)
+    in_time = spikes.movedim(1, 0) if made.batch_first else spikes
+    outcome = executed(compiled(network), given_to(network, weights, in_time.numpy(), labels.numpy()))
+    loss32, single = zoo.gradients_of(made, module, spikes, labels)
+    loss64, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
+    assert outcome.loss == pytest.approx(loss64, rel=1e-5, abs=abs(loss32 - loss64))
+    links = frameworks.parameter_names(workload)
+    assert {parameter for parameter, _, _ in links} == set(double)
+    for parameter, array, transposed in links:
+        mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
+        mine = (mine.T if transposed else mine).reshape(double[parameter].shape)
+        assert np.abs(double[parameter]).max() > 0
+        assert off(mine, double[parameter]) <= max(2 * off(single[parameter], double[parameter]), 2e-6), parameter
+
+
+def refusal(module: Any, spikes: Any, **more: Any) -> str:
+    with pytest.raises(MimdsimError) as refused:
+        frameworks.from_torch(module, spikes, **more)
+    return str(refused.value)
+
+
+SPIKES = (torch.rand(zoo.TIMESTEPS, zoo.BATCH, zoo.INPUTS, generator=torch.Generator().manual_seed(1)) < 0.3).float()
+nn, snn = zoo.nn, zoo.snn
+
+
+def loop(first: Any = None, last: Any = None) -> Any:
+    torch.manual_seed(0)
+    return zoo.Loop(first or snn.Leaky(beta=0.9), last or snn.Leaky(beta=0.9))
+
+
+def between(function: Any) -> Any:
+    """The first layer's spikes go through a function on their way to the second."""
+
+    class Between(zoo.Loop):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+            for step in x:
+                spk, one = self.lif1(self.fc1(step), one)
+                spk2, two = self.lif2(self.fc2(function(spk)), two)
+                out.append(spk2)
+            return torch.stack(out)
+
+    torch.manual_seed(0)
+    return Between(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+
+
+class TwoHeads(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(zoo.INPUTS, 4), nn.Linear(zoo.INPUTS, 4)
+        self.one, self.two = snn.Leaky(beta=0.9, init_hidden=True), snn.Leaky(beta=0.9, init_hidden=True)
+
+    def forward(self, x: Any) -> Any:
+        return torch.stack([self.one(self.a(step)) + self.two(self.b(step)) for step in x])
+
+
+class Truncated(zoo.Loop):  # type: ignore[misc, name-defined]
+    """States are detached, so that gradients go back one timestep only."""
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        for step in x:
+            spk, one = self.lif1(self.fc1(step), one.detach())
+            spk2, two = self.lif2(self.fc2(spk), two)
+            out.append(spk2)
+        return torch.stack(out)
+
+
+def with_hook() -> Any:
+    module = loop()
+    module.lif1.register_forward_hook(lambda *_: None)
+    return module
+
+
+def frozen() -> Any:
+    module = loop()
+    module.fc1.weight.requires_grad = False
+    return module
+
+
+def sequential(*between_them: Any) -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(zoo.INPUTS, 8), *between_them, snn.Leaky(beta=0.9, init_hidden=True),
+        nn.Linear(8, 4), snn.Leaky(beta=0.9, init_hidden=True),
+    )  # fmt: skip
+
+
+class Adaptive(snn.Leaky):  # type: ignore[misc, name-defined]
+    """A neuron of the user's own that calls itself Leaky."""
+
+    def _base_sub(self, input_: Any) -> Any:
+        return self._base_state_function(input_) - 0.5 * self.reset * self.threshold
+
+
+Adaptive.__name__, Adaptive.__module__ = "Leaky", "snntorch._neurons.leaky"
+
+
+REFUSED = {
+    "'1' (Dropout): train without it": lambda: sequential(nn.Dropout(0.2)),
+    "'1' (BatchNorm1d) is not among the layers that run here; nearest: fold it": lambda: sequential(nn.BatchNorm1d(8)),
+    "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
+    "learns its beta": lambda: loop(snn.Leaky(beta=0.9, learn_beta=True)),
+    "learns its threshold": lambda: loop(snn.Leaky(beta=0.9, learn_threshold=True)),
+    "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
+    "reset_delay=False": lambda: loop(snn.Leaky(beta=0.9, reset_delay=False)),
+    "graded_spikes_factor": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=2.0)),
+    "learn_recurrent=False": lambda: loop(snn.RLeaky(beta=0.9, linear_features=zoo.HIDDEN, learn_recurrent=False)),
+    "'lif1' (Leaky) has hooks": with_hook,
+    "its weight is frozen": frozen,
+    "what 'relu' made": lambda: between(torch.relu),
+    "what 'detach' made": lambda: between(lambda spikes: spikes.detach()),
+    "a state that comes from detach": lambda: Truncated(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),
+    "read the same spikes": TwoHeads,
+    "an option of it is not known": lambda: loop(Adaptive(beta=0.9)),
+    "no neurons of snntorch, norse or spikingjelly": lambda: nn.Sequential(nn.Linear(zoo.INPUTS, 4)),
+    "surrogate gradient is none of": lambda: loop(snn.Leaky(beta=0.9, spike_grad=zoo.surrogate.SFS(slope=5, B=2))),
+    "(SLSTM) is not among the layers": lambda: nn.Sequential(snn.SLSTM(zoo.INPUTS, 4, init_hidden=True)),
+    "'1' (ParametricLIFNode) is not among the layers that run here; nearest: spikingjelly LIFNode": lambda: (
+        nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.ParametricLIFNode())
+    ),
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_is_not_understood_is_refused_by_name(said: str) -> None:
+    module = REFUSED[said]()
+    single = isinstance(module, nn.Sequential)
+    text = refusal(module, SPIKES, timesteps=zoo.TIMESTEPS if single else None)
+    assert said in text, text
+
+
+def test_inputs_that_are_no_spikes_are_refused() -> None:
+    assert "spikes are 0 or 1" in refusal(loop(), SPIKES * 0.5)
+    assert "loss 'ce'" in refusal(loop(), SPIKES, loss="ce")
+
+
+def test_a_convolution_is_refused_with_what_comes_near() -> None:
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), snn.Leaky(beta=0.9, init_hidden=True))
+    text = refusal(module, torch.zeros(3, 2, 1, 8, 8), timesteps=3)
+    assert "'0' (Conv2d) is not among the layers that run here; nearest: torch.nn.Flatten" in text
+
+
+def test_a_trained_network_goes_back_into_its_module() -> None:
+    import mimdsim
+
+    module = loop()
+    before = {name: each.detach().clone() for name, each in module.named_parameters()}
+    workload = mimdsim.from_torch(module, SPIKES, changes={"training.max_training_steps": 2})
+    made = mimdsim.run(workload, "tiny", gpus=())
+    assert mimdsim.to_torch(module, made) is module
+    for name, each in module.named_parameters():
+        assert not torch.equal(each, before[name]), name
+    again = mimdsim.from_torch(module, SPIKES)
+    network = network_of(again)
+    for name, values in (given_weights(again, network) or {}).items():
+        layer = name[2:] + {"w": "", "b": ".bias"}[name[0]]
+        np.testing.assert_array_equal(values.reshape(made.weights[layer].shape), made.weights[layer])
+
+
+def test_a_description_is_written_that_commands_take(tmp_path: Any) -> None:
+    from mimdsim.workload import load_workload
+
+    made = frameworks.from_torch(loop(), SPIKES, out=tmp_path / "mine", loss="ce_rate_loss")
+    assert load_workload(tmp_path / "mine" / "network.toml") == made
+    assert made.data.timesteps == zoo.TIMESTEPS
+    assert (made.training.reading, made.training.over_timesteps) == ("every", "mean")
+    assert made.data.activity == pytest.approx(float(SPIKES.mean()))

@@ -1,0 +1,340 @@
+"""Networks as their authors write them in PyTorch, and one training step of each by PyTorch itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+snn = pytest.importorskip("snntorch")
+norse = pytest.importorskip("norse.torch")
+neuron = pytest.importorskip("spikingjelly.activation_based.neuron")
+jelly = pytest.importorskip("spikingjelly.activation_based.layer")
+functional = pytest.importorskip("spikingjelly.activation_based.functional")
+surrogate = pytest.importorskip("snntorch.surrogate")
+jelly_surrogate = pytest.importorskip("spikingjelly.activation_based.surrogate")
+
+nn: Any = torch.nn
+TIMESTEPS, BATCH, INPUTS, HIDDEN, CLASSES = 14, 5, 30, 24, 6
+
+
+class Loop(nn.Module):  # type: ignore[misc]
+    """snnTorch's tutorials: a loop over time, states handed on."""
+
+    def __init__(self, first: Any, last: Any, bias: bool = True):
+        super().__init__()
+        self.fc1, self.lif1 = nn.Linear(INPUTS, HIDDEN, bias=bias), first
+        self.fc2, self.lif2 = nn.Linear(HIDDEN, CLASSES, bias=bias), last
+
+    def forward(self, x: Any) -> Any:
+        state1 = self._start(self.lif1)
+        state2 = self._start(self.lif2)
+        spikes, potentials = [], []
+        for step in range(x.size(0)):
+            spk1, *state1 = self.lif1(self.fc1(x[step]), *state1)
+            state1 = self._own(self.lif1, spk1, state1)
+            spk2, *state2 = self.lif2(self.fc2(spk1), *state2)
+            state2 = self._own(self.lif2, spk2, state2)
+            spikes.append(spk2)
+            potentials.append(state2[-1])
+        return torch.stack(spikes, dim=0), torch.stack(potentials, dim=0)
+
+    def _start(self, cell: Any) -> list[Any]:
+        for name in ("reset_mem",):
+            states = getattr(cell, name)()
+        return list(states) if isinstance(states, tuple) else [states]
+
+    def _own(self, cell: Any, spikes: Any, states: list[Any]) -> list[Any]:
+        return [spikes, *states] if hasattr(cell, "recurrent") else states
+
+
+class HandRecurrent(nn.Module):  # type: ignore[misc]
+    """A recurrence written by hand, batch first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inp, self.rec, self.out = (
+            nn.Linear(INPUTS, HIDDEN),
+            nn.Linear(HIDDEN, HIDDEN, bias=False),
+            nn.Linear(HIDDEN, CLASSES),
+        )
+        self.hidden = snn.Leaky(beta=0.85, reset_mechanism="zero", spike_grad=surrogate.fast_sigmoid(slope=10))
+        self.read = snn.Leaky(beta=0.9, reset_mechanism="none")
+
+    def forward(self, x: Any) -> Any:
+        mem, mem_out = self.hidden.reset_mem(), self.read.reset_mem()
+        spk = torch.zeros(x.shape[0], HIDDEN, dtype=x.dtype)
+        recorded = []
+        for t in range(x.shape[1]):
+            spk, mem = self.hidden(self.inp(x[:, t]) + self.rec(spk), mem)
+            out, mem_out = self.read(self.out(spk), mem_out)
+            recorded.append(out)
+        return torch.stack(recorded).sum(0)
+
+
+class Products(nn.Module):  # type: ignore[misc]
+    """Weights as bare parameters, as in the SpyTorch tutorials."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w1 = nn.Parameter(torch.randn(INPUTS, HIDDEN) * 0.3)
+        self.w2 = nn.Parameter(torch.randn(CLASSES, HIDDEN) * 0.4)
+        self.a, self.b = snn.Synaptic(alpha=0.8, beta=0.9), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        syn, mem = self.a.reset_mem()
+        mem2 = self.b.reset_mem()
+        out = []
+        for step in x:
+            spk, syn, mem = self.a(step @ self.w1, syn, mem)
+            spk2, mem2 = self.b(torch.nn.functional.linear(spk, self.w2), mem2)
+            out.append(spk2)
+        return torch.stack(out)
+
+
+class OwnSurrogate(torch.autograd.Function):  # type: ignore[misc]
+    """A surrogate of the user's own, which is SuperSpike with slope 7."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradient / (7 * x.abs() + 1) ** 2
+
+
+class JellyLoop(nn.Module):  # type: ignore[misc]
+    """SpikingJelly, one timestep a call, a loop outside the layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            jelly.Linear(INPUTS, HIDDEN, bias=False),
+            neuron.LIFNode(tau=2.5, surrogate_function=jelly_surrogate.ATan()),
+            jelly.Linear(HIDDEN, CLASSES, bias=False),
+            neuron.IFNode(v_reset=None, detach_reset=True, surrogate_function=jelly_surrogate.Sigmoid(alpha=5.0)),
+        )
+
+    def forward(self, x: Any) -> Any:
+        return sum(self.net(step) for step in x)
+
+
+class NorseRecurrent(nn.Module):  # type: ignore[misc]
+    """Norse: a recurrent cell with weights of its own, and an integrator that is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parameters = norse.LIFParameters(tau_mem_inv=torch.tensor(250.0), alpha=torch.tensor(1.0))
+        self.cell = norse.LIFRecurrentCell(INPUTS, HIDDEN, p=parameters, autapses=True)
+        self.fc, self.out = nn.Linear(HIDDEN, CLASSES, bias=False), norse.LICell()
+
+    def forward(self, x: Any) -> Any:
+        s1 = s2 = None
+        voltages = []
+        for t in range(x.shape[0]):
+            z, s1 = self.cell(x[t], s1)
+            v, s2 = self.out(self.fc(z), s2)
+            voltages.append(v)
+        return torch.stack(voltages)
+
+
+class NorseInTime(nn.Module):  # type: ignore[misc]
+    """Norse: modules that take whole sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        fast = norse.LIFParameters(tau_mem_inv=torch.tensor(300.0), alpha=torch.tensor(1.0))
+        self.net = norse.SequentialState(
+            nn.Linear(INPUTS, HIDDEN, bias=False), norse.LIF(p=fast), nn.Linear(HIDDEN, CLASSES, bias=False), norse.LI()
+        )
+
+    def forward(self, x: Any) -> Any:
+        voltages, _ = self.net(x)
+        return voltages
+
+
+def _sequential(*layers: Any) -> Any:
+    return nn.Sequential(*layers)
+
+
+def _jelly_in_time() -> Any:
+    net = nn.Sequential(
+        jelly.Linear(INPUTS, HIDDEN), neuron.LIFNode(tau=3.0, decay_input=False, v_reset=None),
+        jelly.Linear(HIDDEN, CLASSES), neuron.LIFNode(tau=2.0, detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
+
+
+def _lsnn() -> Any:
+    adaptive = norse.LSNNParameters(
+        tau_mem_inv=torch.tensor(300.0), tau_adapt_inv=torch.tensor(20.0), beta=torch.tensor(0.4), alpha=1.0
+    )
+    return norse.SequentialState(
+        nn.Linear(INPUTS, HIDDEN, bias=False),
+        norse.LSNN(p=adaptive),
+        nn.Linear(HIDDEN, CLASSES, bias=False),
+        norse.LI(),
+    )
+
+
+class FirstOf(nn.Module):  # type: ignore[misc]
+    """The output of a module that returns its state too."""
+
+    def __init__(self, module: Any):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Any) -> Any:
+        return self.module(x)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchNetwork:
+    """make: the module; loss: as given to from_torch, `judge`: the same by PyTorch of what the module returns;
+    single: it takes a timestep a call."""
+
+    make: Callable[[], Any]
+    loss: Any = "ce_count_loss"
+    judge: Callable[[Any, Any], Any]
+    single: bool = False
+    batch_first: bool = False
+    scale: float = 3.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def of_counts(spikes: Any, labels: Any) -> Any:
+    spikes = spikes[0] if isinstance(spikes, tuple) else spikes
+    return torch.nn.functional.cross_entropy(spikes.sum(0) if spikes.ndim == 3 else spikes, labels)
+
+
+def of_rate(spikes: Any, labels: Any) -> Any:
+    spikes = spikes[0] if isinstance(spikes, tuple) else spikes
+    return sum(torch.nn.functional.cross_entropy(step, labels) for step in spikes) / len(spikes)
+
+
+def of_membrane(potentials: Any, labels: Any) -> Any:
+    return torch.nn.functional.cross_entropy(potentials.max(0).values, labels)
+
+
+def of_every_membrane(returned: Any, labels: Any) -> Any:
+    """Tutorial 5 of snnTorch: the cross-entropy of the membrane in every timestep, added up."""
+    return sum(torch.nn.functional.cross_entropy(step, labels) for step in returned[1])
+
+
+def of_highest_membrane(returned: Any, labels: Any) -> Any:
+    return torch.nn.functional.cross_entropy(returned[1].max(0).values, labels)
+
+
+EVERY = {"loss": "cross_entropy", "reading": "every"}
+
+
+def _leaky(**more: Any) -> Any:
+    return snn.Leaky(beta=0.9, **more)
+
+
+ZOO: dict[str, TorchNetwork] = {
+    "snntorch Leaky": TorchNetwork(make=lambda: Loop(_leaky(), _leaky()), judge=of_counts),
+    "snntorch tutorial 5": TorchNetwork(
+        make=lambda: Loop(_leaky(), _leaky()), judge=of_every_membrane, loss=EVERY, options={"output": "membrane"}
+    ),
+    "snntorch membrane, reset to zero": TorchNetwork(
+        make=lambda: Loop(_leaky(reset_mechanism="zero"), _leaky(reset_mechanism="zero")), judge=of_highest_membrane,
+        loss="ce_max_membrane_loss",
+    ),
+    "snntorch membrane of Synaptic": TorchNetwork(
+        make=lambda: Loop(snn.Synaptic(alpha=0.7, beta=0.8), snn.Synaptic(alpha=0.7, beta=0.8, reset_mechanism="zero")),
+        judge=of_every_membrane, loss=EVERY, options={"output": "membrane"},
+    ),
+    "snntorch membrane without reset": TorchNetwork(
+        make=lambda: Loop(_leaky(), _leaky(reset_mechanism="none")), judge=of_every_membrane, loss=EVERY,
+        options={"output": "membrane"},
+    ),
+    "snntorch Leaky, rates": TorchNetwork(
+        make=lambda: Loop(_leaky(reset_mechanism="zero"), snn.Leaky(beta=torch.linspace(0.5, 0.95, CLASSES))),
+        loss="ce_rate_loss", judge=of_rate,
+    ),
+    "snntorch Leaky, own thresholds": TorchNetwork(
+        make=lambda: Loop(_leaky(threshold=torch.linspace(0.6, 1.4, HIDDEN)), _leaky(), bias=False), judge=of_counts
+    ),
+    "snntorch own surrogate": TorchNetwork(
+        make=lambda: Loop(_leaky(spike_grad=OwnSurrogate.apply), _leaky(spike_grad=surrogate.sigmoid(slope=4))),
+        judge=of_counts,
+    ),
+    "snntorch RLeaky": TorchNetwork(
+        make=lambda: Loop(snn.RLeaky(beta=0.8, linear_features=HIDDEN), _leaky()), judge=of_counts, scale=2.0
+    ),
+    "snntorch RLeaky, one to one": TorchNetwork(
+        make=lambda: Loop(snn.RLeaky(beta=0.8, all_to_all=False, V=torch.rand(HIDDEN) - 0.5), _leaky()), judge=of_counts
+    ),
+    "snntorch Synaptic": TorchNetwork(
+        make=lambda: Loop(snn.Synaptic(alpha=0.7, beta=0.8), snn.Synaptic(alpha=0.5, beta=0.9)), judge=of_counts
+    ),
+    "snntorch Alpha": TorchNetwork(
+        make=lambda: Loop(snn.Alpha(alpha=0.9, beta=0.8), _leaky()), judge=of_counts, scale=6.0
+    ),
+    "snntorch Lapicque": TorchNetwork(make=lambda: Loop(snn.Lapicque(R=4.0, C=2.0), _leaky()), judge=of_counts),
+    "snntorch Sequential": TorchNetwork(
+        make=lambda: _sequential(
+            nn.Flatten(), nn.Linear(INPUTS, HIDDEN), _leaky(init_hidden=True),
+            nn.Linear(HIDDEN, CLASSES), _leaky(init_hidden=True, output=True),
+        ),
+        judge=of_counts, single=True,
+    ),
+    "recurrence by hand": TorchNetwork(make=HandRecurrent, judge=of_counts, batch_first=True, scale=2.0),
+    "bare parameters": TorchNetwork(make=Products, judge=of_counts, scale=1.0),
+    "spikingjelly, a loop": TorchNetwork(make=JellyLoop, judge=of_counts, scale=5.0),
+    "spikingjelly in time": TorchNetwork(make=_jelly_in_time, judge=of_counts, scale=4.0),
+    "norse recurrent": TorchNetwork(make=NorseRecurrent, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5),
+    "norse in time": TorchNetwork(make=NorseInTime, judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0),
+    "norse LSNN": TorchNetwork(
+        make=lambda: FirstOf(_lsnn()), judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0
+    ),
+}  # fmt: skip
+
+
+def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
+    """(the module, spikes as it takes them, labels), all drawn from the seed; weights are multiples of 2^-10."""
+    torch.manual_seed(seed)
+    module = network.make()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.mul_(1.0 if name.endswith("V") else network.scale).mul_(1024).round_().div_(1024)
+    spikes = (torch.rand(TIMESTEPS, BATCH, INPUTS) < 0.3).float()
+    labels = torch.randint(0, CLASSES, (BATCH,))
+    return module, spikes.movedim(0, 1) if network.batch_first else spikes, labels
+
+
+def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
+    """(the loss, gradients by the module's names), in the module's precision."""
+    from mimdsim.frameworks.recording import forget
+
+    forget(module)
+    functional.reset_net(module)
+    module.zero_grad()
+    with pytest.MonkeyPatch.context() as patch:
+        if spikes.dtype == torch.float64:  # snnTorch casts spikes to float32
+            patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        return _step(network, module, spikes, labels)
+
+
+def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
+    from mimdsim.frameworks.recording import forget
+
+    if network.single:
+        made = [module(step) for step in spikes]
+        returned = torch.stack([each[0] if isinstance(each, tuple) else each for each in made])
+    else:
+        returned = module(spikes)
+    loss = network.judge(returned, labels)
+    loss.backward()
+    forget(module)
+    functional.reset_net(module)
+    return float(loss), {name: each.grad.numpy().copy() for name, each in module.named_parameters()}
