@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError, near
-from mimdsim.execution.csr_spikes import listed_of
 from mimdsim.execution.failures import VertexFailure, field_written
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
@@ -367,6 +366,15 @@ class Executor:
         names = copy.target, copy.source
         entries = {place: self.taken(names[place], shift) for place, shift in shifts if shift is not None}
         return Call(run=_copied, names=names, entries=entries)
+
+
+def listed_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(ids int32[timesteps, batch, most that are not zero], counts int32[timesteps, batch, 2]) of dense spikes."""
+    fired = rows != 0
+    count = fired.sum(axis=2)
+    ids: np.ndarray = np.zeros((*count.shape, max(1, int(count.max(initial=0)))), np.int32)
+    ids[np.arange(ids.shape[2]) < count[..., None]] = np.nonzero(fired)[2]
+    return ids, np.stack([count, count], axis=-1).astype(np.int32)
 
 
 def _copied(_t: int, target: np.ndarray, source: np.ndarray) -> None:
