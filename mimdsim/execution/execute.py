@@ -33,18 +33,18 @@ from mimdsim.program.vertex_boxes import boxes_of
 HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
 
 
-def wide_of(compute: Callable[..., None]) -> Callable[..., None]:
+def wide_kernel(compute: Callable[..., None]) -> Callable[..., None]:
     """What stands in for a function on wide slices, if anything does."""
     if isinstance(compute, Kept):
-        return replace(compute, compute=wide_of(compute.compute))
+        return replace(compute, compute=wide_kernel(compute.compute))
     return WIDE.get(compute, compute)
 
 
-def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
+def join_vertices(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
     """What computes the table, and its columns with adjoining vertices joined; the same bits as vertex by vertex."""
     codelet = table.codelet
     columns = {name: table.column(name) for name in codelet.columns}
-    compute = wide_of(codelet.compute)
+    compute = wide_kernel(codelet.compute)
     if codelet.along is None or codelet.count is not None:  # what is counted is told vertex by vertex
         return compute, list(columns.values())
     start, stop = codelet.along
@@ -54,10 +54,10 @@ def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
         single = columns.pop(start)
         columns |= {"start": single, "stop": single + 1}
         start, stop = "start", "stop"
-    return compute, _joined(columns, start, stop)
+    return compute, _join_runs(columns, start, stop)
 
 
-def _joined(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.ndarray]:
+def _join_runs(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.ndarray]:
     """Rows that agree but for [start, stop) and follow one another, as one."""
     if not len(columns[start]):
         return list(columns.values())
@@ -72,7 +72,7 @@ def _joined(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.nd
     return [np.ascontiguousarray(column[order][last if name == stop else first]) for name, column in columns.items()]
 
 
-def accepted(program: Program, name: str, value: Any, target: np.ndarray) -> np.ndarray:
+def check_value(program: Program, name: str, value: Any, target: np.ndarray) -> np.ndarray:
     """`value` as the array that is written to input `name`; raises MappingError for what the input cannot hold.
 
     Whole numbers must be whole, within the type and within `Program.bounds`; numbers must be numbers.
@@ -217,7 +217,7 @@ class Executor:
         written.
         """
         held = {name: self.arrays.get(self.program.inputs.get(name, ""), NOTHING) for name in values}
-        given = {name: accepted(self.program, name, value, held[name]) for name, value in values.items()}
+        given = {name: check_value(self.program, name, value, held[name]) for name, value in values.items()}
         for name, value in given.items():
             held[name][...] = value
             self.given.add(self.program.inputs[name])
@@ -305,7 +305,7 @@ class Executor:
 
     def _table(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
         record = self.counted.recorder(superstep, table)
-        compute, columns = widened(table)
+        compute, columns = join_vertices(table)
         constants = [table.constants[name] for name in table.codelet.constants]
         numbers = *columns, *constants
         share = self.share
