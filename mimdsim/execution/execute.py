@@ -10,9 +10,9 @@ once. `execute_strictly` gives each vertex only what its tile has.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -152,27 +152,6 @@ At = Callable[[int], np.ndarray]  # an entry of a sequence, given the timestep
 Turn = Callable[[int], None]  # what is done in a timestep
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Call:
-    """`run(t, *arrays)`, given the arrays of these variables; entries: places of arguments that are entries of
-    sequences instead."""
-
-    run: Callable[..., None]
-    names: tuple[str, ...] = ()
-    entries: Mapping[int, At] = field(default_factory=dict)
-
-    def on(self, arrays: Mapping[str, np.ndarray]) -> Turn:
-        """The call on arrays that stay where they are, given the timestep."""
-        given, entries, run = [arrays[name] for name in self.names], tuple(self.entries.items()), self.run
-
-        def turn(t: int) -> None:
-            for place, at in entries:
-                given[place] = at(t)
-            run(t, *given)
-
-        return turn
-
-
 class Executor:
     """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps.
 
@@ -197,7 +176,7 @@ class Executor:
         for superstep, _, _ in program.supersteps():
             calls = [self.prepare_copy(copy) for copy in superstep.copies]
             calls += [self.prepare(superstep, table) for table in superstep.tables]
-            self._calls[id(superstep)] = [call.on(self.arrays) for call in calls]
+            self._calls[id(superstep)] = calls
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -295,13 +274,31 @@ class Executor:
         entry = variable.entry
         return lambda t: entries[entry(t, shift)]
 
-    def prepare(self, superstep: Superstep, table: VertexTable) -> Call:
-        """The call of a table."""
-        names = tuple(table.operands[item.name] for item in table.codelet.fields)
-        shifts = [now_shift(item.box[0]) for item in table.codelet.fields]
-        entries = {place: self.taken(names[place], shift) for place, shift in enumerate(shifts) if shift is not None}
-        ready = self._vertices if table.codelet.form == "vertex" else self._table
-        return Call(run=ready(superstep, table), names=names, entries=entries)
+    def prepare(self, superstep: Superstep, table: VertexTable) -> Turn:
+        """What runs a table in a timestep."""
+        fields = table.codelet.fields
+        places = [(table.operands[item.name], now_shift(item.box[0])) for item in fields]
+        return self._bind(self.kernel_of(superstep, table), places)
+
+    def prepare_copy(self, copy: Copy) -> Turn:
+        """What runs a copy in a timestep."""
+        return self._bind(_copied, [(copy.target, copy.target_shift), (copy.source, copy.source_shift)])
+
+    def _bind(self, run: Callable[..., None], places: Sequence[tuple[str, int | None]]) -> Turn:
+        """`run(t, *arrays)` on the variables named, or on the entries of them that "@t" and a shift take."""
+        given = [self.arrays[name] for name, _ in places]
+        entries = [(at, self.taken(name, shift)) for at, (name, shift) in enumerate(places) if shift is not None]
+
+        def turn(t: int) -> None:
+            for at, entry in entries:
+                given[at] = entry(t)
+            run(t, *given)
+
+        return turn
+
+    def kernel_of(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
+        """`run(t, *arrays)` of a table, given an array for each of its fields."""
+        return (self._vertices if table.codelet.form == "vertex" else self._table)(superstep, table)
 
     def _table(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
         record = self.counted.recorder(superstep, table)
@@ -359,13 +356,6 @@ class Executor:
                     raise VertexFailure(superstep, table, vertex, t, failure, written) from failure
 
         return run
-
-    def prepare_copy(self, copy: Copy) -> Call:
-        """The call of a copy."""
-        shifts = enumerate((copy.target_shift, copy.source_shift))
-        names = copy.target, copy.source
-        entries = {place: self.taken(names[place], shift) for place, shift in shifts if shift is not None}
-        return Call(run=_copied, names=names, entries=entries)
 
 
 def listed_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

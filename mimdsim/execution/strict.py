@@ -70,7 +70,7 @@ def strict_steps(
             tables[id(superstep)] = [_Table(executor, superstep, table, poison) for table in found]
         executor.require_offsets(superstep, t)
         for copy in superstep.copies:
-            executor.prepare_copy(copy).on(executor.arrays)(t)
+            executor.prepare_copy(copy)(t)
         commits: list[Commit] = []
         for table in tables[id(superstep)]:
             commits += table.run(t)
