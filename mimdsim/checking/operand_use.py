@@ -97,7 +97,7 @@ class _Rerun:
 
         rows = np.unique(np.linspace(0, table.vertices - 1, VERTICES).astype(np.int64))
         chosen = table.some(rows).with_codelet(replace(table.codelet, compute=counting, count=None))
-        self.call = executor.prepare(superstep, chosen)
+        self.run = executor.kernel_of(superstep, chosen)
         fields = self.codelet.fields
         self.held = {item.name: executor.at(table.operands[item.name], item.box[0], t) for item in fields}
 
@@ -111,7 +111,7 @@ class _Rerun:
             arrays[name] = other
         self.counted.clear()
         try:
-            self.call.run(self.t, *arrays.values())
+            self.run(self.t, *arrays.values())
         except Exception:  # of other values than there can be: then they matter
             return None
         left = [arrays[item.name].tobytes() for item in self.codelet.fields if item.writes]

@@ -24,7 +24,7 @@ from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, drawn_inputs, graph_inp
 from mimdsim.checking.user_code import call_users, function_in, load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.execution import Executor
-from mimdsim.execution.cost_lower_bound import overclaimed
+from mimdsim.execution.cost_lower_bound import excess_flops
 from mimdsim.execution.poison import KINDS, undefine
 from mimdsim.execution.strict import strict_steps
 from mimdsim.graph import SpikingNetwork, interpret
@@ -117,7 +117,7 @@ def rules_finding(program: Program, machine: MimdMachine) -> Finding:
     if problems:
         return Finding(name="rules", passed=False, text="\n".join(problem.message for problem in problems[:5]))
     steps = sum(1 for _ in program.supersteps())
-    if claimed := overclaimed(program, machine):
+    if claimed := excess_flops(program, machine):
         return Finding(name="rules", passed=False, text=claimed)
     size = f"{counted(vertices, 'vertex', 'vertices')} in {counted(steps, 'superstep')}"
     text = f"{size}: reads local or delivered, writes local and once"

@@ -45,8 +45,7 @@ def spike_shares(network: SpikingNetwork, activity: RecordedActivity) -> dict[st
 
 def _populations(network: SpikingNetwork) -> list[tuple[str, int]]:
     """Name and neurons of what sends spikes: the input, if it does, and the layers."""
-    sources = [] if network.steady_input else [(INPUT, network.inputs)]
-    return sources + [(layer.name, layer.neurons) for layer in network.layers if layer.spiking]
+    return [(name, neurons) for name, neurons, _ in _sizes(network)[network.steady_input :]]
 
 
 def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
@@ -75,7 +74,7 @@ def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tu
 
 def _sizes(network: SpikingNetwork) -> list[tuple[str, int, int]]:
     """(name, neurons, most spikes in one timestep) of the network input and of every layer that spikes."""
-    sizes = [("input", network.inputs, network.input_capacity)]
+    sizes = [(INPUT, network.inputs, network.input_capacity)]
     return sizes + [
         (layer.name, layer.neurons, network.most_spikes(layer)) for layer in network.layers if layer.spiking
     ]
@@ -104,7 +103,7 @@ def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, d
     """Of layer `index`, whose weights read the spikes of the layer before, a timestep later where there is a delay."""
     layer = network.layers[index]
     counts = activity.counts[layer.name]
-    source, neurons = ("input", network.inputs) if not index else _source(network, index)
+    source, neurons, _ = _sizes(network)[index]
     shift = network.delay if index else 0
     timesteps = len(counts) - shift  # of the source whose spikes are still read
     read, ids = activity.counts[source][:timesteps, :, 0], activity.ids[source][:timesteps]
@@ -118,11 +117,6 @@ def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, d
         untouched_weights=_zeros(touched / neurons),
         dropped_share=round(dropped / (emitted + dropped), 6) if emitted + dropped else 0.0,
     )
-
-
-def _source(network: SpikingNetwork, index: int) -> tuple[str, int]:
-    before = network.layers[index - 1]
-    return before.name, before.neurons
 
 
 def _zeros(share: float) -> float:

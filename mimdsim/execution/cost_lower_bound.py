@@ -41,7 +41,7 @@ def declared_bundles(
     return _total(cost.fixed, cost.terms, extents, table.vertices)
 
 
-def uncovered(declared: float, loaded: int, stored: int) -> str:
+def cost_shortfall(declared: float, loaded: int, stored: int) -> str:
     """What is wrong with a cost of `declared` bundles for a vertex that loads and stores so many bytes, or ''."""
     least = max(-(-loaded // LOADED), -(-stored // STORED))
     if declared >= least:
@@ -52,7 +52,7 @@ def uncovered(declared: float, loaded: int, stored: int) -> str:
     )
 
 
-def overclaimed(program: Program, machine: MimdMachine) -> str:
+def excess_flops(program: Program, machine: MimdMachine) -> str:
     """The first vertex with more floating-point operations declared than its cost could issue, in words, or ''.
 
     A bundle of a worker multiplies and adds one vector; a library vertex may use the matrix unit too. Loops whose turns

@@ -10,9 +10,9 @@ once. `execute_strictly` gives each vertex only what its tile has.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError, near
-from mimdsim.execution.csr_spikes import listed_of
 from mimdsim.execution.failures import VertexFailure, field_written
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
@@ -34,18 +33,18 @@ from mimdsim.program.vertex_boxes import boxes_of
 HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
 
 
-def wide_of(compute: Callable[..., None]) -> Callable[..., None]:
+def wide_kernel(compute: Callable[..., None]) -> Callable[..., None]:
     """What stands in for a function on wide slices, if anything does."""
     if isinstance(compute, Kept):
-        return replace(compute, compute=wide_of(compute.compute))
+        return replace(compute, compute=wide_kernel(compute.compute))
     return WIDE.get(compute, compute)
 
 
-def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
+def join_vertices(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
     """What computes the table, and its columns with adjoining vertices joined; the same bits as vertex by vertex."""
     codelet = table.codelet
     columns = {name: table.column(name) for name in codelet.columns}
-    compute = wide_of(codelet.compute)
+    compute = wide_kernel(codelet.compute)
     if codelet.along is None or codelet.count is not None:  # what is counted is told vertex by vertex
         return compute, list(columns.values())
     start, stop = codelet.along
@@ -55,10 +54,10 @@ def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
         single = columns.pop(start)
         columns |= {"start": single, "stop": single + 1}
         start, stop = "start", "stop"
-    return compute, _joined(columns, start, stop)
+    return compute, _join_runs(columns, start, stop)
 
 
-def _joined(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.ndarray]:
+def _join_runs(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.ndarray]:
     """Rows that agree but for [start, stop) and follow one another, as one."""
     if not len(columns[start]):
         return list(columns.values())
@@ -73,7 +72,7 @@ def _joined(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.nd
     return [np.ascontiguousarray(column[order][last if name == stop else first]) for name, column in columns.items()]
 
 
-def accepted(program: Program, name: str, value: Any, target: np.ndarray) -> np.ndarray:
+def check_value(program: Program, name: str, value: Any, target: np.ndarray) -> np.ndarray:
     """`value` as the array that is written to input `name`; raises MappingError for what the input cannot hold.
 
     Whole numbers must be whole, within the type and within `Program.bounds`; numbers must be numbers.
@@ -153,27 +152,6 @@ At = Callable[[int], np.ndarray]  # an entry of a sequence, given the timestep
 Turn = Callable[[int], None]  # what is done in a timestep
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Call:
-    """`run(t, *arrays)`, given the arrays of these variables; entries: places of arguments that are entries of
-    sequences instead."""
-
-    run: Callable[..., None]
-    names: tuple[str, ...] = ()
-    entries: Mapping[int, At] = field(default_factory=dict)
-
-    def on(self, arrays: Mapping[str, np.ndarray]) -> Turn:
-        """The call on arrays that stay where they are, given the timestep."""
-        given, entries, run = [arrays[name] for name in self.names], tuple(self.entries.items()), self.run
-
-        def turn(t: int) -> None:
-            for place, at in entries:
-                given[place] = at(t)
-            run(t, *given)
-
-        return turn
-
-
 class Executor:
     """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps.
 
@@ -198,7 +176,7 @@ class Executor:
         for superstep, _, _ in program.supersteps():
             calls = [self.prepare_copy(copy) for copy in superstep.copies]
             calls += [self.prepare(superstep, table) for table in superstep.tables]
-            self._calls[id(superstep)] = [call.on(self.arrays) for call in calls]
+            self._calls[id(superstep)] = calls
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -218,7 +196,7 @@ class Executor:
         written.
         """
         held = {name: self.arrays.get(self.program.inputs.get(name, ""), NOTHING) for name in values}
-        given = {name: accepted(self.program, name, value, held[name]) for name, value in values.items()}
+        given = {name: check_value(self.program, name, value, held[name]) for name, value in values.items()}
         for name, value in given.items():
             held[name][...] = value
             self.given.add(self.program.inputs[name])
@@ -296,17 +274,35 @@ class Executor:
         entry = variable.entry
         return lambda t: entries[entry(t, shift)]
 
-    def prepare(self, superstep: Superstep, table: VertexTable) -> Call:
-        """The call of a table."""
-        names = tuple(table.operands[item.name] for item in table.codelet.fields)
-        shifts = [now_shift(item.box[0]) for item in table.codelet.fields]
-        entries = {place: self.taken(names[place], shift) for place, shift in enumerate(shifts) if shift is not None}
-        ready = self._vertices if table.codelet.form == "vertex" else self._table
-        return Call(run=ready(superstep, table), names=names, entries=entries)
+    def prepare(self, superstep: Superstep, table: VertexTable) -> Turn:
+        """What runs a table in a timestep."""
+        fields = table.codelet.fields
+        places = [(table.operands[item.name], now_shift(item.box[0])) for item in fields]
+        return self._bind(self.kernel_of(superstep, table), places)
+
+    def prepare_copy(self, copy: Copy) -> Turn:
+        """What runs a copy in a timestep."""
+        return self._bind(_copied, [(copy.target, copy.target_shift), (copy.source, copy.source_shift)])
+
+    def _bind(self, run: Callable[..., None], places: Sequence[tuple[str, int | None]]) -> Turn:
+        """`run(t, *arrays)` on the variables named, or on the entries of them that "@t" and a shift take."""
+        given = [self.arrays[name] for name, _ in places]
+        entries = [(at, self.taken(name, shift)) for at, (name, shift) in enumerate(places) if shift is not None]
+
+        def turn(t: int) -> None:
+            for at, entry in entries:
+                given[at] = entry(t)
+            run(t, *given)
+
+        return turn
+
+    def kernel_of(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
+        """`run(t, *arrays)` of a table, given an array for each of its fields."""
+        return (self._vertices if table.codelet.form == "vertex" else self._table)(superstep, table)
 
     def _table(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
         record = self.counted.recorder(superstep, table)
-        compute, columns = widened(table)
+        compute, columns = join_vertices(table)
         constants = [table.constants[name] for name in table.codelet.constants]
         numbers = *columns, *constants
         share = self.share
@@ -361,12 +357,14 @@ class Executor:
 
         return run
 
-    def prepare_copy(self, copy: Copy) -> Call:
-        """The call of a copy."""
-        shifts = enumerate((copy.target_shift, copy.source_shift))
-        names = copy.target, copy.source
-        entries = {place: self.taken(names[place], shift) for place, shift in shifts if shift is not None}
-        return Call(run=_copied, names=names, entries=entries)
+
+def listed_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(ids int32[timesteps, batch, most that are not zero], counts int32[timesteps, batch, 2]) of dense spikes."""
+    fired = rows != 0
+    count = fired.sum(axis=2)
+    ids: np.ndarray = np.zeros((*count.shape, max(1, int(count.max(initial=0)))), np.int32)
+    ids[np.arange(ids.shape[2]) < count[..., None]] = np.nonzero(fired)[2]
+    return ids, np.stack([count, count], axis=-1).astype(np.int32)
 
 
 def _copied(_t: int, target: np.ndarray, source: np.ndarray) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.execution.bounds_checked_array import Guarded, Region, Work
-from mimdsim.execution.cost_lower_bound import declared_bundles, uncovered
+from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
 from mimdsim.execution.execute import Executor, Observer, index_of
 from mimdsim.execution.failures import VertexFailure, field_written, written_though_read
 from mimdsim.execution.poison import LARGE, NO_NUMBER, Poison, as_bits, undefine
@@ -70,7 +70,7 @@ def strict_steps(
             tables[id(superstep)] = [_Table(executor, superstep, table, poison) for table in found]
         executor.require_offsets(superstep, t)
         for copy in superstep.copies:
-            executor.prepare_copy(copy).on(executor.arrays)(t)
+            executor.prepare_copy(copy)(t)
         commits: list[Commit] = []
         for table in tables[id(superstep)]:
             commits += table.run(t)
@@ -208,7 +208,7 @@ class _Table:
         if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
             self._refuse_foreign_poison(vertex, t, real)
         declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
-        if declared is not None and (text := uncovered(float(declared[vertex]), *self._moved(vertex, work, real))):
+        if declared is not None and (text := cost_shortfall(float(declared[vertex]), *self._moved(vertex, work, real))):
             raise MappingError(f"{self._name(vertex, t)} {text}")
         if scratch is not None:
             self._refuse_scratch(vertex, t, scratch)

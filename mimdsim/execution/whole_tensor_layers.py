@@ -1,15 +1,15 @@
-"""A layer that runs all timesteps at once, of any linear neuron."""
+"""A layer that runs all timesteps at once, of any linear neuron, on spikes of many places end to end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from mimdsim.codelets.linear_terms import packed
-from mimdsim.execution.csr_spikes import Entries, Lists
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
@@ -19,6 +19,66 @@ from mimdsim.graph.truncation import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
+
+
+@dataclass(kw_only=True, eq=False)
+class Lists:
+    """Spikes of a layer end to end: ids[starts[place]:starts[place + 1]], `trues[place]` of them true spikes.
+
+    over_starts: of the spikes beyond the capacity, which reset their neuron all the same. width: how many neurons there
+    are.
+    """
+
+    starts: np.ndarray
+    trues: np.ndarray
+    ids: np.ndarray
+    over_starts: np.ndarray
+    width: int
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """As kernels take them."""
+        return self.starts, self.trues, self.ids
+
+    @classmethod
+    def room(cls, places: int, neurons: int, capacity: int) -> Lists:
+        """Room for the longest lists; memory beyond what is listed is reserved, never touched."""
+        return cls(
+            starts=np.zeros(places + 1, np.int64),
+            trues=np.zeros(places, np.int32),
+            ids=np.empty(places * capacity, np.int32),
+            over_starts=np.zeros(places + 1, np.int64),
+            width=neurons,
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class Entries:
+    """What every block of a layer lists, as `numerics.fused.whole_linear` says."""
+
+    places: np.ndarray
+    lanes: np.ndarray
+    values: np.ndarray
+    slots: np.ndarray
+    ends: np.ndarray
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """As kernels take them."""
+        return self.places, self.lanes, self.values, self.slots, self.ends
+
+    @classmethod
+    def room(cls, rows: int, timesteps: int, each: int) -> Entries:
+        """Room for so many entries of each row, a block or a share of one."""
+        most = rows, each
+        return cls(
+            places=np.empty(most, np.int32),
+            lanes=np.empty(most, np.uint8),
+            values=np.empty(most, np.float32),
+            slots=np.empty(most, np.int64),
+            ends=np.zeros((rows, timesteps), np.int64),
+        )
+
 
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray]
 Term = tuple[int, int, np.ndarray]  # the strip it adds to, the strip it weighs, its coefficients [2, neurons]

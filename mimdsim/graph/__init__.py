@@ -1,7 +1,7 @@
 """What is computed, independent of any hardware: operations on values, the scan over timesteps, its gradient.
 
 Reading order: records (the grammar) -> neurons, spikes, dense, training (one record per operation) -> operations (the
-table) -> scan -> differentiate -> network (the training graph) -> interpret (its plain semantics).
+table, the scan) -> differentiate -> network (the training graph) -> interpret (its plain semantics).
 """
 
 from mimdsim.graph.differentiate import differentiate

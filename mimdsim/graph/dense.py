@@ -7,7 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, Value, elements, like, no_flops
+from mimdsim.graph.records import (
+    Backward,
+    Flops,
+    OpDef,
+    Operation,
+    SparseSpikes,
+    Value,
+    elements,
+    like,
+    listed_like,
+    no_flops,
+    per_element,
+    shaped,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +40,6 @@ def _zeros(zeros: Zeros, reference: np.ndarray) -> tuple[Any]:
     return (np.zeros(shape, reference.dtype),)
 
 
-def _steady(timesteps: int, once: np.ndarray) -> tuple[np.ndarray]:
-    return (np.broadcast_to(once, (timesteps, *once.shape)),)
-
-
 def _matmul_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
     spikes, weights = (build.saved(name) for name in op.inputs)
     d_weights = build.one("matmul_weight_gradient", (q, spikes), f"{op.layer}.dw_now", layer=op.layer)
@@ -38,32 +47,37 @@ def _matmul_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...
     return d_input, d_weights
 
 
+def _product_flops(axis: int) -> Flops:
+    """axis: of the second input, that the product sums over no more."""
+    return lambda values, _: 2 * elements(values[0]) * values[1].shape[axis]
+
+
 DENSE = (
     OpDef(
         name="matmul",
-        shapes=lambda values, _: (("", Value(name="", shape=(values[0].shape[0], values[1].shape[1]))),),
+        shapes=shaped(lambda values, _: (values[0].shape[0], values[1].shape[1])),
         evaluate=lambda _, spikes, weights: (spikes @ weights,),
         vjp=_matmul_vjp,
-        flops=lambda values, _: 2 * elements(values[0]) * values[1].shape[1],
+        flops=_product_flops(1),
     ),
     OpDef(
         name="matmul_weight_gradient",
-        shapes=lambda values, _: (("", Value(name="", shape=(values[1].shape[1], values[0].shape[1]))),),
+        shapes=shaped(lambda values, _: (values[1].shape[1], values[0].shape[1])),
         evaluate=lambda _, q, spikes: (spikes.T @ q,),
-        flops=lambda values, _: 2 * elements(values[0]) * values[1].shape[1],
+        flops=_product_flops(1),
     ),
     OpDef(
         name="matmul_input_gradient",
-        shapes=lambda values, _: (("", Value(name="", shape=(values[0].shape[0], values[1].shape[0]))),),
+        shapes=shaped(lambda values, _: (values[0].shape[0], values[1].shape[0])),
         evaluate=lambda _, q, weights: (q @ weights.T,),
-        flops=lambda values, _: 2 * elements(values[0]) * values[1].shape[0],
+        flops=_product_flops(0),
     ),
     OpDef(
         name="add",
-        shapes=lambda values, _: ((("", Value(name="", shape=values[0].shape, capacity=values[0].capacity))),),
+        shapes=listed_like(0),
         evaluate=lambda _, a, b: (a + b,),
         vjp=lambda _build, _op, gradient: (gradient, gradient),
-        flops=lambda values, _: elements(values[0]),
+        flops=per_element(1),
     ),
     OpDef(
         name="zeros",
@@ -73,9 +87,9 @@ DENSE = (
     ),
     OpDef(
         name="steady",  # the same in every timestep; attributes: how many
-        shapes=lambda values, timesteps: (("", Value(name="", shape=(timesteps, *values[0].shape))),),
-        evaluate=_steady,
+        shapes=shaped(lambda values, timesteps: (timesteps, *values[0].shape)),
+        evaluate=lambda timesteps, once: (np.broadcast_to(once, (timesteps, *once.shape)),),
         flops=no_flops,
     ),
-    OpDef(name="copy", shapes=lambda values, _: like(values[0]), evaluate=lambda _, a: (a.copy(),), flops=no_flops),
+    OpDef(name="copy", shapes=like(0), evaluate=lambda _, a: (a.copy(),), flops=no_flops),
 )

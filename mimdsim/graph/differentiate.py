@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mimdsim.graph.dense import Zeros
-from mimdsim.graph.operations import OPERATIONS, shapes_of
+from mimdsim.graph.operations import OPERATIONS, BodyBackward, shapes_of, without_unused
 from mimdsim.graph.records import Backward, Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value, Vjp
-from mimdsim.graph.scan import BodyBackward, without_unused
 
 
 def differentiate(
@@ -77,7 +76,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     used = [name for name in op.outputs[: len(scan.carries)] if name in cotangents]
     if used:
         raise ValueError(f"scan '{op.name}': a loss on final carries ({used}) has no gradient rule; stack them instead")
-    back = BodyBackward(scan, OPERATIONS)
+    back = BodyBackward(scan)
     entered = _enter(build, op, cotangents, back)
     _go_back(back, entered)
     carries, starts, sums = _leave(build, op, back, entered)

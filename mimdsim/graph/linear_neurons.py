@@ -18,7 +18,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, Value, elements, like, no_flops
+from mimdsim.graph.records import (
+    Backward,
+    OpDef,
+    Operation,
+    Outputs,
+    SparseSpikes,
+    Value,
+    elements,
+    like,
+    listed_like,
+    no_flops,
+    per_element,
+    shaped,
+)
 from mimdsim.graph.spikes import Selection, smooth_spike
 
 
@@ -270,7 +283,7 @@ def _neuron_gradient(gradient: Gradient, dx: np.ndarray, *others: np.ndarray) ->
     return (*made, (dx * advance(change, x, current)).sum(axis=0))
 
 
-def _gradient_shapes(values: tuple[Value, ...], gradient: Gradient) -> tuple[tuple[str, Value], ...]:
+def _gradient_shapes(values: tuple[Value, ...], gradient: Gradient) -> Outputs:
     state = values[0].shape
     made = [("x", Value(name="", shape=state)), ("q", Value(name="", shape=state[1:]))]
     if gradient.of_fired:
@@ -283,10 +296,6 @@ def _readout_gradient(neuron: LinearNeuron, *given: np.ndarray) -> tuple[np.ndar
     added = in_dtype(np.broadcast_to(neuron.readout, (len(neuron.states), neuron.readout.shape[-1])), du.dtype)
     made = added[:, None, :] * du
     return (made if len(given) == 1 else given[0] + made,)
-
-
-def _readout_gradient_shapes(values: tuple[Value, ...], neuron: LinearNeuron) -> tuple[tuple[str, Value], ...]:
-    return (("", Value(name="", shape=(len(neuron.states), *values[-1].shape))),)
 
 
 def _fired(attributes: Fired, u: np.ndarray) -> tuple[np.ndarray]:
@@ -382,28 +391,22 @@ LINEAR_NEURONS = (
         vjp=_neuron_vjp,
         flops=lambda values, neuron: 2 * elements(values[1]) * (_map_terms(neuron) + terms_of(neuron.readout)),
     ),
-    OpDef(
-        name="lif",
-        shapes=lambda values, _: like(values[0]),
-        evaluate=_fused,
-        vjp=_fused_vjp,
-        flops=lambda values, _: 3 * elements(values[0]),
-    ),
+    OpDef(name="lif", shapes=like(0), evaluate=_fused, vjp=_fused_vjp, flops=per_element(3)),
     OpDef(
         name="lif_current_gradient",
-        shapes=lambda values, _: like(values[0]),
+        shapes=like(0),
         evaluate=lambda neuron, dv: _fused_gradient(neuron, dv)[1:],
-        flops=lambda values, _: elements(values[0]),
+        flops=per_element(1),
     ),
     OpDef(
         name="lif_state_gradient",
-        shapes=lambda values, _: like(values[0]),
+        shapes=like(0),
         evaluate=lambda neuron, *given: _fused_gradient(neuron, *given)[:1],
-        flops=lambda values, _: elements(values[0]),
+        flops=per_element(1),
     ),
     OpDef(
         name="neuron_readout_gradient",
-        shapes=_readout_gradient_shapes,
+        shapes=shaped(lambda values, neuron: (len(neuron.states), *values[-1].shape)),
         evaluate=_readout_gradient,
         flops=lambda values, neuron: 2 * elements(values[-1]) * terms_of(neuron.readout),
     ),
@@ -415,26 +418,7 @@ LINEAR_NEURONS = (
             2 * elements(values[0]) // values[0].shape[0] * _map_terms(gradient.neuron) * (1 + gradient.of_fired)
         ),
     ),
-    OpDef(
-        name="fired",
-        shapes=lambda values, _: like(values[0]),
-        evaluate=_fired,
-        vjp=_fired_vjp,
-        flops=lambda values, _: elements(values[0]),
-        recomputed=True,
-    ),
-    OpDef(
-        name="emitted",
-        shapes=lambda values, _: like(values[0]),
-        evaluate=_emitted,
-        vjp=_emitted_vjp,
-        flops=no_flops,
-        recomputed=True,
-    ),
-    OpDef(
-        name="emitted_gradient",
-        shapes=lambda values, capacity: (("", Value(name="", shape=values[1].shape, capacity=capacity)),),
-        evaluate=_emitted_gradient,
-        flops=no_flops,
-    ),
+    OpDef(name="fired", shapes=like(0), evaluate=_fired, vjp=_fired_vjp, flops=per_element(1), recomputed=True),
+    OpDef(name="emitted", shapes=like(0), evaluate=_emitted, vjp=_emitted_vjp, flops=no_flops, recomputed=True),
+    OpDef(name="emitted_gradient", shapes=listed_like(1), evaluate=_emitted_gradient, flops=no_flops),
 )

@@ -18,7 +18,17 @@ from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import exact_product
 from mimdsim.graph import names
 from mimdsim.graph.read_outs import Counting
-from mimdsim.graph.records import Backward, GraphBuilder, OpDef, Operation, SparseSpikes, Value, elements, like
+from mimdsim.graph.records import (
+    Backward,
+    GraphBuilder,
+    OpDef,
+    Operation,
+    SparseSpikes,
+    like,
+    listed_like,
+    per_element,
+    scalar,
+)
 
 LOSSES = ("cross_entropy", "mean_squared_error")
 SPIKE_READINGS = ("sum", "last", "every")
@@ -214,41 +224,23 @@ def _firing_vjp(build: Backward, op: Operation, _factor: str | None) -> tuple[st
     return (build.one("firing_penalty_gradient", inputs, name, layer=op.layer, attributes=op.attributes),)
 
 
-def _scalar(_values: tuple[Value, ...], _attributes: Any) -> tuple[tuple[str, Value], ...]:
-    return (("", Value(name="", shape=())),)
-
-
-def _flops(each: int, operand: int = 0) -> Any:
-    return lambda values, _: each * elements(values[operand])
-
-
 LOSS = (
-    OpDef(name="cross_entropy", shapes=_scalar, evaluate=_cross_entropy, vjp=_loss_vjp, flops=_flops(4)),
-    OpDef(
-        name="cross_entropy_gradient",
-        shapes=lambda values, _: like(values[0]),
-        evaluate=_cross_entropy_gradient,
-        flops=_flops(4),
-    ),
-    OpDef(name="mean_squared_error", shapes=_scalar, evaluate=_squared_error, vjp=_loss_vjp, flops=_flops(3)),
-    OpDef(
-        name="mean_squared_error_gradient",
-        shapes=lambda values, _: like(values[0]),
-        evaluate=_squared_error_gradient,
-        flops=_flops(2),
-    ),
-    OpDef(name="firing_penalty", shapes=_scalar, evaluate=_firing, vjp=_firing_vjp, flops=_flops(1)),
-    OpDef(name="firing_penalty_gradient", shapes=_scalar, evaluate=_firing_gradient, flops=_flops(1)),
+    OpDef(name="cross_entropy", shapes=scalar, evaluate=_cross_entropy, vjp=_loss_vjp, flops=per_element(4)),
+    OpDef(name="cross_entropy_gradient", shapes=like(0), evaluate=_cross_entropy_gradient, flops=per_element(4)),
+    OpDef(name="mean_squared_error", shapes=scalar, evaluate=_squared_error, vjp=_loss_vjp, flops=per_element(3)),
+    OpDef(name="mean_squared_error_gradient", shapes=like(0), evaluate=_squared_error_gradient, flops=per_element(2)),
+    OpDef(name="firing_penalty", shapes=scalar, evaluate=_firing, vjp=_firing_vjp, flops=per_element(1)),
+    OpDef(name="firing_penalty_gradient", shapes=scalar, evaluate=_firing_gradient, flops=per_element(1)),
     OpDef(
         name="add_even",
-        shapes=lambda values, _: (("", Value(name="", shape=values[0].shape, capacity=values[0].capacity)),),
+        shapes=listed_like(0),
         evaluate=lambda _, gradient, even: (gradient + gradient.dtype.type(even),),
-        flops=_flops(1),
+        flops=per_element(1),
     ),
     OpDef(
         name="add_read_out",
-        shapes=lambda values, _: like(values[0]),
+        shapes=like(0),
         evaluate=lambda _, adjoint, now: (adjoint + now.astype(adjoint.dtype),),
-        flops=_flops(1),
+        flops=per_element(1),
     ),
 )

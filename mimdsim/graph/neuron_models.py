@@ -13,10 +13,8 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.neuron_catalogue import CATALOGUE
 from mimdsim.graph.neuron_parts import RESETS, Model, compose, parts_of
-from mimdsim.graph.neurons_norse import NORSE_MODELS
-from mimdsim.graph.neurons_others import LIF, OTHERS
-from mimdsim.graph.neurons_snntorch import SNNTORCH
 
 
 def by_name(records: Iterable[Model]) -> dict[str, Model]:
@@ -33,7 +31,7 @@ def by_name(records: Iterable[Model]) -> dict[str, Model]:
     return models
 
 
-MODELS = by_name((LIF, *SNNTORCH, *NORSE_MODELS, *OTHERS))
+MODELS = by_name(CATALOGUE)
 
 
 def model_of(name: str) -> Model:
@@ -83,12 +81,11 @@ def checked_parameters(model: Model, given: dict[str, Any]) -> dict[str, Any]:
         value = np.asarray(given.get(name, parameter.default), np.float64)
         if value.ndim > 1 or not value.size:
             raise MappingError(f"network.neuron_parameters.{name} must be a number or one number per neuron")
-        outside = value[~((value >= parameter.low) & (value <= parameter.high))] if value.ndim else value
-        if value.ndim == 0 and parameter.low <= value <= parameter.high:
-            outside = np.zeros(0)
-        if np.size(outside):
+        every = value.reshape(-1)
+        outside = every[~((every >= parameter.low) & (every <= parameter.high))]
+        if outside.size:
             raise MappingError(
-                f"network.neuron_parameters.{name} = {np.ravel(outside)[0]:g} must be {parameter.low:g} to "
+                f"network.neuron_parameters.{name} = {outside[0]:g} must be {parameter.low:g} to "
                 f"{parameter.high:g} ({parameter.unit}: {parameter.meaning})"
             )
         values[name] = value if value.ndim else float(value)

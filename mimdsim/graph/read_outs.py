@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, Value, elements, like
+from mimdsim.graph.records import (
+    OpDef,
+    SparseSpikes,
+    like,
+    listed_like,
+    no_flops,
+    per_element,
+    pulled_back_by,
+    shaped,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +44,6 @@ def _listed_as_array(spikes: SparseSpikes, neurons: int) -> np.ndarray:
     return found
 
 
-def _counts_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    inputs = (gradient, build.saved(op.inputs[0]))
-    d_spikes = build.one("spike_counts_gradient", inputs, "output.d_spikes", layer=op.layer, attributes=op.attributes)
-    return (d_spikes,)
-
-
 def _counts_gradient(counting: Counting, gradient: np.ndarray, spikes: Any) -> tuple[np.ndarray]:
     shape = spikes.ids.shape if isinstance(spikes, SparseSpikes) else spikes.shape
     every = np.broadcast_to(gradient, (shape[0], *gradient.shape)).copy()
@@ -58,25 +61,10 @@ def _listed_of(_attributes: Any, gradient: np.ndarray, spikes: Any) -> tuple[np.
     return (np.where(listed, gradient[t, sample, spikes.ids], 0).astype(gradient.dtype),)
 
 
-def _like_spikes(values: tuple[Value, ...], _attributes: Any) -> tuple[tuple[str, Value], ...]:
-    return (("", Value(name="", shape=values[1].shape, capacity=values[1].capacity)),)
-
-
-def _by_timestep_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    inputs = (gradient, build.saved(op.inputs[0]))
-    return (build.one("listed_of", inputs, "output.d_spikes", layer=op.layer),)
-
-
 def _read_out(over: str, u: np.ndarray) -> tuple[np.ndarray]:
     if over == "last":
         return (u[-1].copy(),)
     return (u.max(axis=0) if over == "max" else u.mean(axis=0) if over == "mean" else u.sum(axis=0),)
-
-
-def _read_out_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    inputs = (gradient, build.saved(op.inputs[0]))
-    made = build.one("read_out_gradient", inputs, "output.d_potential", layer=op.layer, attributes=op.attributes)
-    return (made,)
 
 
 def _read_out_gradient(over: str, gradient: np.ndarray, u: np.ndarray) -> tuple[np.ndarray]:
@@ -92,62 +80,46 @@ def _pool(each: int, scores: np.ndarray) -> tuple[np.ndarray]:
     return (scores.reshape(*scores.shape[:-1], -1, each).sum(axis=-1),)
 
 
-def _pool_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    name = f"loss.d_{op.inputs[0]}"
-    return (build.one("spread_classes", (gradient,), name, layer=op.layer, attributes=op.attributes),)
-
-
-def _with_width(value: Value, width: int) -> tuple[tuple[str, Value], ...]:
-    return (("", Value(name="", shape=(*value.shape[:-1], width))),)
-
-
-def _flops(each: int, operand: int = 0) -> Any:
-    return lambda values, _: each * elements(values[operand])
-
+_of_a_timestep = shaped(lambda values, _: values[0].shape[1:])
 
 READ_OUTS = (
     OpDef(
         name="spike_counts",
-        shapes=lambda values, _: (("", Value(name="", shape=values[0].shape[1:])),),
+        shapes=_of_a_timestep,
         evaluate=_counts,
-        vjp=_counts_vjp,
-        flops=_flops(1),
+        vjp=pulled_back_by("spike_counts_gradient", "output.d_spikes", 0),
+        flops=per_element(1),
     ),
-    OpDef(name="spike_counts_gradient", shapes=_like_spikes, evaluate=_counts_gradient, flops=_flops(1, 1)),
+    OpDef(name="spike_counts_gradient", shapes=listed_like(1), evaluate=_counts_gradient, flops=per_element(1, 1)),
     OpDef(
         name="spikes_by_timestep",
-        shapes=lambda values, _: like(values[0]),
+        shapes=like(0),
         evaluate=lambda neurons, spikes: (
             _listed_as_array(spikes, neurons) if isinstance(spikes, SparseSpikes) else spikes.copy(),
         ),
-        vjp=_by_timestep_vjp,
-        flops=_flops(0),
+        vjp=pulled_back_by("listed_of", "output.d_spikes", 0),
+        flops=no_flops,
     ),
-    OpDef(name="listed_of", shapes=_like_spikes, evaluate=_listed_of, flops=_flops(0)),
+    OpDef(name="listed_of", shapes=listed_like(1), evaluate=_listed_of, flops=no_flops),
     OpDef(
         name="read_out",
-        shapes=lambda values, _: (("", Value(name="", shape=values[0].shape[1:])),),
+        shapes=_of_a_timestep,
         evaluate=_read_out,
-        vjp=_read_out_vjp,
-        flops=_flops(1),
+        vjp=pulled_back_by("read_out_gradient", "output.d_potential", 0),
+        flops=per_element(1),
     ),
-    OpDef(
-        name="read_out_gradient",
-        shapes=lambda values, _: like(values[1]),
-        evaluate=_read_out_gradient,
-        flops=_flops(1, 1),
-    ),
+    OpDef(name="read_out_gradient", shapes=like(1), evaluate=_read_out_gradient, flops=per_element(1, 1)),
     OpDef(
         name="pool_classes",
-        shapes=lambda values, each: _with_width(values[0], values[0].shape[-1] // each),
+        shapes=shaped(lambda values, each: (*values[0].shape[:-1], values[0].shape[-1] // each)),
         evaluate=_pool,
-        vjp=_pool_vjp,
-        flops=_flops(1),
+        vjp=pulled_back_by("spread_classes", "loss.d_{input}"),
+        flops=per_element(1),
     ),
     OpDef(
         name="spread_classes",
-        shapes=lambda values, each: _with_width(values[0], values[0].shape[-1] * each),
+        shapes=shaped(lambda values, each: (*values[0].shape[:-1], values[0].shape[-1] * each)),
         evaluate=lambda each, gradient: (np.repeat(gradient, each, axis=-1),),
-        flops=_flops(0),
+        flops=no_flops,
     ),
 )

@@ -230,7 +230,9 @@ class Backward(GraphBuilder):
         return self.values[name]
 
 
-Shapes = Callable[[tuple[Value, ...], Any], tuple[tuple[str, Value], ...]]
+Outputs = tuple[tuple[str, Value], ...]  # suffix of the name, and the value
+Shapes = Callable[[tuple[Value, ...], Any], Outputs]
+Flops = Callable[[tuple[Value, ...], Any], int]
 Evaluate = Callable[..., tuple[Any, ...]]
 Vjp = Callable[..., tuple[str | None, ...]]
 
@@ -249,18 +251,48 @@ class OpDef:
     name: str
     shapes: Shapes
     evaluate: Evaluate
-    flops: Callable[[tuple[Value, ...], Any], int]
+    flops: Flops
     vjp: Vjp | None = None
     recomputed: bool = False
 
 
-def like(value: Value, suffix: str = "") -> tuple[tuple[str, Value], ...]:
-    """One output with the shape of `value`, kept as an array."""
-    return ((suffix, Value(name="", shape=value.shape)),)
+def shaped(shape: Callable[[tuple[Value, ...], Any], tuple[int, ...]]) -> Shapes:
+    """One array, of the shape that follows from (inputs, attributes)."""
+    return lambda values, attributes: (("", Value(name="", shape=shape(values, attributes))),)
 
 
-def no_flops(_inputs: tuple[Value, ...], _attributes: Any) -> int:
-    return 0
+def like(operand: int) -> Shapes:
+    """One array of the shape of an input."""
+    return shaped(lambda values, _: values[operand].shape)
+
+
+def listed_like(operand: int) -> Shapes:
+    """The same with the capacity of the input: of sparse spikes, a number per listed id."""
+    return lambda values, _: (("", Value(name="", shape=values[operand].shape, capacity=values[operand].capacity)),)
+
+
+scalar = shaped(lambda _values, _: ())
+
+
+def per_element(flops: int, operand: int = 0) -> Flops:
+    """So many for every element of an input."""
+    return lambda values, _: flops * elements(values[operand])
+
+
+no_flops = per_element(0)
+
+
+def pulled_back_by(kind: str, name: str, *reads: int) -> Vjp:
+    """The rule that makes the gradient of the first input by one operation, from that of the output and from forward
+    inputs; other inputs get none. name: of the gradient, in terms of {layer} and {input}."""
+
+    def vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
+        inputs = (gradient, *(build.saved(op.inputs[at]) for at in reads))
+        made = name.format(layer=op.layer, input=op.inputs[0])
+        others = (None,) * (len(op.inputs) - 1)
+        return build.one(kind, inputs, made, layer=op.layer, attributes=op.attributes), *others
+
+    return vjp
 
 
 def elements(value: Value) -> int:

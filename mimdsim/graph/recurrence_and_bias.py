@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, Value, elements, like
+from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, like, listed_like, per_element, shaped
 
 
 def _self_synapse(_attributes: Any, spikes: Any, row: np.ndarray) -> tuple[np.ndarray]:
@@ -61,41 +61,29 @@ def _bias_vjp(build: Backward, op: Operation, q: str) -> tuple[str | None, ...]:
     return q, build.one("bias_gradient", (q,), f"{op.layer}.db_now", layer=op.layer)
 
 
-def _row_of(value: Value) -> tuple[tuple[str, Value], ...]:
-    return (("", Value(name="", shape=(1, value.shape[1]))),)
+_row = shaped(lambda values, _: (1, values[0].shape[1]))
 
 
 WIRING = (
-    OpDef(
-        name="self_synapse",
-        shapes=lambda values, _: like(values[0]),
-        evaluate=_self_synapse,
-        vjp=_self_synapse_vjp,
-        flops=lambda values, _: elements(values[0]),
-    ),
-    OpDef(
-        name="self_synapse_weight_gradient",
-        shapes=lambda values, _: _row_of(values[0]),
-        evaluate=_row_gradient,
-        flops=lambda values, _: 2 * elements(values[0]),
-    ),
+    OpDef(name="self_synapse", shapes=like(0), evaluate=_self_synapse, vjp=_self_synapse_vjp, flops=per_element(1)),
+    OpDef(name="self_synapse_weight_gradient", shapes=_row, evaluate=_row_gradient, flops=per_element(2)),
     OpDef(
         name="self_synapse_spike_gradient",
-        shapes=lambda values, capacity: (("", Value(name="", shape=values[1].shape, capacity=capacity)),),
+        shapes=listed_like(1),
         evaluate=_own_spike_gradient,
-        flops=lambda values, _: elements(values[0]),
+        flops=per_element(1),
     ),
     OpDef(
         name="bias_add",
-        shapes=lambda values, _: like(values[0]),
+        shapes=like(0),
         evaluate=lambda _, current, row: (current + row,),
         vjp=_bias_vjp,
-        flops=lambda values, _: elements(values[0]),
+        flops=per_element(1),
     ),
     OpDef(
         name="bias_gradient",
-        shapes=lambda values, _: _row_of(values[0]),
+        shapes=_row,
         evaluate=lambda _, q: (q.sum(axis=0, keepdims=True),),
-        flops=lambda values, _: elements(values[0]),
+        flops=per_element(1),
     ),
 )

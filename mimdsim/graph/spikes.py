@@ -7,7 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, Value, elements, like
+from mimdsim.graph.records import (
+    Backward,
+    OpDef,
+    Operation,
+    Outputs,
+    SparseSpikes,
+    Value,
+    like,
+    listed_like,
+    per_element,
+    pulled_back_by,
+    shaped,
+)
 from mimdsim.graph.surrogates import known_surrogate
 from mimdsim.graph.truncation import from_start, known_truncation, scan_starts
 
@@ -85,7 +97,7 @@ def _select(selection: Selection, v: np.ndarray, *given: Any) -> tuple[SparseSpi
     return (SparseSpikes(ids=ids, counts=counts),)
 
 
-def _select_shapes(values: tuple[Value, ...], selection: Selection) -> tuple[tuple[str, Value], ...]:
+def _select_shapes(values: tuple[Value, ...], selection: Selection) -> Outputs:
     listed = Value(name="", shape=values[0].shape, form="sparse", capacity=selection.capacity, role="spikes")
     return (("", listed),)
 
@@ -113,15 +125,6 @@ def _spike(selection: Selection, v: np.ndarray) -> tuple[np.ndarray]:
     if selection.smooth:
         return (smooth_spike(selection, v),)
     return ((v > v.dtype.type(selection.threshold)).astype(v.dtype),)
-
-
-def _spike_vjp(build: Backward, op: Operation, gradient: str) -> tuple[str | None, ...]:
-    inputs = (gradient, build.saved(op.inputs[0]))
-    return (build.one("spike_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes),)
-
-
-def _synapse_shapes(values: tuple[Value, ...], _attributes: Any) -> tuple[tuple[str, Value], ...]:
-    return (("", Value(name="", shape=(values[0].shape[0], values[1].shape[1]))),)
 
 
 def _synapse(_attributes: Any, spikes: SparseSpikes, weights: np.ndarray) -> tuple[np.ndarray]:
@@ -173,49 +176,33 @@ def _product_flops(inputs: tuple[Value, ...], attributes: Any) -> int:
 
 
 SPIKES = (
-    OpDef(
-        name="select_spikes",
-        shapes=_select_shapes,
-        evaluate=_select,
-        vjp=_select_vjp,
-        flops=lambda values, _: 2 * elements(values[0]),
-    ),
-    OpDef(
-        name="select_gradient",
-        shapes=lambda values, _: like(values[2]),
-        evaluate=_select_gradient,
-        flops=lambda values, _: 5 * elements(values[2]),
-    ),
+    OpDef(name="select_spikes", shapes=_select_shapes, evaluate=_select, vjp=_select_vjp, flops=per_element(2)),
+    OpDef(name="select_gradient", shapes=like(2), evaluate=_select_gradient, flops=per_element(5, 2)),
     OpDef(
         name="spike",
         shapes=lambda values, _: (("", Value(name="", shape=values[0].shape, role="spikes")),),
         evaluate=_spike,
-        vjp=_spike_vjp,
-        flops=lambda values, _: elements(values[0]),
+        vjp=pulled_back_by("spike_gradient", "{layer}.dv_spike", 0),
+        flops=per_element(1),
     ),
     OpDef(
         name="spike_gradient",
-        shapes=lambda values, _: like(values[1]),
+        shapes=like(1),
         evaluate=lambda selection, gradient, v: (gradient * surrogate(selection, v),),
-        flops=lambda values, _: 5 * elements(values[1]),
+        flops=per_element(5, 1),
     ),
     OpDef(
         name="synapse",
-        shapes=_synapse_shapes,
+        shapes=shaped(lambda values, _: (values[0].shape[0], values[1].shape[1])),
         evaluate=_synapse,
         vjp=_synapse_vjp,
         flops=_product_flops,
     ),
     OpDef(
         name="synapse_weight_gradient",
-        shapes=lambda _, shape: (("", Value(name="", shape=shape)),),
+        shapes=shaped(lambda _, shape: shape),
         evaluate=_weight_gradient,
         flops=_product_flops,
     ),
-    OpDef(
-        name="synapse_spike_gradient",
-        shapes=lambda values, capacity: (("", Value(name="", shape=values[1].shape, capacity=capacity)),),
-        evaluate=_spike_gradient,
-        flops=_product_flops,
-    ),
+    OpDef(name="synapse_spike_gradient", shapes=listed_like(1), evaluate=_spike_gradient, flops=_product_flops),
 )

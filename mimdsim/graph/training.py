@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.graph.names import Parameter
-from mimdsim.graph.records import GraphBuilder, OpDef, Value, elements, like
+from mimdsim.graph.records import GraphBuilder, OpDef, Value, like, per_element, scalar
 from mimdsim.numerics.optimisers import FORMS, Form, Optimiser
 
 NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as in PyTorch
@@ -22,8 +22,8 @@ def add_updates(
     """
     if largest_norm:
         gradients = _clipped(build, largest_norm, gradients)
-    for scalar in optimiser.scalars:
-        build.declare(Value(name=scalar, shape=()))
+    for name in optimiser.scalars:
+        build.declare(Value(name=name, shape=()))
     outputs = list(gradients.values())
     for parameter, gradient in gradients.items():
         layer, state = parameter.layer, tuple(parameter.kept(slot) for slot in optimiser.state)
@@ -56,12 +56,11 @@ def _clip_factor(largest_norm: float, *squares: Any) -> tuple[Any]:
 def _update(form: Form) -> OpDef:
     return OpDef(
         name=form.kind,
-        shapes=lambda values, _: (
-            *like(values[0]),
-            *(each for field in form.state.values() for each in like(values[0], field)),
+        shapes=lambda values, _: tuple(
+            (suffix, Value(name="", shape=values[0].shape)) for suffix in ("", *form.state.values())
         ),
         evaluate=lambda optimiser, *given: optimiser.update(*given),
-        flops=lambda values, _: form.plain_flops * elements(values[0]),
+        flops=per_element(form.plain_flops),
     )
 
 
@@ -69,20 +68,15 @@ TRAINING = (
     *(_update(form) for form in FORMS.values()),
     OpDef(
         name="sum_squares",
-        shapes=lambda _values, _: (("", Value(name="", shape=())),),
+        shapes=scalar,
         evaluate=lambda _, gradient: ((gradient * gradient).sum(),),
-        flops=lambda values, _: 2 * elements(values[0]),
+        flops=per_element(2),
     ),
-    OpDef(
-        name="clip_factor",
-        shapes=lambda _values, _: (("", Value(name="", shape=())),),
-        evaluate=_clip_factor,
-        flops=lambda values, _: len(values) + 3,
-    ),
+    OpDef(name="clip_factor", shapes=scalar, evaluate=_clip_factor, flops=lambda values, _: len(values) + 3),
     OpDef(
         name="scale",
-        shapes=lambda values, _: like(values[0]),
+        shapes=like(0),
         evaluate=lambda _, gradient, factor: (gradient * factor,),
-        flops=lambda values, _: elements(values[0]),
+        flops=per_element(1),
     ),
 )

@@ -63,7 +63,7 @@ class Tally:
     def _count_in(
         self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
-        shape = variable.shape[1:] if drop else variable.shape
+        shape = variable.shape[drop:]
         if mapping.axis == BANDED:
             if not mapping.has_copies and numerics.are_apart(bounds_of(boxes)):
                 wanted = _Wanted.of(tiles, boxes)  # each is cut once, however many tiles want it
@@ -116,7 +116,7 @@ class Tally:
         """A replicated variable is sent by its first holder on the reader's chip, else by the first of all; tiles that
         hold it need nothing."""
         per_chip = self.tiles // self.chips
-        shape = variable.shape[1:] if drop else variable.shape
+        shape = variable.shape[drop:]
         wanting = ~np.isin(tiles, holders)
         tiles, boxes = tiles[wanting], boxes[wanting]
         on_chip = np.full(self.chips, holders[0])

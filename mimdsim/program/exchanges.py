@@ -64,7 +64,7 @@ def plan_exchanges(program: Program) -> Program:
     return program.map_supersteps(planned)
 
 
-def is_derived(scope: Scope) -> bool:
+def matches_derivation(scope: Scope) -> bool:
     """Whether the exchange of a superstep was derived from the superstep as it is now, and was not changed."""
     exchange = scope.superstep.exchange
     known = None if exchange is None else _DERIVED.get(exchange)

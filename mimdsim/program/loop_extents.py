@@ -46,57 +46,47 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spikes:
-    """True spikes that `layer` ('input' for the network input) listed for the vertex's `sample` at t + shift."""
+class Recorded:
+    """Determined by what a run recorded of `layer` ('input' for the network input) at t + shift."""
 
     layer: str
     shift: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
-    """Listed ids, gradient entries included, of the vertex's `sample` at t + shift."""
-
-    layer: str
-    shift: int = 0
+class Spikes(Recorded):
+    """True spikes that the layer listed for the vertex's `sample`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpikesOver:
-    """True spikes summed over the samples `sample_start` to `sample_stop` of the vertex, at t + shift."""
-
-    layer: str
-    shift: int = 0
+class Listed(Recorded):
+    """Listed ids, gradient entries included, of the vertex's `sample`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hits:
-    """Ids of the vertex's `sample`, or of its samples `sample_start` to `sample_stop`, from `start` to `stop`,
-    at t + shift; which: 'listed', 'spikes' (true ones) or 'gradient' (entries below the threshold)."""
+class SpikesOver(Recorded):
+    """True spikes summed over the samples `sample_start` to `sample_stop` of the vertex."""
 
-    layer: str
-    shift: int = 0
+
+@dataclass(frozen=True, kw_only=True)
+class Hits(Recorded):
+    """Ids of the vertex's `sample`, or of its samples `sample_start` to `sample_stop`, from `start` to `stop`;
+    which: 'listed', 'spikes' (true ones) or 'gradient' (entries below the threshold)."""
+
     which: str = "listed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Within:
-    """1 when the vertex's `slot` is below the listed count of its `sample` at t + shift, else 0."""
-
-    layer: str
-    shift: int = 0
+class Within(Recorded):
+    """1 when the vertex's `slot` is below the listed count of its `sample`, else 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turns:
+class Turns(Recorded):
     """Turns that the codelet counts itself in every execution (`Codelet.count`); layer: the name of their record, in
     which the vertices of the table are the samples."""
 
-    layer: str
-    shift: int = 0
 
-
-Recorded = Spikes | Listed | SpikesOver | Hits | Within | Turns
 RECORDED = (Spikes, Listed, SpikesOver, Hits, Within, Turns)
 
 

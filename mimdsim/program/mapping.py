@@ -176,14 +176,11 @@ class TileMapping:
         """The bands of a BANDED mapping in columns."""
         return BandColumns.of(self.bands)
 
-    def without_axis(self) -> TileMapping:
-        """The same counted without the first axis, along which it must not be spread."""
-        return self._without_axis
-
     @cached_property
-    def _without_axis(self) -> TileMapping:  # made once, so that what is derived from it is found again
+    def without_axis(self) -> TileMapping:  # made once, so that what is derived from it is found again
+        """The same counted without the first axis, along which it must not be spread."""
         bands = tuple(
-            Band(axis=band.axis - 1, start=band.start, stop=band.stop, mapping=band.mapping.without_axis())
+            Band(axis=band.axis - 1, start=band.start, stop=band.stop, mapping=band.mapping.without_axis)
             for band in self.bands
         )
         made = object.__new__(TileMapping)  # its intervals were checked

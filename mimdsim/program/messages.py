@@ -30,36 +30,26 @@ class Messages:
     reader: np.ndarray
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Readings:
-    """int64[readings]: a part from `sender`, elements start to stop of delivery `number`, read by `reader`."""
-
-    number: np.ndarray
-    sender: np.ndarray
-    start: np.ndarray
-    stop: np.ndarray
-    size_bytes: np.ndarray
-    reader: np.ndarray
+# int64[6, readings]: number of a delivery, sender, elements start to stop, their bytes, reader
+_Readings = np.ndarray
 
 
 def messages_of(program: Program, exchange: Exchange) -> Messages | None:
     """The messages of a phase; None when it has more than MOST_READINGS parts and readers."""
     found: list[_Readings] = []
     for number, delivery in enumerate(exchange.deliveries):
-        readings = _readings(program, number, delivery, MOST_READINGS - sum(len(part.reader) for part in found))
+        readings = _readings(program, number, delivery, MOST_READINGS - sum(part.shape[1] for part in found))
         if readings is None:
             return None
         found.append(readings)
-    names = ("number", "sender", "start", "stop", "size_bytes", "reader")
-    columns = {name: np.concatenate([getattr(part, name) for part in found]) for name in names}
-    return _together(_Readings(**columns))
+    return _together(np.concatenate(found, axis=1))
 
 
 def _readings(program: Program, number: int, delivery: Delivery, room: int) -> _Readings | None:
     """The readings of one delivery; None when there are more than `room`."""
     variable, per_chip = program.variables[delivery.variable], program.tiles_per_chip
     drop = delivery.boxes.shape[1] < len(variable.shape)
-    shape = variable.shape[1:] if drop else variable.shape
+    shape = variable.shape[drop:]
     mapping = spatial_mapping(variable, drop)
     if int(runs_of_boxes(delivery.boxes, shape)[1].sum()) > room:
         return None
@@ -83,15 +73,8 @@ def _readings(program: Program, number: int, delivery: Delivery, room: int) -> _
         start, stop = np.maximum(start[run], holders.starts[interval]), np.minimum(stop[run], holders.stops[interval])
         reader, sender = reader[run], holders.tiles[interval]
     travels = (sender != reader) & (sender // per_chip == reader // per_chip)
-    start, stop = start[travels], stop[travels]
-    return _Readings(
-        number=np.full(len(start), number),
-        sender=sender[travels],
-        start=start,
-        stop=stop,
-        size_bytes=(stop - start) * variable.item_bytes,
-        reader=reader[travels],
-    )
+    columns = np.full(len(start), number), sender, start, stop, (stop - start) * variable.item_bytes, reader
+    return np.stack(columns)[:, travels]
 
 
 def _first_holder(holders: np.ndarray, readers: np.ndarray, per_chip: int) -> np.ndarray:
@@ -135,9 +118,9 @@ def _along_bands(mapping: TileMapping, shape: tuple[int, ...], room: int) -> Til
 
 def _together(parts: _Readings) -> Messages:
     """Merge equal parts of several readers, then everything that a tile sends to the same readers, into one message."""
-    order = np.lexsort((parts.reader, parts.stop, parts.start, parts.sender, parts.number))
-    columns = [column[order] for column in (parts.number, parts.sender, parts.start, parts.stop)]
-    reader, size_bytes = parts.reader[order], parts.size_bytes[order]
+    number, sender, start, stop, _, reader = parts
+    order = np.lexsort((reader, stop, start, sender, number))
+    *columns, size_bytes, reader = parts[:, order]
     begins = np.ones(len(order), bool)
     begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0) if len(order) else True
     first = np.flatnonzero(begins)

@@ -110,13 +110,6 @@ def turns(body: Body, t: int, phases: Collection[str] | None) -> Iterator[tuple[
                 yield from turns(item.body, t + turn * item.segment, phases)
 
 
-def map_body(body: Body, change: Callable[[Superstep], Superstep]) -> Body:
-    """The body with `change(superstep)` in place of every superstep."""
-    return tuple(
-        replace(item, body=map_body(item.body, change)) if isinstance(item, Repeat) else change(item) for item in body
-    )
-
-
 def map_runs(body: Body, change: Callable[[list[Superstep]], list[Superstep]]) -> Body:
     """The body with `change(stretch)` in place of every run of supersteps that no repeat begins or ends within."""
     made: list[Superstep | Repeat] = []
@@ -202,7 +195,7 @@ class Program:
 
     def map_supersteps(self, change: Callable[[Superstep], Superstep]) -> Program:
         """The program with `change(superstep) -> superstep` applied to each."""
-        return replace(self, body=map_body(self.body, change))
+        return replace(self, body=map_runs(self.body, lambda run: [change(superstep) for superstep in run]))
 
     def with_codelet(self, name: str, codelet: Codelet) -> Program:
         """The program with vertices of codelet `name` computed by `codelet`; raises MappingError if there are none."""

@@ -357,20 +357,17 @@ def problem_in(
     superstep: Superstep, rule: str, text: str, table: VertexTable | None = None, vertex: int = 0
 ) -> Problem:
     """What a superstep does wrong, or a vertex of it, or what the fields of a table without vertices would do wrong."""
-    where = f"superstep '{superstep.name}'"
-    if table is None:
-        return Problem(rule=rule, superstep=superstep.name, message=f"{where}: {text}")
-    name = table.codelet.name
-    if not table.vertices:
-        message = f"{where}: the empty table of {_codelet_name(table)} {text}"
-        return Problem(rule=rule, superstep=superstep.name, codelet=name, message=message)
+    who, vertices = "", 0
+    if table is not None:
+        vertices = table.vertices
+        who = f"{vertex_name(table, vertex) if vertices else f'the empty table of {_codelet_name(table)}'} "
     return Problem(
         rule=rule,
         superstep=superstep.name,
-        codelet=name,
-        vertex=vertex,
-        tile=int(table.tiles[vertex]),
-        message=f"{where}: {vertex_name(table, vertex)} {text}",
+        codelet="" if table is None else table.codelet.name,
+        vertex=vertex if vertices else -1,
+        tile=int(table.tiles[vertex]) if table is not None and vertices else -1,
+        message=f"superstep '{superstep.name}': {who}{text}",
     )
 
 

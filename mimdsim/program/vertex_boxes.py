@@ -36,7 +36,7 @@ def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
             f"variable '{variable.name}' is spread over tiles along its timesteps, but one timestep of it is taken: "
             "spread it along another axis, or every timestep alike (PER_TIMESTEP)"
         )
-    return mapping.without_axis() if drop_axis else mapping
+    return mapping.without_axis if drop_axis else mapping
 
 
 def _flat_mapping(mapping: TileMapping, shape: tuple[int, ...], drop_axis: bool) -> TileMapping:

@@ -16,7 +16,7 @@ from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.recurrence_and_bias import SYNAPSE_CURRENT
 from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
 from mimdsim.execution import Executor
-from mimdsim.execution.execute import widened
+from mimdsim.execution.execute import join_vertices
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Codelet, VertexTable
 from mimdsim.workload import MappingOptions
@@ -84,7 +84,7 @@ def assert_joined_alike(table: VertexTable, arrays: tuple[np.ndarray, ...], join
     one, other = ([array.copy() for array in arrays] for _ in range(2))
     constants = [table.constants[name] for name in table.codelet.constants]
     table.codelet.compute(*one, *(table.columns[name].astype(np.int64) for name in table.codelet.columns), *constants)
-    compute, columns = widened(table)
+    compute, columns = join_vertices(table)
     assert len(columns[0]) == joined
     compute(*other, *columns, *constants)
     for plain, wide in zip(one, other, strict=True):
@@ -93,7 +93,7 @@ def assert_joined_alike(table: VertexTable, arrays: tuple[np.ndarray, ...], join
 
 def test_slices_apart_stay_apart() -> None:
     table = table_of(DECAY_GRADIENT, {"start": [4, 0, 8], "stop": [6, 4, 9]})
-    _, (start, stop) = widened(table)
+    _, (start, stop) = join_vertices(table)
     assert (start.tolist(), stop.tolist()) == ([0, 8], [6, 9])
 
 
@@ -101,14 +101,14 @@ def test_slices_of_other_samples_stay_apart() -> None:
     """Sample 1 begins where sample 0 ends: only what agrees in all other columns is joined."""
     columns = {"sample": [1, 0, 0, 1, 2], "start": [8, 4, 0, 4, 2], "stop": [9, 8, 4, 8, 3]}
     table = table_of(SYNAPSE_CURRENT, columns)
-    _, joined = widened(table)
+    _, joined = join_vertices(table)
     assert [column.tolist() for column in joined] == [[0, 1, 2], [0, 4, 2], [8, 9, 3]]
     two = {"replica": [0, 0, 1, 1], "sample_start": [0, 2, 0, 0], "sample_stop": [2, 4, 2, 2]}
     table = table_of(WEIGHT_GRADIENT, two | {"start": [0, 3, 0, 3], "stop": [3, 6, 3, 6]})
-    _, joined = widened(table)
+    _, joined = join_vertices(table)
     assert np.stack(joined, axis=1).tolist() == [[0, 0, 2, 0, 3], [0, 2, 4, 3, 6], [1, 0, 2, 0, 6]]
     nothing: dict[str, Any] = {"sample": [], "start": [], "stop": []}
-    assert [len(column) for column in widened(table_of(SYNAPSE_CURRENT, nothing))[1]] == [0, 0, 0]
+    assert [len(column) for column in join_vertices(table_of(SYNAPSE_CURRENT, nothing))[1]] == [0, 0, 0]
 
 
 def test_what_is_joinable_must_be_cut_by_columns() -> None:

@@ -24,7 +24,7 @@ from networks import (
 )
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.graph import neurons_snntorch
+from mimdsim.graph import neuron_catalogue
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, by_name, neuron_of
 from mimdsim.graph.neuron_parts import Parts, compose, parts_of
@@ -193,7 +193,7 @@ def test_the_docs_page_is_the_table_of_models_and_surrogates() -> None:
 def test_the_model_of_the_docs_page_works() -> None:
     code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert code is not None
-    names = vars(neurons_snntorch) | {"MODELS": MODELS}
+    names = vars(neuron_catalogue) | {"MODELS": MODELS}
     exec(code.group(1).replace("\nModel(", "\nmade = Model("), names)
     model = names["made"]
     neuron = compose(

@@ -10,8 +10,8 @@ import numba
 import numpy as np
 import pytest
 
-from mimdsim.execution.csr_spikes import Entries
 from mimdsim.execution.execute import LINE, OWN_PAGES, zeros
+from mimdsim.execution.whole_tensor_layers import Entries
 from mimdsim.numerics.columns import worker_load
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips

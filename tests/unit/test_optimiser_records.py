@@ -12,7 +12,7 @@ from networks import small_network
 from mimdsim.base.errors import DescriptionError
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.numerics.optimisers import FORMS, OPTIMISERS, Optimiser
-from mimdsim.numerics.optimisers.rules import check_records
+from mimdsim.numerics.optimisers.record import check_records
 from mimdsim.numerics.optimisers.sgd import SGD, Sgd
 
 KEPT = replace(SGD, kind="kept", state={"square": "square"})

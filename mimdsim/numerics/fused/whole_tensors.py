@@ -58,25 +58,19 @@ def input_gradient_places(first, last, lag, w, ids, starts, q, g):  # type: igno
 
 
 @compiled
-def copy_block(matrix, block, made):  # type: ignore[no-untyped-def]
-    """made[i, :] = matrix[i, block * WIDTH : (block + 1) * WIDTH], zeros beyond the last neuron."""
-    inputs, neurons = matrix.shape
-    real = min(WIDTH, neurons - block * WIDTH)
-    own, every = made.reshape(-1), matrix.reshape(-1)
-    for i in range(inputs):
-        if real == WIDTH:
-            copy_strips(own, i * WIDTH, every, i * neurons + block * WIDTH, 1)
-            continue
-        for n in range(real):
-            made[i, n] = matrix[i, block * WIDTH + n]
-        made[i, real:] = 0
-
-
-@compiled
 def into_blocks(matrix, blocks):  # type: ignore[no-untyped-def]
-    """All blocks of a matrix."""
+    """blocks[block, i, :] = matrix[i, block * WIDTH : (block + 1) * WIDTH], zeros beyond the last neuron."""
+    inputs, neurons = matrix.shape
+    own, every = blocks.reshape(-1), matrix.reshape(-1)
     for block in range(len(blocks)):
-        copy_block(matrix, block, blocks[block])
+        real = min(WIDTH, neurons - block * WIDTH)
+        for i in range(inputs):
+            if real == WIDTH:
+                copy_strips(own, (block * inputs + i) * WIDTH, every, i * neurons + block * WIDTH, 1)
+                continue
+            for n in range(real):
+                blocks[block, i, n] = matrix[i, block * WIDTH + n]
+            blocks[block, i, real:] = 0
 
 
 @compiled

@@ -41,13 +41,7 @@ def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):
 @compiled
 def flag_spikes(v, flags, sample, start, stop, threshold, second_threshold):  # type: ignore[no-untyped-def]
     """`spikes.flag_spikes` of neurons start..stop-1."""
-    for i in range(len(sample)):
-        state = v[sample[i], start[i] : stop[i]]
-        fires, near = flags[0, sample[i], start[i] : stop[i]], flags[1, sample[i], start[i] : stop[i]]
-        for n in range(len(state)):
-            fires[n] = state[n] > threshold
-        for n in range(len(state)):
-            near[n] = (state[n] > second_threshold) & (not (state[n] > threshold))
+    spikes.flag_rows(v, flags, sample, sample + 1, start, stop, threshold, second_threshold)
 
 
 @compiled

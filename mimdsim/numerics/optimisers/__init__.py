@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from mimdsim.numerics.optimisers.record import LEARNING_RATE, TRAINING_STEP, Form, Optimiser
-from mimdsim.numerics.optimisers.rules import check_records
+from mimdsim.numerics.optimisers.record import LEARNING_RATE, TRAINING_STEP, Form, Optimiser, check_records
 
 
 def _all(of: type[Optimiser]) -> list[type[Optimiser]]:

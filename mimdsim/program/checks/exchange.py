@@ -15,7 +15,7 @@ from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.checks.bounds import NO_VARIABLE
 from mimdsim.program.checks.conflicts import is_written_by
 from mimdsim.program.checks.scope import LOCAL_OR_DELIVERED, MEANWHILE, Access, Scope
-from mimdsim.program.exchanges import copy_parts, derive_exchange, is_derived
+from mimdsim.program.exchanges import copy_parts, derive_exchange, matches_derivation
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Problem, Superstep
@@ -46,7 +46,7 @@ def check_exchange(scope: Scope) -> Iterator[Problem]:
     Expects a superstep that keeps the other rules.
     """
     planned = scope.superstep.exchange
-    if planned is None or is_derived(scope):
+    if planned is None or matches_derivation(scope):
         return
     wanted = derive_exchange(scope)
     if wanted is None:

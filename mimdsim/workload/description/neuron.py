@@ -6,9 +6,9 @@ from typing import Any
 
 from mimdsim.base.errors import MappingError
 from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.neuron_catalogue import LIF
 from mimdsim.graph.neuron_models import MODELS, model_of, neuron_of
 from mimdsim.graph.neuron_parts import Model
-from mimdsim.graph.neurons_others import LIF
 from mimdsim.graph.surrogates import known_surrogate
 from mimdsim.workload.description.sections import PER_LAYER, Network
 
