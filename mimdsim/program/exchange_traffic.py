@@ -40,6 +40,13 @@ class Pairs:
     times: int = 1
 
 
+def nearest_copy(heads: np.ndarray, tiles: np.ndarray, per_chip: int) -> np.ndarray:
+    """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several.
+    heads: the first tile of each copy."""
+    chosen: np.ndarray = np.abs(heads[:, None] // per_chip - tiles // per_chip).argmin(axis=0)
+    return chosen
+
+
 class Tally:
     """Running totals of one exchange phase, by tile and by pair of chips; or, if `pairs` are given, only these."""
 
@@ -81,7 +88,7 @@ class Tally:
             for copies, _, on, inside in in_bands(mapping, tiles, boxes):
                 wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
                 on, inside = on[np.broadcast_to(wanting, on.shape)], inside[np.broadcast_to(wanting, on.shape)]
-                nearest = self._nearest(np.array([copy.tiles[0] for copy in copies]), on)
+                nearest = nearest_copy(np.array([copy.tiles[0] for copy in copies]), on, self.tiles // self.chips)
                 for which in np.unique(nearest).tolist():
                     self._count_in(copies[which], variable, drop, on[nearest == which], inside[nearest == which])
         elif mapping.is_replicated:
@@ -98,17 +105,11 @@ class Tally:
         held, by = cut.held(tiles)
         wanting[held[by != first[cut.within[held]]]] = False
         part, heads = np.flatnonzero(wanting), cut.heads()
-        readers = np.arange(self.chips) * (self.tiles // self.chips)
-        ends = pairwise(first.tolist())
-        nearest = np.array([begin + self._nearest(heads[begin:end], readers) for begin, end in ends])
-        return part, nearest[cut.within[part], tiles[part] // (self.tiles // self.chips)]
-
-    def _nearest(self, heads: np.ndarray, tiles: np.ndarray) -> np.ndarray:
-        """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several.
-        heads: the first tile of each copy."""
         per_chip = self.tiles // self.chips
-        chosen: np.ndarray = np.abs(heads[:, None] // per_chip - tiles // per_chip).argmin(axis=0)
-        return chosen
+        readers = np.arange(self.chips) * per_chip
+        ends = pairwise(first.tolist())
+        nearest = np.array([begin + nearest_copy(heads[begin:end], readers, per_chip) for begin, end in ends])
+        return part, nearest[cut.within[part], tiles[part] // per_chip]
 
     def _count_replicas(
         self, holders: np.ndarray, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray

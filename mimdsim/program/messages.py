@@ -6,14 +6,16 @@ that several tiles want is sent once to all of them. Only parts that stay on the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.program.exchange_traffic import nearest_copy
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping, repeat_each
 from mimdsim.program.program import Program
 from mimdsim.program.records import Delivery, Exchange
-from mimdsim.program.vertex_boxes import boxes_on_tiles, runs_of_boxes, spatial_mapping, to_runs
+from mimdsim.program.vertex_boxes import boxes_on_tiles, in_bands, is_local, runs_of_boxes, spatial_mapping, to_runs
 
 MOST_READINGS = (
     2_000_000  # (part, reader) pairs of a phase that are listed; beyond it, nearly every tile receives from all others
@@ -47,34 +49,62 @@ def messages_of(program: Program, exchange: Exchange) -> Messages | None:
 
 def _readings(program: Program, number: int, delivery: Delivery, room: int) -> _Readings | None:
     """The readings of one delivery; None when there are more than `room`."""
-    variable, per_chip = program.variables[delivery.variable], program.tiles_per_chip
+    variable = program.variables[delivery.variable]
     drop = delivery.boxes.shape[1] < len(variable.shape)
-    shape = variable.shape[drop:]
-    mapping = spatial_mapping(variable, drop)
+    shape, mapping = variable.shape[drop:], spatial_mapping(variable, drop)
     if int(runs_of_boxes(delivery.boxes, shape)[1].sum()) > room:
         return None
+    found = [np.zeros((6, 0), np.int64)]
+    for holding, tiles, boxes in _by_copy(mapping, delivery, shape, program.tiles_per_chip):
+        part = _readings_of(
+            holding, tiles, boxes, shape, program.tiles_per_chip, room - sum(each.shape[1] for each in found)
+        )
+        if part is None:
+            return None
+        sender, start, stop, reader = part
+        travels = (sender != reader) & (sender // program.tiles_per_chip == reader // program.tiles_per_chip)
+        columns = np.full(len(start), number), sender, start, stop, (stop - start) * variable.item_bytes, reader
+        found.append(np.stack(columns)[:, travels])
+    return np.concatenate(found, axis=1)
+
+
+def _by_copy(
+    mapping: TileMapping, delivery: Delivery, shape: tuple[int, ...], per_chip: int
+) -> Iterator[tuple[TileMapping, np.ndarray, np.ndarray]]:
+    """(the mapping that sends, tiles, boxes) of what is wanted: of copies the nearest, and nothing that lies there."""
+    if mapping.axis != BANDED or not mapping.has_copies:
+        yield mapping, delivery.tiles, delivery.boxes
+        return
+    for copies, _, tiles, boxes in in_bands(mapping, delivery.tiles, delivery.boxes):
+        wanting = ~np.any([is_local(copy, tiles, boxes, shape) for copy in copies[1:]], axis=0)
+        tiles, boxes = tiles[np.broadcast_to(wanting, tiles.shape)], boxes[np.broadcast_to(wanting, tiles.shape)]
+        nearest = nearest_copy(np.array([copy.tiles[0] for copy in copies]), tiles, per_chip)
+        for which in np.unique(nearest).tolist():
+            yield copies[which], tiles[nearest == which], boxes[nearest == which]
+
+
+def _readings_of(
+    mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...], per_chip: int, room: int
+) -> tuple[np.ndarray, ...] | None:
+    """(sender, start, stop, reader) of the boxes wanted on tiles; None when there are more than `room`."""
     whole = TileMapping(
         axis=FLAT, tiles=np.zeros(1, np.int64), starts=np.zeros(1, np.int64), stops=np.ones(1, np.int64)
     )
-    _, _, reader, runs = to_runs(whole, delivery.tiles, delivery.boxes, shape)
+    _, _, reader, runs = to_runs(whole, tiles, boxes, shape)
     start, stop = runs[:, 0, 0], runs[:, 0, 1]
     if mapping.is_replicated:
-        sender = _first_holder(mapping.tiles, reader, per_chip)
-    else:
-        holders = _along_elements(mapping, shape, room)
-        if holders is None:
-            return None
-        first = np.searchsorted(holders.stops, start, side="right")
-        count = np.searchsorted(holders.starts, stop, side="left") - first
-        if int(count.sum()) > room:
-            return None
-        run, turn = repeat_each(count)
-        interval = first[run] + turn
-        start, stop = np.maximum(start[run], holders.starts[interval]), np.minimum(stop[run], holders.stops[interval])
-        reader, sender = reader[run], holders.tiles[interval]
-    travels = (sender != reader) & (sender // per_chip == reader // per_chip)
-    columns = np.full(len(start), number), sender, start, stop, (stop - start) * variable.item_bytes, reader
-    return np.stack(columns)[:, travels]
+        return _first_holder(mapping.tiles, reader, per_chip), start, stop, reader
+    holders = _along_elements(mapping, shape, room)
+    if holders is None:
+        return None
+    first = np.searchsorted(holders.stops, start, side="right")
+    count = np.searchsorted(holders.starts, stop, side="left") - first
+    if int(count.sum()) > room:
+        return None
+    run, turn = repeat_each(count)
+    interval = first[run] + turn
+    start, stop = np.maximum(start[run], holders.starts[interval]), np.minimum(stop[run], holders.stops[interval])
+    return holders.tiles[interval], start, stop, reader[run]
 
 
 def _first_holder(holders: np.ndarray, readers: np.ndarray, per_chip: int) -> np.ndarray:
@@ -105,7 +135,7 @@ def _along_elements(mapping: TileMapping, shape: tuple[int, ...], room: int) -> 
 
 
 def _along_bands(mapping: TileMapping, shape: tuple[int, ...], room: int) -> TileMapping | None:
-    """As `_along_elements`; of copies the first."""
+    """As `_along_elements`, of bands without copies."""
     found = []
     for band, *_ in mapping.ranges():
         tiles, boxes = boxes_on_tiles(band.mapping, shape)

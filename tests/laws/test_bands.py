@@ -90,6 +90,28 @@ def test_an_exchange_counts_bands_as_the_same_elements_one_by_one(seed: int) -> 
     assert found[0][2] == found[1][2]
 
 
+@SMALL
+@given(seed=SEEDS, chips=st.sampled_from([1, 2]))
+def test_messages_bring_what_is_counted_as_received_of_the_nearest_copies(seed: int, chips: int) -> None:
+    draw = np.random.default_rng(seed)
+    mapping = drawn_bands(draw, copies=True)
+    low, high = draw.integers(0, (ROWS, COLUMNS), (5, 2)), draw.integers(1, (ROWS + 1, COLUMNS + 1), (5, 2))
+    boxes = np.stack([np.minimum(low, high - 1), high], axis=2)
+    tiles = draw.permutation(TILES)[:5]
+    variable = Variable(name="x", shape=(ROWS, COLUMNS), dtype="float32", mapping=mapping)
+    tally = Tally(TILES, chips)
+    tally.count(variable, False, tiles, boxes)
+    exchange = tally.exchange((Delivery(variable="x", tiles=tiles, boxes=boxes),))
+    messages = messages_of(Program(tiles=TILES, chips=chips, variables={"x": variable}, body=()), exchange)
+    assert messages is not None
+    size = np.repeat(messages.size_bytes, np.diff(messages.first))
+    received = np.bincount(messages.reader, weights=size, minlength=TILES)
+    if exchange.link_bytes is None:
+        np.testing.assert_array_equal(received, tally.total["bytes_received"])
+    else:  # what comes over links is no message on the chip
+        assert (received <= tally.total["bytes_received"]).all()
+
+
 def doubled(x: np.ndarray, y: np.ndarray, row: np.ndarray, start: np.ndarray, stop: np.ndarray) -> None:
     for r, low, high in zip(row, start, stop, strict=True):
         y[r, low:high] = 2 * x[r, low:high]
