@@ -1,6 +1,7 @@
 """Predictions next to published figures, and machines calibrated against measurements."""
 
 from mimdsim.validation.calibration import calibrate
-from mimdsim.validation.tables import Row, validate
+from mimdsim.validation.reference_table import Row
+from mimdsim.validation.tables import validate
 
 __all__ = ["Row", "calibrate", "validate"]

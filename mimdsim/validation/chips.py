@@ -7,17 +7,14 @@ whose column `judged` says "held out"; rows that gave a number are marked "used"
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from mimdsim.base.csv_table import numbered
-from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.area_power import silicon_profile
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import SiliconProfile
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 from mimdsim.validation.sensitivity import Bearing
 
 COLUMNS = {"chip", "machine", "changes", "metric", "value", "unit", "tolerance", "judged"}
@@ -25,28 +22,24 @@ METRICS = {"area_mm2": "mm2", "sram_share": "of the area", "full_load_watts": "W
 Found = tuple[float, float]  # a number and how far it may be off
 
 
-def chip_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Fields of one row per published figure; raises DataFileError for bad numbers."""
-    rows = []
-    for line, row in numbered(given):
-        published, tolerance = (_number(path, line, row, column) for column in ("value", "tolerance"))
-        found, note = _predicted(row)
-        rows.append(
-            {
-                "name": f"{row['chip']} {row['metric']} {row['value']}",
-                "unit": row["unit"],
-                "predicted": found[0] if found else None,
-                "published": published,
-                "tolerance": tolerance,
-                "low": found[0] - found[1] if found else None,
-                "high": found[0] + found[1] if found else None,
-                "source": row.get("source", ""),
-                "note": note,
-                "kind": f"{row['metric']}, {row['judged']}",
-                "bearing": _bearing(row, line, published) if found else None,
-            }
-        )
-    return rows
+def chip_row(row: Cells, _asked: Asked) -> Fields:
+    """Fields of a published figure."""
+    published, tolerance = (row.number(column, above=0) for column in ("value", "tolerance"))
+    found, note = _predicted(row)
+    value, off = found or (None, 0.0)
+    return {
+        "name": f"{row['chip']} {row['metric']} {row['value']}",
+        "unit": row["unit"],
+        "predicted": value,
+        "published": published,
+        "tolerance": tolerance,
+        "low": None if value is None else value - off,
+        "high": None if value is None else value + off,
+        "source": row.get("source", ""),
+        "note": note,
+        "kind": f"{row['metric']}, {row['judged']}",
+        "bearing": _bearing(row, row.line, published) if found else None,
+    }
 
 
 def _bearing(row: dict[str, str], line: int, measured: float) -> Bearing | None:
@@ -62,16 +55,6 @@ def _again(metric: str, machine: MimdMachine) -> float:
     if found is None:
         raise MimdsimError(note)
     return found[0]
-
-
-def _number(path: Path, line: int, row: dict[str, str], column: str) -> float:
-    try:
-        number = float(row[column])
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise DataFileError(path, f"line {line}, column '{column}': '{shortened(row[column])}' is not a number above 0")
-    return number
 
 
 def _predicted(row: dict[str, str]) -> tuple[Found | None, str]:
@@ -117,3 +100,6 @@ def _metric(silicon: SiliconProfile, metric: str) -> tuple[Found | None, str]:
     ends = [(sram.value + way * sram.half_width) / (whole + way * (sram.half_width - rest_off)) for way in (-1, 1)]
     share = sram.value / (sram.value + rest)
     return (share, max(share - ends[0], ends[1] - share)), ""
+
+
+CHIPS = ReferenceTable(needed=COLUMNS, also={"source"}, predict_row=chip_row)

@@ -11,7 +11,7 @@ from typing import Any
 
 from mimdsim.base.files import dump_json
 from mimdsim.report.formatting import plain
-from mimdsim.validation.tables import Row
+from mimdsim.validation.reference_table import Row
 
 COLUMNS = 160
 NAME_COLUMNS = 66

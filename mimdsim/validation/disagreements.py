@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.search_path import files_of
-from mimdsim.validation.tables import Row
+from mimdsim.validation.reference_table import Row
 
 
 class TableNote(Section):

@@ -9,20 +9,18 @@ row.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from mimdsim.base.csv_table import numbered
-from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.units import kind_of, uncertainty
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Doubt
 from mimdsim.program import RecordedActivity
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 from mimdsim.validation.sensitivity import Bearing, codelet_parts
 from mimdsim.workload import load_workload
 
@@ -41,61 +39,40 @@ KNOWN = {"framework": "snntorch-ipu", "dtype": "f32", "optimiser": "adam"}
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
 
 
-def framework_step_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Fields of one row per published figure, in milliseconds; raises DataFileError for bad numbers."""
-    rows = []
-    for line, row in numbered(given):
-        widths, batch, timesteps, beta, images = _numbers(path, line, row)
-        call, note = _predicted(row, widths, batch, timesteps, beta)
-        predicted, low, high = call.milliseconds if call else (None, None, None)
-        published = 1e3 * batch / images
-        rows.append(
-            {
-                "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
-                f"{images:,.0f} images/s",
-                "unit": "ms",
-                "predicted": predicted,
-                "published": published,
-                "tolerance": TOLERANCE,
-                "low": low,
-                "high": high,
-                "source": row.get("source", ""),
-                "note": note,
-                "kind": f"as if on {row['machine']}",
-                "bearing": None if call is None else call.bearing(row["machine"], line, published),
-            }
-        )
-    return rows
-
-
-def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[tuple[int, ...], int, int, float, float]:
-    try:
-        widths = tuple(int(width) for width in row["dense"].split("-"))
-        batch, timesteps = int(row["batch"]), int(row["T"])
-        beta, images = float(row["beta"]), float(row["images_per_s"])
-    except ValueError as problem:
-        raise DataFileError(path, f"line {line}: {shortened(str(problem))}") from None
-    if len(widths) < 2 or min(*widths, batch, timesteps) < 1:
-        raise DataFileError(
-            path, f"line {line}: dense needs at least two widths, and all of them, batch and T 1 or more"
-        )
-    if not (math.isfinite(images) and images > 0):
-        text = shortened(row["images_per_s"])
-        raise DataFileError(path, f"line {line}, column 'images_per_s': '{text}' is not a number above 0")
-    return widths, batch, timesteps, beta, images
-
-
-def _predicted(
-    row: dict[str, str], widths: tuple[int, ...], batch: int, timesteps: int, beta: float
-) -> tuple[Call | None, str]:
-    """(the call or None, why not)."""
+def framework_step_row(row: Cells, _asked: Asked) -> Fields:
+    """Fields of a published figure, in milliseconds."""
+    widths, batch, timesteps = _widths(row), row.whole("batch"), row.whole("T")
+    images = row.number("images_per_s", above=0)
+    fields: Fields = {
+        "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
+        f"{images:,.0f} images/s",
+        "unit": "ms",
+        "published": 1e3 * batch / images,
+        "tolerance": TOLERANCE,
+        "source": row.get("source", ""),
+        "kind": f"as if on {row['machine']}",
+    }
+    beta = row.number("beta")
     for column, known in KNOWN.items():
         if row[column] != known:
-            return None, f"{column} '{shortened(row[column])}' has no program here; known: {known}"
+            return fields | {"note": f"{column} '{shortened(row[column])}' has no program here; known: {known}"}
     try:
-        return framework_step(row["machine"], widths, batch, timesteps, beta), ""
+        call = framework_step(row["machine"], widths, batch, timesteps, beta)
     except MimdsimError as refusal:
-        return None, str(refusal)
+        return fields | {"note": str(refusal)}
+    predicted, low, high = call.milliseconds
+    bearing = call.bearing(row["machine"], row.line, fields["published"])
+    return fields | {"predicted": predicted, "low": low, "high": high, "bearing": bearing}
+
+
+def _widths(row: Cells) -> tuple[int, ...]:
+    try:
+        widths = tuple(int(width) for width in row["dense"].split("-"))
+    except ValueError:
+        widths = ()
+    if len(widths) < 2 or min(widths) < 1:
+        raise MimdsimError(f"column 'dense': '{shortened(row['dense'])}' is not two or more widths, such as 784-100-10")
+    return widths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,3 +157,6 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
         inputs=network.inputs,
         classes=network.classes,
     )
+
+
+FRAMEWORK_STEPS = ReferenceTable(needed=COLUMNS, also={"source"}, predict_row=framework_step_row)

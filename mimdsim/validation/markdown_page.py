@@ -12,7 +12,7 @@ from mimdsim.base.version import __version__
 from mimdsim.report.formatting import plain, significant
 from mimdsim.validation.console_table import Summary, files_of, kinds_of, ranges_of, summarised
 from mimdsim.validation.disagreements import Disagreement, Notes, load_notes
-from mimdsim.validation.tables import Row
+from mimdsim.validation.reference_table import Row
 
 LABELS, PLOT, FIGURES = 320, 440, 190  # widths in pixels: left of the dots, the dots, right of the dots
 HEAD, LINE, FOOT = 34, 20, 26

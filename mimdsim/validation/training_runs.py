@@ -8,15 +8,13 @@ figures derived from several of them, and the time with the tile-wise state grad
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.schema import build
 from mimdsim.compiler import Compiled, place
@@ -24,6 +22,7 @@ from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, open_data, retime, train_workload
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.derived_figures import Prediction, Run, mean_rows, slope_rows, tilewise_rows
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, refused
 from mimdsim.validation.sensitivity import Bearing, codelet_parts
 from mimdsim.workload import Workload, network_of
 from mimdsim.workload.description.mapping import MappingOptions
@@ -39,46 +38,28 @@ NOTE = (
     "what is left out"
 )
 ACTIVITY = {False: "activity of random input", True: "activity of N-MNIST recordings"}
-NOT_COMPUTED: dict[str, Any] = {
-    **dict.fromkeys(("predicted", "published", "low", "high")),
-    "kind": "one run",
-    "tolerance": STEP_TOLERANCE,
-}
 
 
-def training_step_rows(
-    path: Path,
-    given: list[dict[str, str]],
-    data: Path | None,
-    progress: Callable[[str, int, int], None],
-    described: MimdMachine | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Rows for every measured run, then those of configurations with several runs, slopes, and the other gradient;
-    described: the chip they were measured on, if not a Bow."""
-    machine = described or load_machine(MACHINE)
+def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
+    """Rows for every measured run, then those of configurations with several runs, slopes, and the other gradient; on
+    a Bow unless a machine is asked for."""
+    machine, data = asked.machine or load_machine(MACHINE), asked.data
     assert isinstance(machine, MimdMachine)
     runs = []
     activities: dict[tuple[str, ...], tuple[Workload, list[RecordedActivity]]] = {}
-    for number, (line, row) in enumerate(numbered(given), start=1):
+    for number, row in enumerate(lines, start=1):
         try:
-            workload = _workload_of(path, line, row, data)
+            workload, times = _workload_of(row, data), _times(row)
             compiled = compile_workload(workload, machine, must_fit=False)
-        except DataFileError:
-            raise
-        except MimdsimError as refusal:  # of this row; the others are compared
-            yield {
-                **_shared(data),
-                **NOT_COMPUTED,
-                "name": f"line {line}",
-                "note": " ".join(str(refusal).split()),
-            }
+        except MimdsimError as problem:
+            yield _shared(data) | refused(row, problem)
             continue
         log = train_workload(workload, compiled, open_data(workload))
         timed = retime(compiled, machine, log.activity)
-        run = _run_of(path, line, row, _predicted(compiled, machine, log.activity))
+        run = _run_of(row, times, _predicted(compiled, machine, log.activity))
         runs.append(run)
         activities.setdefault(run.configuration, (workload, []))[1].append(log.activity)
-        progress("training steps of published runs", number, len(given))
+        asked.progress("training steps of published runs", number, len(lines))
         yield {
             **_shared(data),
             **run.predicted.columns(),
@@ -88,7 +69,7 @@ def training_step_rows(
             "tolerance": STEP_TOLERANCE,
             **run.second(),
             "bearing": Bearing(
-                line=line,
+                line=row.line,
                 machine=machine.name,
                 measured=run.total,
                 again=partial(_milliseconds, compiled, log.activity),
@@ -125,19 +106,14 @@ def _milliseconds(compiled: Compiled, activity: RecordedActivity, machine: MimdM
     return 1e3 * retime(compiled, machine, activity).seconds_per_training_step
 
 
-def _run_of(path: Path, line: int, row: dict[str, str], predicted: Prediction) -> Run:
-    times: list[float | None] = []
-    for column in ("ms_total", "ms_keras", "max_activity"):
-        text = row.get(column, "")
-        try:
-            value = float(text) if text else None
-        except ValueError:
-            value = math.nan
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise DataFileError(path, f"line {line}, column '{column}': '{shortened(text)}' is not a number above 0")
-        times.append(value)
+def _times(row: Cells) -> tuple[float, float | None, float | None]:
+    """ms_total, and ms_keras and max_activity where they are given."""
+    keras, activity = (row.number(name, above=0) if row.get(name) else None for name in ("ms_keras", "max_activity"))
+    return row.number("ms_total", above=0), keras, activity
+
+
+def _run_of(row: Cells, times: tuple[float, float | None, float | None], predicted: Prediction) -> Run:
     total, keras, activity = times
-    assert total is not None  # _workload_of has read it
     return Run(
         configuration=(row["hidden"], row["dense"], row["sparse"], row["batch"], row["T"]),
         activity=activity,
@@ -147,18 +123,15 @@ def _run_of(path: Path, line: int, row: dict[str, str], predicted: Prediction) -
     )
 
 
-def _workload_of(path: Path, line: int, row: dict[str, str], data: Path | None) -> Workload:
+def _workload_of(row: Cells, data: Path | None) -> Workload:
+    batch, timesteps, second = row.whole("batch"), row.whole("T"), row.number("second_threshold")
     try:
         dense = [int(width) for width in row["dense"].split("-")]
         sparse = [int(capacity) for capacity in row["sparse"].split("-")]
-        batch, timesteps, second = int(row["batch"]), int(row["T"]), float(row["second_threshold"])
-        float(row["ms_total"])
     except ValueError as problem:
-        columns = "dense, sparse, batch, T, second_threshold and ms_total must be numbers"
-        raise DataFileError(path, f"line {line}: {columns}: {shortened(str(problem), 120)}") from None
+        raise MimdsimError(f"columns 'dense' and 'sparse': {shortened(str(problem), 120)}") from None
     if len(dense) != len(sparse) or len(dense) < 3:
-        sizes = f"{len(dense)} dense and {len(sparse)} sparse sizes"
-        raise DataFileError(path, f"line {line}: {sizes}; need as many, input first")
+        raise MimdsimError(f"{len(dense)} dense and {len(sparse)} sparse sizes; need as many, input first")
     source: dict[str, Any] = {
         "source": "random",
         "inputs": dense[0],
@@ -177,7 +150,7 @@ def _workload_of(path: Path, line: int, row: dict[str, str], data: Path | None) 
         "training": {"batch": batch, "learning_rate": 1e-3, "weight_scale": 4.0, "max_training_steps": 1},
         "mapping": {"state_gradient": "per_batch"},
     }
-    return build(Workload, table, where=f"{path}, line {line}")
+    return build(Workload, table, where=f"line {row.line}")
 
 
 def _same_counts(compiled: Compiled, activity: RecordedActivity, *, full: bool) -> RecordedActivity:
@@ -191,7 +164,15 @@ def _same_counts(compiled: Compiled, activity: RecordedActivity, *, full: bool) 
     return RecordedActivity(ids=ids, counts=counts, dropped={})
 
 
-def golden_rows(path: Path, cases: Any) -> Iterator[dict[str, Any]]:
+TRAINING_STEPS = ReferenceTable(
+    needed={"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"},
+    also={"ms_keras", "max_activity"},
+    ignored={"ms_median", "final_loss"},
+    predict_all=training_step_rows,
+)
+
+
+def golden_rows(path: Path, cases: Any) -> Iterator[Fields]:
     """Every entry of printed tile mappings against the placement rules; tolerance 0."""
     if not isinstance(cases, list) or any(not isinstance(case, dict) or "dense" not in case for case in cases):
         raise DataFileError(path, "is not a list of mappings with the key 'dense' (references/README.md)")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimdsim.base.errors import DataFileError
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.validation.gpus import event_driven as model
 from mimdsim.validation.gpus.devices import described
 from mimdsim.validation.gpus.event_rows import EACH_BATCH, EACH_TIMESTEP
-from mimdsim.validation.tables import Row, check_files, find_table
+from mimdsim.validation.reference_table import Row
+from mimdsim.validation.tables import check_files, find_table
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "references" / "silicon" / "genn_eventprop.csv"
 HEAD = (
@@ -139,5 +139,8 @@ def test_rows_that_cannot_be_computed_say_why(tmp_path: Path) -> None:
     assert known.published == pytest.approx(10)  # 0.05 s over 10 batches of 500 timesteps, in us
     assert known.predicted is not None
     assert known.note == "on NVIDIA A100 SXM 40 GB"
-    with pytest.raises(DataFileError, match="line 2, column 'value': 'nan' is not a number from 0"):
-        rows_of_text(tmp_path, good + "neuron_update,nan\n")
+    for value, said in (("nan", "'nan' is not a number"), ("-1", "'-1' is not a number from 0")):
+        again = good.splitlines()[-1]
+        refused, other = rows_of_text(tmp_path, f"{good}neuron_update,{value}\n{again}neuron_update,1\n")
+        assert (refused.name, refused.note) == ("line 2", f"column 'value': {said}")
+        assert other.predicted is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.errors import DescriptionError
 from mimdsim.costs.area_power import (
     Estimate,
     Voltage,
@@ -394,13 +394,13 @@ def test_published_areas_and_watts_are_within_their_intervals() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("area_mm2,800", "area_mm2,-1", "line 2, column 'value': '-1' is not a number above 0"),
-        (",0.3,held out", ",nan,held out", "line 2, column 'tolerance': 'nan' is not a number above 0"),
+        ("area_mm2,800", "area_mm2,-1", "column 'value': '-1' is not a number above 0"),
+        (",0.3,held out", ",nan,held out", "column 'tolerance': 'nan' is not a number above 0"),
     ],
 )
 def test_a_table_of_chips_with_bad_numbers_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
-    with pytest.raises(DataFileError, match=said):
-        _checked(tmp_path, old, new)
+    row = _checked(tmp_path, old, new)
+    assert (row.name, row.note, row.predicted) == ("line 2", said, None)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ from mimdsim.machine.calibrated import Table, machine_digest, uncertain_numbers
 from mimdsim.pipeline import compile_workload, config_digest, retime
 from mimdsim.validation.calibration import Narrowed, narrowed_by
 from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions, misses
+from mimdsim.validation.reference_table import Row, silent
 from mimdsim.validation.sensitivity import Bearing
-from mimdsim.validation.tables import Row, check_files, find_table, silent
+from mimdsim.validation.tables import check_files, find_table
 from mimdsim.workload import filled_activity, load_workload
 
 HEAD = "hidden,dense,sparse,batch,T,second_threshold,ms_total,spread"
@@ -455,10 +456,10 @@ def test_tables_that_tell_nothing_of_a_machine_are_refused(tmp_path: Path) -> No
     with pytest.raises(DataFileError, match="has 1,001 rows; at most 1,000 are used"):
         mimdsim.calibrate("bow", tmp_path / "long.csv")
     assert time.monotonic() - begun < 5  # none of them is predicted
-    for column, said in (("T", "batch, T, second_threshold and ms_total must be numbers"), ("ms_total", "must be")):
+    for column in ("T", "ms_total"):
         cells = dict(zip(head.split(","), one.split(","), strict=True)) | {column: "a" * 100_000}
         (tmp_path / "hostile.csv").write_text(f"{head}\n{','.join(cells.values())}\n")
-        with pytest.raises(DataFileError, match=f"line 2: .*{said}") as refused:
+        with pytest.raises(DescriptionError, match=rf"(?s)no row was measured on 'bow'.*column '{column}'") as refused:
             mimdsim.calibrate("bow", tmp_path / "hostile.csv")
         assert len(str(refused.value)) < 500
     with pytest.raises(DescriptionError, match=r"no row was measured on 'tiny'.* of machine 'mk2'"):

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference_rows import given
 
-from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit
+from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.costs.library.arithmetic import NoCycleFormula
 from mimdsim.costs.library.sparse import sparse_dense_elementwise_cycles
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.reference_table import Asked
 from mimdsim.validation.sparse.buckets import Buckets, propagate
 from mimdsim.validation.sparse.dynamic_costs import counted_block_cycles, counted_elementwise_cycles
 from mimdsim.validation.sparse.plan import SparsePlan, plan_sparse_product
-from mimdsim.validation.sparse.rows import sparse_product_rows
+from mimdsim.validation.sparse.rows import SPARSE_PRODUCTS
 from mimdsim.validation.sparse.shapes import SparseShape
 from mimdsim.validation.sparse.static_costs import static_block_cycles, static_element_cycles
 
@@ -163,7 +165,7 @@ def test_buckets_pass_on_only_what_overflows() -> None:
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
     with REFERENCES.open(encoding="utf-8") as file:
-        return list(sparse_product_rows(REFERENCES, list(csv.DictReader(file))))
+        return [vars(row) for row in SPARSE_PRODUCTS.rows(given(*csv.DictReader(file)), Asked())]
 
 
 def errors(rows: list[dict[str, Any]], *words: str) -> list[float]:
@@ -200,7 +202,7 @@ def test_rows_that_cannot_be_predicted_say_why() -> None:
     base |= {"unit": "TFLOP/s", "tolerance": "", "source": ""}
 
     def one(**changes: str) -> dict[str, Any]:
-        return next(sparse_product_rows(Path("x.csv"), [{**base, **changes}]))
+        return vars(SPARSE_PRODUCTS.rows(given({**base, **changes}), Asked())[0])
 
     assert one()["predicted"] > 0
     assert one(metric="speed_over_dense")["predicted"] > 0
@@ -210,5 +212,5 @@ def test_rows_that_cannot_be_predicted_say_why() -> None:
     assert "no plan for banded" in one(kind="banded")["note"]
     assert "not a tiled machine" in one(machine="a100")["note"]
     assert "block edge" in one(block="3")["note"]
-    with pytest.raises(DataFileError, match="line 2"):
-        one(m="many")
+    refused = one(m="many")
+    assert (refused["name"], refused["note"]) == ("line 2", "column 'm': 'many' is not a whole number of at least 1")

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference_rows import given
 
-from mimdsim.base.errors import DataFileError, MappingError
+from mimdsim.base.errors import MappingError
 from mimdsim.execution import Executor
 from mimdsim.machine import load_machine
 from mimdsim.program import extents_of, verify
+from mimdsim.validation.reference_table import Asked
 from mimdsim.validation.stencil.copies import placed, row_copies
 from mimdsim.validation.stencil.grid import cut, tile_blocks, worker_blocks
 from mimdsim.validation.stencil.program import IN_COLUMNS, IN_ROWS, VARIANTS, blur_codelet, make_program
-from mimdsim.validation.stencil.rows import phases, published_phases, stencil_rows
+from mimdsim.validation.stencil.rows import STENCIL_PHASES, phases, published_phases
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,14 +241,14 @@ def test_phases_of_a_longer_program_are_those_of_a_step() -> None:
 @pytest.mark.slow
 def test_rows_that_cannot_be_computed_say_why() -> None:
     row = {"chips": "1", "type": "half4", "phase": "pre copies", "cycles": "5741", "tolerance": "0.15", "source": "x"}
-    assert stencil_rows(REFERENCES, [row])[0]["note"] == ""
-    assert "no ratio" in stencil_rows(REFERENCES, [{**row, "cycles": "0"}])[0]["note"]
-    assert "is none of" in stencil_rows(REFERENCES, [{**row, "phase": "tea"}])[0]["note"]
-    unknown = stencil_rows(REFERENCES, [{**row, "phase": "sum", "type": "half8"}])[0]
-    assert unknown["predicted"] is None
-    assert "half8" in unknown["note"]
-    with pytest.raises(DataFileError, match="line 2: chips"):
-        stencil_rows(REFERENCES, [{**row, "cycles": "many"}])
+    rows = [row, {**row, "cycles": "0"}, {**row, "phase": "tea"}, {**row, "phase": "sum", "type": "half8"}]
+    known, nothing, strange, unknown, unreadable = STENCIL_PHASES.rows(given(*rows, {**row, "cycles": "many"}), Asked())
+    assert known.predicted is not None
+    assert "no ratio" in nothing.note
+    assert "is none of" in strange.note
+    assert unknown.predicted is None
+    assert "half8" in unknown.note
+    assert (unreadable.name, unreadable.note) == ("line 6", "column 'cycles': 'many' is not a number")
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ from mimdsim.base.errors import DataFileError
 from mimdsim.base.search_path import files_of
 from mimdsim.machine import load_machine
 from mimdsim.validation.calibration.measurement_noise import spreads
-from mimdsim.validation.tables import FORMATS, Row, check_files, silent
+from mimdsim.validation.reference_table import Row, silent
+from mimdsim.validation.tables import FORMATS, check_files
 from mimdsim.workload import load_workload
 from mimdsim.workload.data.dvs_gesture import read_labels
 

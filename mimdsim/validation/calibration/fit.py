@@ -30,7 +30,8 @@ from mimdsim.validation.calibration.bounded_least_squares import closest, contra
 from mimdsim.validation.calibration.measurement_noise import spreads
 from mimdsim.validation.calibration.result import Measured, Narrowed
 from mimdsim.validation.calibration.sensitivities import Dependence, again, dependence
-from mimdsim.validation.tables import Progress, Row, check_files, find_table, silent
+from mimdsim.validation.reference_table import NOT_COMPUTED, Progress, Row, silent
+from mimdsim.validation.tables import check_files, find_table
 
 MOST_ROWS = 1000
 MOST_LEFT_OUT = 200  # rows up to which each is predicted from the others
@@ -139,7 +140,12 @@ def _name(row: Row) -> str:
 def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], dict[str, int]]:
     """The rows that were measured on the machine, and how many others there are, by reason."""
     used, other = [], dict[str, int]()
+    unread = [row for row in rows if row.kind == NOT_COMPUTED]
+    if unread:
+        other[f"not read or predicted, first {unread[0].name} ({unread[0].note})"] = len(unread)
     for row in rows:
+        if row.kind == NOT_COMPUTED:
+            continue
         if row.bearing is None:
             why = "not predicted" if row.predicted is None else "not measured on a described chip, a bound, or derived"
         elif row.bearing.machine != machine.name:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
-from mimdsim.validation.tables import Row, cells_of
+from mimdsim.validation.reference_table import Row
+from mimdsim.validation.tables import cells_of
 
 COLUMN = "spread"  # of a table: one standard deviation, "0.2" in the unit of the figure or "3 %" of it
 LEAST, MOST = 1e-6, 1.0  # shares of a figure

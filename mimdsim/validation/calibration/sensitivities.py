@@ -11,7 +11,7 @@ import numpy as np
 from mimdsim.base.units import uncertainty
 from mimdsim.machine import MimdMachine, with_values
 from mimdsim.machine.calibrated import UncertainNumber, uncertain_numbers
-from mimdsim.validation.tables import Progress, Row
+from mimdsim.validation.reference_table import Progress, Row
 
 FORMULA = "formula of "  # before the file and kind of rows
 

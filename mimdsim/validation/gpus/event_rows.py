@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
-from mimdsim.base.csv_table import numbered
-from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.gpu import time_on_gpu
 from mimdsim.graph import training_graph
 from mimdsim.machine.gpu import GpuMachine
@@ -28,6 +25,7 @@ from mimdsim.validation.gpus.event_driven import (
     small_kernel_seconds,
     synapse_seconds,
 )
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 from mimdsim.workload import load_workload, network_of
 
 COLUMNS = {
@@ -66,25 +64,20 @@ NOT_MODELLED = {
 }
 
 
-def event_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Fields of one row per quantity. Raises DataFileError where a value is no number from 0."""
-    return [_row(path, line, row) for line, row in numbered(given)]
-
-
-def _row(path: Path, line: int, row: dict[str, str]) -> dict[str, Any]:
+def event_row(row: Cells, _asked: Asked) -> Fields:
+    """Fields of a measured quantity."""
     quantity, what = row["quantity"], row["what"]
-    fields: dict[str, Any] = {
+    published = row.number("value")
+    if published < 0:
+        raise MimdsimError(f"column 'value': '{shortened(row['value'])}' is not a number from 0")
+    fields: Fields = {
         "name": f"{shortened(row['hidden_recurrent'])} x {shortened(row['timesteps'])} {shortened(row['dataset'])} "
         f"{shortened(row.get('augmentation', ''))}, {shortened(what.removesuffix('_train'))} "
         + shortened(quantity.removeprefix("custom_update_")),
         "unit": "us",
-        "predicted": None,
-        "published": _value(path, line, row),
+        "published": published,
         "tolerance": 0.25,
-        "low": None,
-        "high": None,
         "source": row.get("source_path", ""),
-        "kind": "",
     }
     try:
         whole = what == "spyx_train" and quantity == "wall_training"
@@ -205,12 +198,10 @@ def _read(row: dict[str, str]) -> tuple[GpuMachine, EventDrivenNetwork, int]:
     return described(device), network, epochs * batches
 
 
-def _value(path: Path, line: int, row: dict[str, str]) -> float:
-    try:
-        value = float(row["value"])
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        what = f"line {line}, column 'value': '{shortened(row['value'])}' is not a number from 0"
-        raise DataFileError(path, what)
-    return value
+EVENT_DRIVEN = ReferenceTable(
+    needed=COLUMNS,
+    also={"source_path"},
+    ignored={"augmentation", "dt_ms", "optimiser", "examples", "us_per_timestep_of_a_batch"},
+    predict_row=event_row,
+    on="",
+)

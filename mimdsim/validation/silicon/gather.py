@@ -7,14 +7,14 @@ that was used is not recorded; here it is searched for as the library does (gath
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
-from mimdsim.base.csv_table import numbered
-from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, each_row
 from mimdsim.validation.sensitivity import Bearing
 from mimdsim.validation.silicon.gather_plan import ITEM_BYTES, GatherPlan, gather_phases, plan_gather
 
@@ -26,18 +26,15 @@ GATHER, COPY = "popops::multiSlice", "copy"
 Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
 
 
-def gather_rows(path: Path, given: list[dict[str, str]], described: MimdMachine | None = None) -> list[dict[str, Any]]:
-    """Fields of one row per measured gather, and of the copy where gathers with and without it are given; described:
-    the chip they were measured on, if not a C600.
-
-    Raises DataFileError for bad numbers.
-    """
-    machine = described or _machine()
-    rows: list[dict[str, Any]] = []
+def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
+    """Fields of one row per measured gather, and of the copy where gathers with and without it are given; on C600 chips
+    unless a machine is asked for."""
+    machine = asked.machine or _machine()
     plain: dict[Shape, list[float]] = {}
     copied: dict[Shape, list[tuple[float, str]]] = {}
-    for line, row in numbered(given):
-        published = _published(path, line, row)
+
+    def gather(row: Cells, _asked: Asked) -> Fields:
+        published = row.number("time_ms", above=0)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
         source = row.get("source_path", "")
         fields = _fields(row["id"], published, "gather and copy" if more else "gather", source)
@@ -51,8 +48,7 @@ def gather_rows(path: Path, given: list[dict[str, str]], described: MimdMachine 
             plan = _plan(machine, *shape[:3])
             cycles = _cycles(machine, plan, shape, bool(more))
         except MimdsimError as refusal:
-            rows.append({**fields, "note": str(refusal)})
-            continue
+            return fields | {"note": str(refusal)}
         if more:
             copied.setdefault(shape, []).append((published, source))
         else:
@@ -62,9 +58,11 @@ def gather_rows(path: Path, given: list[dict[str, str]], described: MimdMachine 
             f"{plan.lookup_parts} parts"
         )
         bearing = Bearing(
-            line=line, machine=machine.name, measured=published, again=partial(_again, plan, shape, bool(more))
+            line=row.line, machine=machine.name, measured=published, again=partial(_again, plan, shape, bool(more))
         )
-        rows.append({**fields, **_predicted(machine, cycles, "derived"), "note": remark, "bearing": bearing})
+        return {**fields, **_predicted(machine, cycles, "derived"), "note": remark, "bearing": bearing}
+
+    yield from each_row(lines, asked, gather)
     for shape in sorted(copied.keys() & plain.keys()):
         without = sum(plain[shape]) / len(plain[shape])
         for time, source in copied[shape]:
@@ -72,8 +70,7 @@ def gather_rows(path: Path, given: list[dict[str, str]], described: MimdMachine 
                 continue
             fields = _fields("copy alone: with it less without", time - without, "copy", source)
             cycles = copy_cycles(machine, _plan(machine, *shape[:3]), shape[1], shape[4])
-            rows.append({**fields, **_predicted(machine, cycles, "derived"), "note": "difference of two rounded times"})
-    return rows
+            yield {**fields, **_predicted(machine, cycles, "derived"), "note": "difference of two rounded times"}
 
 
 @lru_cache(maxsize=1)
@@ -131,17 +128,6 @@ def _predicted(machine: MimdMachine, cycles: float, kind: str) -> dict[str, floa
     return {"predicted": milliseconds, "low": (1 - off) * milliseconds, "high": (1 + off) * milliseconds}
 
 
-def _published(path: Path, line: int, row: dict[str, str]) -> float:
-    try:
-        published = float(row["time_ms"])
-    except ValueError:
-        published = 0.0
-    if not 0 < published < float("inf"):
-        what = f"line {line}, column 'time_ms': '{shortened(row['time_ms'])}' is not a number of ms above 0"
-        raise DataFileError(path, what)
-    return published
-
-
 def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
     names = ("table_rows", "row_floats", "lookups", "tiles", "lookups_per_tile")
     try:
@@ -152,3 +138,11 @@ def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
     if each < 1 or not 1 <= tiles <= machine.chip.tiles:
         raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {machine.chip.tiles}")
     return rows, width, lookups, tiles, each
+
+
+GATHERS = ReferenceTable(
+    needed=COLUMNS,
+    also={"source_path"},
+    ignored={"row_bytes", "repeats_amortised", "bytes_gathered"},
+    predict_all=gather_rows,
+)

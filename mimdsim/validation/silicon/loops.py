@@ -16,12 +16,10 @@ loaded again. Assembly is not published, so the range is what is known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from mimdsim.base.csv_table import numbered
-from mimdsim.base.errors import DataFileError, shortened
+from mimdsim.base.errors import MimdsimError
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 from mimdsim.validation.silicon.handwritten_vertices import DIVIDE, DIVIDE_LEAST, DIVIDE_MOST
 
 COLUMNS = {"id", "language", "workers_per_tile", "iterations_per_tile", "unroll_factor", "tile_cycles_max"}
@@ -55,80 +53,57 @@ def slots_of_trip(unroll: int) -> Slots:
     )
 
 
-def loop_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Fields of two rows per measured loop, without the file's name. Raises DataFileError for bad numbers."""
+def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
+    """Fields of the two figures of a measured loop."""
     machine = load_machine(MACHINE)
     assert isinstance(machine, MimdMachine)
     issue = machine.tile.issue_cycles
-    rows: list[dict[str, Any]] = []
-    for line, row in numbered(given):
-        n, unroll, workers, cycles = _numbers(path, line, row)
-        name = f"{row['id']}, {row['language']}"
-        shared = {"source": row.get("source_path", "")}
-        if not 1 <= workers <= machine.tile.worker_contexts or workers > issue:
-            why = f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}"
-            rows.append(_not_computed(name, "cycles", cycles, why) | shared)
-            continue
-        around = issue * AROUND_BUNDLES
-        a_slot = issue * n / unroll
-        whole = max(1, round((cycles - around) / a_slot))
-        rows.append(
-            {
-                "name": f"{name}: whole slots",
-                "unit": "cycles",
-                "predicted": whole * a_slot + around,
-                "published": cycles,
-                "tolerance": 0.01,
-                "low": whole * a_slot,
-                "high": whole * a_slot + 3 * around,
-                "note": "the whole number of slots that is nearest: tests one bundle of a context in "
-                f"{issue} cycles, not the number of slots",
-                "kind": "one bundle a turn",
-            }
-            | shared
-        )
-        slots = slots_of_trip(unroll)
-        rows.append(
-            {
-                "name": f"{name}: counted slots",
-                "unit": "issue slots an iteration",
-                "predicted": slots.counted / unroll,
-                "published": cycles / (issue * n),
-                "tolerance": 0.25,
-                "low": slots.least / unroll,
-                "high": slots.most / unroll,
-                "note": "instruction count of our own; the assembly is not published",
-                "kind": "issue slots",
-            }
-            | shared
-        )
-    return rows
+    n, unroll, workers = (row.whole(name) for name in ("iterations_per_tile", "unroll_factor", "workers_per_tile"))
+    cycles = row.number("tile_cycles_max", above=0)
+    if n > MOST_ITERATIONS or unroll > n:
+        raise MimdsimError(f"unroll_factor {unroll} of {n} iterations; iterations are at most {MOST_ITERATIONS:,}")
+    name = f"{row['id']}, {row['language']}"
+    if workers > min(machine.tile.worker_contexts, issue):
+        why = f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}"
+        source = row.get("source_path", "")
+        return [{"name": name, "unit": "cycles", "published": cycles, "source": source, "note": why, "kind": "other"}]
+    around = issue * AROUND_BUNDLES
+    a_slot = issue * n / unroll
+    whole = max(1, round((cycles - around) / a_slot))
+    slots = slots_of_trip(unroll)
+    return [
+        {
+            "name": f"{name}: whole slots",
+            "unit": "cycles",
+            "predicted": whole * a_slot + around,
+            "published": cycles,
+            "tolerance": 0.01,
+            "low": whole * a_slot,
+            "high": whole * a_slot + 3 * around,
+            "source": row.get("source_path", ""),
+            "note": "the whole number of slots that is nearest: tests one bundle of a context in "
+            f"{issue} cycles, not the number of slots",
+            "kind": "one bundle a turn",
+        },
+        {
+            "name": f"{name}: counted slots",
+            "unit": "issue slots an iteration",
+            "predicted": slots.counted / unroll,
+            "published": cycles / (issue * n),
+            "tolerance": 0.25,
+            "low": slots.least / unroll,
+            "high": slots.most / unroll,
+            "source": row.get("source_path", ""),
+            "note": "instruction count of our own; the assembly is not published",
+            "kind": "issue slots",
+        },
+    ]
 
 
-def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[int, int, int, float]:
-    columns = ("iterations_per_tile", "unroll_factor", "workers_per_tile", "tile_cycles_max")
-    try:
-        n, unroll, workers, cycles = (float(row[column]) for column in columns)
-        if not (1 <= n <= MOST_ITERATIONS and 1 <= unroll <= n and 0 < cycles < float("inf") and workers >= 1):
-            raise ValueError
-        if any(value != int(value) for value in (n, unroll, workers)):
-            raise ValueError
-    except (ValueError, OverflowError):
-        texts = ", ".join(f"{column} '{shortened(row[column])}'" for column in columns)
-        what = f"line {line}: {texts} must be numbers of at least 1, all but the last whole"
-        raise DataFileError(path, what) from None
-    return int(n), int(unroll), int(workers), cycles
-
-
-def _not_computed(name: str, unit: str, published: float, why: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "unit": unit,
-        "predicted": None,
-        "published": published,
-        "tolerance": 0.0,
-        "low": None,
-        "high": None,
-        "note": why,
-        "kind": "other",
-    }
+LOOPS = ReferenceTable(
+    needed=COLUMNS,
+    also={"source_path"},
+    ignored={"tiles", "tile_cycles_per_iteration", "issue_slots_per_iteration", "time_s"},
+    predict_row=loop_row,
+    on="bow",
+)

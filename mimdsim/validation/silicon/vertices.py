@@ -14,15 +14,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from mimdsim.base.csv_table import numbered
-from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 from mimdsim.validation.silicon import handwritten_vertices
 from mimdsim.validation.vendor.popops import scaled_add_1d_cycles
 
@@ -194,11 +193,6 @@ UNKNOWN = "no formula and no count for this vertex"
 THE_LAUNCH_ITSELF = "the launch of every other row is derived from this figure: nothing to compare"
 
 
-def vertex_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Fields of one row per measured vertex, without the file's name. Raises DataFileError for a bad `cycles`."""
-    return [_row(path, line, row) for line, row in numbered(given)]
-
-
 @lru_cache(maxsize=1)
 def _contexts() -> int:
     machine = load_machine(MACHINE)
@@ -206,23 +200,14 @@ def _contexts() -> int:
     return machine.tile.worker_contexts
 
 
-def _row(path: Path, line: int, row: dict[str, str]) -> dict[str, Any]:
-    try:
-        published = float(row["cycles"])
-        if not 0 < published < float("inf"):
-            raise ValueError
-    except ValueError:
-        what = f"line {line}, column 'cycles': '{shortened(row['cycles'])}' is not a number of cycles above 0"
-        raise DataFileError(path, what) from None
+def vertex_row(row: Cells, _asked: Asked) -> Fields:
+    """Fields of a measured vertex."""
+    published = row.number("cycles", above=0)
     bound = row["certainty"] == "upper_bound"
-    fields: dict[str, Any] = {
+    fields: Fields = {
         "name": row["id"],
         "unit": "cycles",
-        "predicted": None,
         "published": published,
-        "tolerance": 0.0,
-        "low": None,
-        "high": None,
         "source": row.get("source_path", ""),
         "kind": "upper bounds" if bound else "other",
         "upper_bound": bound,
@@ -274,3 +259,12 @@ def _answer(row: dict[str, str], bound: bool) -> Answer:
             found=found,
         )
     )
+
+
+TILE_VERTICES = ReferenceTable(
+    needed=COLUMNS,
+    also={"in_channels", "out_channels", "source_path"},
+    ignored={"tiles", "source_value"},
+    predict_row=vertex_row,
+    on="bow",
+)

@@ -7,15 +7,12 @@ fit; the measured program keeps fp32 copies of the dense operand and the result 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any
 
-from mimdsim.base.csv_table import numbered
-from mimdsim.base.errors import DataFileError, DoesNotFit, MimdsimError
+from mimdsim.base.errors import DoesNotFit, MimdsimError
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
 from mimdsim.validation.sensitivity import Bearing
 from mimdsim.validation.sparse.plan import SparsePlan, plan_sparse_product
 
@@ -27,44 +24,29 @@ Shape = tuple[int, int, int, float]  # rows, columns, block, density
 NOTE = "a plan's terms are the vendor's; random pattern drawn with a fixed seed; interval: the usual error, 20 %"
 
 
-def sparse_product_rows(
-    path: Path, given: list[dict[str, str]], progress: Callable[[str, int, int], None] | None = None
-) -> Iterator[dict[str, Any]]:
-    """A record for every row; `predicted` is None, with the reason in `note`, where none can be computed.
-
-    Raises DataFileError for cells that are no numbers.
-    """
-    for number, (line, row) in enumerate(numbered(given), start=1):
-        try:
-            published = float(row["value"])
-            tolerance = float(row.get("tolerance") or 0.25)
-            shape = (int(row["m"]), int(row["k"]), int(row["block"]), float(row["density"]))
-            batch = 0 if row["n"] == "best" else int(row["n"])
-        except ValueError as problem:
-            raise DataFileError(path, f"line {line}: {problem}") from None
-        predicted, note = _predict(row, shape, batch)
-        if progress is not None:
-            progress("sparse products", number, len(given))
-        bearing = Bearing(
-            line=line,
+def sparse_product_row(row: Cells, _asked: Asked) -> Fields:
+    """Fields of a published figure."""
+    published, tolerance = row.number("value"), row.number("tolerance", default=0.25)
+    shape = row.whole("m"), row.whole("k"), row.whole("block"), row.number("density", above=0)
+    batch = 0 if row["n"] == "best" else row.whole("n")
+    predicted, note = _predict(row, shape, batch)
+    return {
+        **around(predicted, 0.2),
+        "bearing": Bearing(
+            line=row.line,
             machine=row["machine"],
             measured=published,
             again=partial(_again, row, shape, batch),
             formula=f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}",
-        )
-        yield {
-            "bearing": None if predicted is None else bearing,
-            "name": f"{row['kind']} {row['dtype']} {shape[0]}x{shape[1]} n={row['n']} block {shape[2]} "
-            f"density {shape[3]:g} {'over dense' if row['metric'] == RATIO else ''}".rstrip(),
-            "unit": row["unit"],
-            "predicted": predicted,
-            "published": published,
-            "tolerance": tolerance,
-            "low": None if predicted is None else 0.8 * predicted,
-            "high": None if predicted is None else 1.2 * predicted,
-            "source": row.get("source", ""),
-            "note": note,
-        }
+        ),
+        "name": f"{row['kind']} {row['dtype']} {shape[0]}x{shape[1]} n={row['n']} block {shape[2]} "
+        f"density {shape[3]:g} {'over dense' if row['metric'] == RATIO else ''}".rstrip(),
+        "unit": row["unit"],
+        "published": published,
+        "tolerance": tolerance,
+        "source": row.get("source", ""),
+        "note": note,
+    }
 
 
 def _again(row: dict[str, str], shape: Shape, batch: int, machine: MimdMachine) -> float:
@@ -153,3 +135,8 @@ def _plan(
     if best is None:
         raise refusal or DoesNotFit(f"no batch up to {LARGEST_BATCH} leaves room for fp32 copies on {machine.name}")
     return best
+
+
+SPARSE_PRODUCTS = ReferenceTable(
+    needed=COLUMNS, also={"tolerance", "source"}, predict_row=sparse_product_row, doing="sparse products"
+)

@@ -12,11 +12,8 @@ cost were chosen with the rows in view (references/disagreements.toml).
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
-from mimdsim.base.csv_table import numbered
-from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
+from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
@@ -25,6 +22,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.timing import time_program
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
 from mimdsim.validation.sensitivity import Bearing
 from mimdsim.validation.stencil.program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, make_program
 
@@ -34,41 +32,28 @@ PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
 WIDTH = {phase: UNCERTAINTY["assumed" if "copies" in phase else "derived"] for phase in PHASES}
 
 
-def stencil_rows(path: Path, given: list[dict[str, str]], machine: MimdMachine | None = None) -> list[dict[str, Any]]:
-    """Fields of one row per published figure, without the file's name; machine: a chip of those that they were measured
-    on, if not Mk1. Raises DataFileError for bad numbers."""
-    chip = machine or _mk1()
-    rows = []
-    for line, row in numbered(given):
-        try:
-            chips, published, tolerance = int(row["chips"]), float(row["cycles"]), float(row["tolerance"])
-        except ValueError:
-            raise DataFileError(path, f"line {line}: chips, cycles and tolerance must be numbers") from None
-        predicted: float | None = None
-        note = f"phase '{row['phase']}' is none of {', '.join(PHASES)}"
-        if published == 0:
-            note = "0 was published; this run does not have that phase: no ratio"
-        elif row["phase"] in PHASES:
-            try:
-                predicted, note = _phases(chip, chip, row["type"], chips)[row["phase"]], ""
-            except MimdsimError as refusal:
-                note = str(refusal)
-        rows.append(
-            {
-                "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {row['phase']}",
-                "unit": "cycles a step",
-                "predicted": predicted,
-                "published": published,
-                "tolerance": tolerance,
-                "low": None if predicted is None else (1 - WIDTH[row["phase"]]) * predicted,
-                "high": None if predicted is None else (1 + WIDTH[row["phase"]]) * predicted,
-                "source": row["source"],
-                "note": note,
-                "kind": row["phase"],
-                "bearing": None if predicted is None else _bearing(chip, line, row, chips, published),
-            }
-        )
-    return rows
+def stencil_row(row: Cells, asked: Asked) -> Fields:
+    """Fields of a published figure, of Mk1 chips unless a machine is asked for."""
+    chip = asked.machine or _mk1()
+    chips, published, tolerance = row.whole("chips"), row.number("cycles"), row.number("tolerance")
+    fields: Fields = {
+        "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {row['phase']}",
+        "unit": "cycles a step",
+        "published": published,
+        "tolerance": tolerance,
+        "source": row["source"],
+        "kind": row["phase"],
+    }
+    if published == 0:
+        return fields | {"note": "0 was published; this run does not have that phase: no ratio"}
+    if row["phase"] not in PHASES:
+        return fields | {"note": f"phase '{row['phase']}' is none of {', '.join(PHASES)}"}
+    try:
+        predicted = _phases(chip, chip, row["type"], chips)[row["phase"]]
+    except MimdsimError as refusal:
+        return fields | {"note": str(refusal)}
+    bearing = _bearing(chip, row.line, row, chips, published)
+    return fields | around(predicted, WIDTH[row["phase"]]) | {"bearing": bearing}
 
 
 def _mk1() -> MimdMachine:
@@ -137,3 +122,8 @@ def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
     }
     found["sum"] = sum(cycles for name, cycles in found.items() if name != "copies")
     return {name: cycles / stages.count("blur") for name, cycles in found.items()}
+
+
+STENCIL_PHASES = ReferenceTable(
+    needed={"chips", "type", "phase", "cycles", "tolerance", "source"}, predict_row=stencil_row
+)

@@ -11,11 +11,9 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any
 
 from mimdsim.base.csv_table import numbered, parse_table
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError, shortened
@@ -23,10 +21,10 @@ from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import files_of
 from mimdsim.base.units import show_bytes
 from mimdsim.machine import MimdMachine
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, refused
 from mimdsim.validation.sensitivity import Bearing
 from mimdsim.validation.stencil.solver_times import Timed, mk2, solver_cycles, solver_times, triad_times
 
-Given = dict[str, str]
 TABLES = ("stencil_mk2_chips.csv", "devito_ipu.csv")
 MOST_TABLE_BYTES = 1 << 20
 SOLVER_COLUMNS = {"problem", "chips", "tiles", "dtype", "iterations", "source_path"}
@@ -104,33 +102,37 @@ class Case:
         return 1e6 * (cycles / described.chip.clock_hz + self.launch_seconds(described.host.request_seconds))
 
 
-def solver_rows(
-    path: Path, given: list[Given], progress: Callable[[str, int, int], None], machine: MimdMachine | None = None
-) -> list[dict[str, Any]]:
-    """Fields of one row per published figure, without the file's name; machine: the chip they were measured on, if not
-    Mk2. Raises DataFileError for bad numbers."""
-    chip = machine or mk2()
-    lines = [line for line, _ in numbered(given)]
-    cases = [_case(path, line, row) for line, row in numbered(given)]
+def solver_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
+    """Fields of one row per published figure, of Mk2 chips unless a machine is asked for."""
+    chip = asked.machine or mk2()
+    cases = [_case_or_refusal(row) for row in lines]
     measured = _measured([case for case in cases if isinstance(case, Case)])
-    rows = []
-    for number, (case, row) in enumerate(zip(cases, given, strict=True)):
-        progress(path.name, number, len(given))
-        if isinstance(case, str):
-            rows.append(_refused(row, case))
+    for number, (case, row) in enumerate(zip(cases, lines, strict=True)):
+        asked.progress("solvers", number, len(lines))
+        if not isinstance(case, Case):
+            yield case
             continue
         fields = _row(case, row, measured, chip)
-        if case.fits and case.seconds is not None and fields["predicted"] is not None:
-            seconds = 1e6 * case.seconds
-            again = partial(case.microseconds, chip)
+        if case.fits and case.seconds is not None:
             fields["bearing"] = Bearing(
-                line=lines[number], machine=chip.name, measured=seconds, again=again, formula=case.codelet
+                line=row.line,
+                machine=chip.name,
+                measured=1e6 * case.seconds,
+                again=partial(case.microseconds, chip),
+                formula=case.codelet,
             )
-        rows.append(fields)
-    return rows
+        yield fields
 
 
-def _row(case: Case, row: Given, measured: dict[tuple[object, ...], list[float]], chip: MimdMachine) -> dict[str, Any]:
+def _case_or_refusal(row: Cells) -> Case | Fields:
+    try:
+        case = _case(row)
+    except MimdsimError as problem:
+        return refused(row, problem)
+    return _refused(row, case) if isinstance(case, str) else case
+
+
+def _row(case: Case, row: Cells, measured: dict[tuple[object, ...], list[float]], chip: MimdMachine) -> Fields:
     fields = _fields(row, case.name)
     fields["kind"] = f"{case.author}, SDK {case.sdk}"
     try:
@@ -159,7 +161,7 @@ def _row(case: Case, row: Given, measured: dict[tuple[object, ...], list[float]]
     return fields
 
 
-def _memory(timed: Timed, row: Given) -> dict[str, Any]:
+def _memory(timed: Timed, row: Cells) -> Fields:
     """A program that its authors could not compile: bytes of the fullest tile, without a verdict."""
     peak, limit = timed.memory.peak_bytes, timed.memory.limit_bytes
     published = f" (published: {shortened(row['bytes_on_worst_tile'], 20)} B)" if row.get("bytes_on_worst_tile") else ""
@@ -172,20 +174,16 @@ def _memory(timed: Timed, row: Given) -> dict[str, Any]:
     }
 
 
-def _fields(row: Given, name: str) -> dict[str, Any]:
+def _fields(row: Cells, name: str) -> Fields:
     return {
         "name": name,
         "unit": "us an iteration",
-        "predicted": None,
-        "published": None,
         "tolerance": TOLERANCE,
-        "low": None,
-        "high": None,
         "source": f"{(FIRST if 'mesh' in row else SECOND)[0]}: {row['source_path']}",
     }
 
 
-def _refused(row: Given, why: str) -> dict[str, Any]:
+def _refused(row: Cells, why: str) -> Fields:
     where = shortened(row.get("processor") or "IPU", 40)
     problem, size, chips = (shortened(row.get(name) or "", 40) for name in ("problem", "mesh", "chips"))
     size = size or shortened(row.get("grid", ""), 40)
@@ -213,14 +211,14 @@ def carried_cases() -> tuple[Case, ...]:
     for path in (files[name] for name in TABLES if name in files):
         with contextlib.suppress(OSError, ValueError, KeyError, DataFileError):
             rows = parse_table(path, read_bounded_text(path, MOST_TABLE_BYTES)).rows
-            cases += [_case(path, line, row) for line, row in numbered(rows)]
+            cases += [_case_or_refusal(Cells(row, line)) for line, row in numbered(rows)]
     return tuple(case for case in cases if isinstance(case, Case))
 
 
-def _case(path: Path, line: int, row: Given) -> Case | str:
+def _case(row: Cells) -> Case | str:
     """What a row measures, or why it is not computed."""
-    chips = _number(path, line, row, "chips")
-    iterations = _number(path, line, row, "iterations") if row["iterations"] else None
+    chips = row.number("chips", above=0)
+    iterations = row.number("iterations", above=0) if row["iterations"] else None
     if row.get("processor", "IPU") != "IPU":
         return f"processor '{shortened(row['processor'], 40)}': only programs on Mk2 chips are described"
     if row["dtype"] != "float32":
@@ -228,7 +226,7 @@ def _case(path: Path, line: int, row: Given) -> Case | str:
     if chips != int(chips) or row["tiles"] not in ("", str(TILES * int(chips))):
         return f"{shortened(row['tiles'], 40)} tiles on {shortened(row['chips'], 40)} chips: a Mk2 has {TILES}"
     problem = ALSO.get(row["problem"], row["problem"])
-    order = _number(path, line, row, "space_order") if row.get("space_order") else 2.0
+    order = row.number("space_order", above=0) if row.get("space_order") else 2.0
     vertex = row.get("vertex") or VERTICES.get(problem, "")
     (author, sdk), column = (FIRST, "mesh") if "mesh" in row else (SECOND, "grid")
     if order != int(order) or order > MOST_ORDER:
@@ -245,9 +243,9 @@ def _case(path: Path, line: int, row: Given) -> Case | str:
     fits = row.get("fits", "yes") != "no"
     if not fits:  # their sides leave out the cells around the grid
         grid = tuple(extent + int(order) // 2 * 2 for extent in grid)
-    seconds = _seconds(path, line, row, math.prod(grid), iterations)
+    seconds = _seconds(row, math.prod(grid), iterations)
     if iterations is None and seconds and row.get("time_s"):
-        iterations = _number(path, line, row, "time_s") / seconds
+        iterations = row.number("time_s", above=0) / seconds
     return Case(
         problem=problem,
         order=int(order),
@@ -270,19 +268,18 @@ def _grid(text: str, *, elements: bool) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split("x"))
 
 
-def _seconds(path: Path, line: int, row: Given, points: int, iterations: float | None) -> float | None:
+def _seconds(row: Cells, points: int, iterations: float | None) -> float | None:
     """Of an iteration: as given, else from the time of all or from the points a second."""
     for column in ("us_per_iteration_from_throughput", "us_per_iteration"):
         if row.get(column):
-            return 1e-6 * _number(path, line, row, column)
+            return 1e-6 * row.number(column, above=0)
     for column in ("time_s", "time_s_printed"):
         if row.get(column) and iterations:
-            return _number(path, line, row, column) / iterations
-    return points / (1e9 * _number(path, line, row, "GPts_per_s")) if row.get("GPts_per_s") else None
+            return row.number(column, above=0) / iterations
+    return points / (1e9 * row.number("GPts_per_s", above=0)) if row.get("GPts_per_s") else None
 
 
-def _number(path: Path, line: int, row: Given, column: str) -> float:
-    with contextlib.suppress(ValueError):
-        if math.isfinite(number := float(row[column])) and number > 0:
-            return number
-    raise DataFileError(path, f"line {line}, column '{column}': '{shortened(row[column])}' is not a number above 0")
+SOLVER_STEPS = tuple(
+    ReferenceTable(needed=needed, also=SOLVER_ALSO, ignored=SOLVER_IGNORED, predict_all=solver_rows)
+    for needed in (CHIPS_COLUMNS, ORDER_COLUMNS)
+)

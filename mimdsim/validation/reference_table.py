@@ -1,0 +1,229 @@
+"""A table of published figures: the columns that it is recognised by, and how one row is read and predicted.
+
+`predict_row` gets the cells of one row and returns the fields of `Row` that it knows; what it cannot read or predict it
+raises as MimdsimError, and that row is given as refused, with its line, beside the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.csv_table import Table, numbered
+from mimdsim.base.errors import MimdsimError, shortened
+from mimdsim.machine import MimdMachine, list_machines, tiled_machine
+from mimdsim.validation.sensitivity import Bearing
+
+Progress = Callable[[str, int, int], None]
+MACHINE, SPREAD = "machine", "spread"  # columns that may be added to any table
+NOT_COMPUTED = "not computed"  # kind of a row that is refused
+MOST_WHOLE = 2.0**53  # from which on floats leave numbers out
+ABOUT = {"note", "notes", "certainty", "what", "how", "clock_GHz"}
+
+
+def silent(_what: str, _done: int, _of: int) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One published figure. predicted None: cannot be computed, `note` says why. tolerance: relative.
+
+    published None: no published figure to compare with, `note` says what the prediction is for.
+    kind: which rows of a file are summed up together. size: operations of a product, by which its rows are summed up
+    too; None: not. noise: standard error of `published` in `unit`, where several
+    runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
+    upper_bound: `published` is a bound that the figure stayed below, so any prediction up to it is within.
+    bearing: how the prediction depends on the machine; None where none is described, or the figure is not measured.
+    """
+
+    file: str
+    name: str
+    unit: str = ""
+    predicted: float | None = None
+    published: float | None = None
+    tolerance: float = 0.0
+    low: float | None = None
+    high: float | None = None
+    source: str = ""
+    note: str = ""
+    kind: str = ""
+    size: float | None = None
+    noise: float | None = None
+    second: float | None = None
+    second_name: str = ""
+    upper_bound: bool = False
+    bearing: Bearing | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        if self.predicted is None or not self.published:
+            return None
+        return self.predicted / self.published
+
+    @property
+    def second_ratio(self) -> float | None:
+        if self.predicted is None or not self.second:
+            return None
+        return self.predicted / self.second
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the prediction is within the tolerance, or at most the bound; None when there is none."""
+        return None if self.ratio is None else self.error <= self.tolerance
+
+    @property
+    def error(self) -> float:
+        """Distance of the ratio from 1; of an upper bound only what exceeds it. 0 without ratio."""
+        if self.ratio is None:
+            return 0.0
+        return max(self.ratio - 1, 0.0) if self.upper_bound else abs(self.ratio - 1)
+
+
+Fields = dict[str, Any]  # of a Row, but its file
+
+
+class Cells(dict[str, str]):
+    """The cells of a row by column, and the line of the file that they stand on."""
+
+    def __init__(self, cells: dict[str, str], line: int):
+        super().__init__(cells)
+        self.line = line
+
+    def number(self, column: str, *, above: float | None = None, default: float | None = None) -> float:
+        """A finite number, `default` where the cell is empty or not there; raises MimdsimError, naming the column."""
+        text = self.get(column, "")
+        if not text and default is not None:
+            return default
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or (above is not None and number <= above):
+            what = "a number" if above is None else f"a number above {above:g}"
+            raise MimdsimError(f"column '{column}': '{shortened(text)}' is not {what}")
+        return number
+
+    def whole(self, column: str, *, least: int = 1) -> int:
+        """A whole number from `least`; raises MimdsimError, naming the column."""
+        text = self.get(column, "")
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not (least <= number < MOST_WHOLE and number == int(number)):
+            raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least {least}")
+        return int(number)
+
+
+def around(predicted: float | None, share: float) -> Fields:
+    """A prediction with an interval of a share of it to each side; nothing where there is none."""
+    if predicted is None:
+        return {}
+    return {"predicted": predicted, "low": (1 - share) * predicted, "high": (1 + share) * predicted}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a table is predicted with: recordings (see training_runs.py), and the machine of the rows that name none
+    (None: that of the published figures)."""
+
+    data: Path | None = None
+    progress: Progress = silent
+    machine: MimdMachine | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceTable:
+    """A kind of table: the columns that it is recognised by, others that are read where there are any, and columns of
+    the published tables that are not read.
+
+    predict_row: the fields of what a row publishes, one figure or several. predict_all, in its place: of all rows of
+    one machine, where figures are made of several of them. doing: what progress says of tables that take long.
+    on: the machine that rows are predicted for, whatever is asked ("": for no described one); None: any.
+    """
+
+    needed: set[str]
+    also: set[str] = field(default_factory=set)
+    ignored: set[str] = field(default_factory=set)
+    predict_row: Callable[[Cells, Asked], Fields | list[Fields]] | None = None
+    predict_all: Callable[[list[Cells], Asked], Iterable[Fields]] | None = None
+    doing: str = ""
+    on: str | None = None
+
+    @property
+    def read(self) -> set[str]:
+        return self.needed | self.also | {MACHINE, SPREAD}
+
+    @property
+    def unread(self) -> set[str]:
+        return self.ignored | ABOUT
+
+    def rows(self, table: Table, asked: Asked) -> list[Row]:
+        """The rows of a table, those of one machine together in the order in which machines are first named."""
+        lines = [Cells(row, line) for line, row in numbered(table.rows)]
+        if MACHINE not in table.columns or MACHINE in self.needed:
+            return self._predicted(table.path, lines, asked)
+        by_machine: dict[str, list[Cells]] = {}
+        for cells in lines:
+            by_machine.setdefault(cells[MACHINE], []).append(cells)
+        found: list[Row] = []
+        for name, cells_of in by_machine.items():
+            try:
+                on = self._machine_of(name, asked)
+            except MimdsimError as problem:
+                found += [_row(table.path, refused(cells, problem)) for cells in cells_of]
+            else:
+                found += self._predicted(table.path, cells_of, replace(asked, machine=on))
+        return found
+
+    def _predicted(self, path: Path, lines: list[Cells], asked: Asked) -> list[Row]:
+        if self.predict_all is not None:
+            return [_row(path, fields) for fields in self.predict_all(lines, asked)]
+        assert self.predict_row is not None
+        return [_row(path, fields) for fields in each_row(lines, asked, self.predict_row, self.doing)]
+
+    def _machine_of(self, name: str, asked: Asked) -> MimdMachine | None:
+        """What a row that names a machine is predicted for; raises MimdsimError where it cannot be."""
+        if not name or (asked.machine is not None and asked.machine.name == name):
+            return asked.machine
+        if self.on is None:
+            return tiled_machine(name, "these rows are of tiled machines")
+        if name != self.on and name in list_machines():  # other texts only describe what was measured
+            known = f"for '{self.on}' only" if self.on else "for no described machine"
+            raise MimdsimError(
+                f"'{name}': rows with these columns are predicted {known}; leave out the column 'machine'"
+            )
+        return asked.machine
+
+
+def each_row(
+    lines: Sequence[Cells],
+    asked: Asked,
+    predict_row: Callable[[Cells, Asked], Fields | list[Fields]],
+    doing: str = "",
+) -> Iterator[Fields]:
+    """What `predict_row` makes of every row; of one that it cannot read or predict, why."""
+    for number, cells in enumerate(lines, start=1):
+        try:
+            made = predict_row(cells, asked)
+        except MimdsimError as problem:
+            made = refused(cells, problem)
+        if doing:
+            asked.progress(doing, number, len(lines))
+        yield from made if isinstance(made, list) else [made]
+
+
+def refused(cells: Cells, problem: MimdsimError) -> Fields:
+    """A row that is not computed: its line, and why."""
+    return {"name": f"line {cells.line}", "note": " ".join(str(problem).split()), "kind": NOT_COMPUTED}
+
+
+def _row(path: Path, fields: Fields) -> Row:
+    """Without a prediction there is no interval, and nothing that bears on a machine."""
+    if fields.get("predicted") is None:
+        fields = {name: value for name, value in fields.items() if name not in ("predicted", "low", "high", "bearing")}
+    return Row(file=path.name, **fields)
