@@ -1,4 +1,4 @@
-"""`mimdsim import`: a NIR graph or a state dict becomes a workload."""
+"""`mimdsim import`: a NIR graph, a state dict or a network in PyTorch becomes a workload."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from mimdsim.base.click_types import PATH
 from mimdsim.base.console import say
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DescriptionError, suggest
 
 
 class Finite(click.FloatRange):
@@ -26,10 +26,11 @@ class Finite(click.FloatRange):
 SECONDS = Finite(min=0, min_open=True)
 
 
+ARGUMENTS = ("timesteps", "loss", "output", "workload", "changes")  # of from_torch, that build may return
 RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 
-@click.command("import", short_help="Turn a NIR graph or a state dict into a workload.")
+@click.command("import", short_help="Turn a NIR graph, a state dict or a network in PyTorch into a workload.")
 @click.argument("model", type=PATH)
 @click.option("--out", type=PATH, help="Folder to write (default imported/MODEL).")
 @click.option("--workload", default="", help="Take data, training and mapping from this workload (default: random).")
@@ -46,14 +47,22 @@ RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 def import_command(
     model: Path, out: Path | None, workload: str, dt: float | None, leak: str, reset: str, mapped: tuple[str, ...]
 ) -> None:
-    """Turn MODEL into a workload: a NIR graph (.nir), or a PyTorch state dict (.safetensors, .npz).
+    """Turn MODEL into a workload: a NIR graph (.nir), a PyTorch state dict (.safetensors, .npz), or the network that a
+    function of a Python file builds (net.py:build).
 
-    docs/nir.md lists the supported nodes and resets.
+    docs/nir.md lists the supported nodes and resets, docs/pytorch.md what build returns. A Python file is run: import
+    only files that you trust.
     """
     from mimdsim.workload.interchange.importing import import_nir, import_state_dict, model_name
     from mimdsim.workload.interchange.nir_neurons import Discretisation
     from mimdsim.workload.interchange.state_dict import parse_map
 
+    file, _, function = str(model).rpartition(":") if ".py:" in str(model) else (str(model), "", "build")
+    if file.endswith(".py"):
+        if dt or leak != "euler" or reset != "file" or mapped:
+            raise DescriptionError("import", ["--dt, --leak, --reset and --map are for files; a module says all that"])
+        _import_torch(Path(file), function, out or Path("imported") / model_name(Path(file)), workload)
+        return
     folder = out or Path("imported") / model_name(model)
     if model.suffix.lower() in (".nir", ".h5", ".hdf5"):
         if mapped:
@@ -69,3 +78,30 @@ def import_command(
     for line in lines:
         say(line)
     say(f"\nRun it: mimdsim run {written}")
+
+
+def _import_torch(path: Path, name: str, folder: Path, workload: str) -> None:
+    """The network that a function of a user's file builds; the file is run."""
+    from mimdsim.checking.user_code import call_users, function_in, load_file
+    from mimdsim.frameworks import from_torch
+    from mimdsim.workload import network_of
+
+    say(f"{path} is run: import only files that you trust.")
+    returns = "a module, an example input and, in a dictionary, more arguments of mimdsim.from_torch"
+    module = load_file(path, f"defines {name}(), which returns {returns}")
+    made = call_users(str(path), function_in(module, path, name, f"{name}(), which returns {returns}"))
+    given = made if isinstance(made, tuple) else (made,)
+    more = given[2] if len(given) == 3 else {}
+    if not 2 <= len(given) <= 3 or not isinstance(more, dict):
+        raise DescriptionError(str(path), [f"{name}() returns {type(made).__name__}; it must return {returns}"])
+    unknown = [str(key) for key in more if key not in ARGUMENTS]
+    if unknown:
+        hint = suggest(unknown[0], ARGUMENTS)
+        raise DescriptionError(str(path), [f"{name}() returns '{unknown[0]}'{hint}; known: {', '.join(ARGUMENTS)}"])
+    made = from_torch(given[0], given[1], **{"workload": workload, **more, "out": folder})
+    for layer in network_of(made).layers:
+        surrogate = f"{layer.selection.surrogate} with slope {layer.selection.slope:g}"
+        say(
+            f"{layer.name}: {layer.neurons} of model '{layer.neuron.model}', {surrogate}, recurrence {layer.recurrence}"
+        )
+    say(f"\nRun it: mimdsim run {folder / 'network.toml'}")

@@ -76,6 +76,14 @@ def workload_of(
     out: str | Path | None,
 ) -> Workload:
     """See `mimdsim.from_torch`."""
+    for name, each, kind in (("module", module, torch.nn.Module), ("example_input", example_input, torch.Tensor)):
+        if not isinstance(each, kind):
+            raise refused(
+                f"{name} is {type(each).__name__}; give a torch.{'nn.Module' if name == 'module' else 'Tensor'}"
+            )
+    if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
+        shape = list(example_input.shape)
+        raise refused(f"example_input has the shape {shape}; time, samples and inputs are needed")
     recorded = record(module, example_input, timesteps)
     layers = _chain(module, recorded)
     weights = _weights(module, layers)

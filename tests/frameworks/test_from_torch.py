@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from networks import Given, compiled, executed
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.cli import main
 from mimdsim.graph import SparseSpikes, SpikingNetwork
 from mimdsim.workload import network_of
 from mimdsim.workload.interchange.start import given_weights
@@ -217,3 +219,51 @@ def test_a_description_is_written_that_commands_take(tmp_path: Any) -> None:
     assert made.data.timesteps == zoo.TIMESTEPS
     assert (made.training.reading, made.training.over_timesteps) == ("every", "mean")
     assert made.data.activity == pytest.approx(float(SPIKES.mean()))
+
+
+NET = """
+import torch, snntorch as snn
+from torch import nn
+def build():
+    net = nn.Sequential(nn.Linear(30, 8), snn.Leaky(beta=0.9, init_hidden=True))
+    return net, (torch.rand(9, 3, 30) < 0.3).float(), {"timesteps": 9}
+def wrong():
+    return 3
+def other():
+    return *build()[:2], {"timestep": 9}
+def fails():
+    raise ValueError("no such layer")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("wrong", "wrong() returns int; it must return a module, an example input"),
+        ("other", "other() returns 'timestep'; did you mean 'timesteps'"),
+        ("fails", "ValueError: no such layer"),
+        ("built", "defines no function built()"),
+    ],
+)
+def test_a_file_that_builds_no_network_is_refused(tmp_path: Any, name: str, said: str) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    result = CliRunner().invoke(main, ["import", f"{tmp_path}/net.py:{name}", "--out", str(tmp_path / "mine")])
+    assert result.exit_code != 0
+    assert said in f"{result.output}{result.exception}"
+
+
+def test_a_file_that_builds_a_network_becomes_a_workload(tmp_path: Any) -> None:
+    from mimdsim.workload import load_workload
+
+    (tmp_path / "net.py").write_text(NET)
+    result = CliRunner().invoke(main, ["import", f"{tmp_path}/net.py:build", "--out", str(tmp_path / "mine")])
+    assert result.exit_code == 0, result.output
+    assert "net.py is run: import only files that you trust." in result.output
+    made = load_workload(tmp_path / "mine" / "network.toml")
+    assert (made.data.timesteps, made.data.inputs, made.network.hidden) == (9, 30, ())
+
+
+def test_what_is_no_module_or_tensor_is_refused() -> None:
+    assert "module is int; give a torch.nn.Module" in refusal(3, SPIKES)
+    assert "example_input is list; give a torch.Tensor" in refusal(loop(), [1])
+    assert "has the shape [4]" in refusal(loop(), torch.zeros(4))
