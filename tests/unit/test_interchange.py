@@ -75,6 +75,8 @@ def test_a_nir_graph_becomes_a_workload_of_random_spikes(tmp_path: Path) -> None
     workload = load_workload(str(tmp_path / "made/my-net.toml"))
     network = network_of(workload)
     assert (network.title, network.delay, network.layers[0].recurrence) == ("6-5-3", 0, "all_to_all")
+    # gradients of all neurons, as in the program that wrote the file
+    assert all(layer.selection.second_threshold <= -100 * layer.selection.threshold for layer in network.layers)
     weights = given_weights(workload, network)
     assert weights is not None
     assert {name: array.shape for name, array in weights.items()} == network.shapes

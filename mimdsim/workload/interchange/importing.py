@@ -39,6 +39,8 @@ KEPT = (
     "second_threshold",
     "output_second_threshold",
 )
+# Second thresholds that every potential is above: gradients of all neurons, as the frameworks take them.
+EVERY_GRADIENT = {"second_threshold": -100.0, "output_second_threshold": -100.0}
 
 
 def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = "") -> tuple[Path, list[str]]:
@@ -53,9 +55,9 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
     old = base.get("network", {})
     threshold = old.get("threshold", 1.0)
     widths = [each.neurons for each in network.populations]
-    kept = {key: old[key] for key in KEPT if key in old}
+    kept = EVERY_GRADIENT | {key: old[key] for key in KEPT if key in old}
     for key in ("second_threshold", "output_second_threshold"):
-        if key in kept and isinstance(threshold, (int, float)) and isinstance(kept[key], (int, float)) and threshold:
+        if key in old and isinstance(threshold, (int, float)) and isinstance(kept[key], (int, float)) and threshold:
             kept[key] = kept[key] / threshold  # shares of each layer's own threshold
     base["network"] = {"imported": f"{name}.safetensors", "hidden": widths[:-1], "capacity": widths, **kept}
     if not network.populations[-1].spiking:
