@@ -22,7 +22,7 @@ from mimdsim.numerics.fused.interpreted import WIDTH
 
 
 @dataclass(kw_only=True, eq=False)
-class Lists:
+class CsrSpikes:
     """Spikes of a layer end to end: ids[starts[place]:starts[place + 1]], `trues[place]` of them true spikes.
 
     over_starts: of the spikes beyond the capacity, which reset their neuron all the same. width: how many neurons there
@@ -41,7 +41,7 @@ class Lists:
         return self.starts, self.trues, self.ids
 
     @classmethod
-    def room(cls, places: int, neurons: int, capacity: int) -> Lists:
+    def room(cls, places: int, neurons: int, capacity: int) -> CsrSpikes:
         """Room for the longest lists; memory beyond what is listed is reserved, never touched."""
         return cls(
             starts=np.zeros(places + 1, np.int64),
@@ -172,7 +172,7 @@ class WholeLayer:
         self.places = network.timesteps * network.batch
         self.lag = 0 if layer is network.layers[0] else network.delay * network.batch
         self.tensors = {each.role: Tensor.zeros(each, len(network.optimiser.state)) for each in layer.parameters}
-        self.spikes = Lists.room(self.places, layer.neurons, layer.capacity)
+        self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
         self.w = self.tensors["weights"].value
         self.blocks = len(self.w)
         neuron = layer.acting_neuron
@@ -218,7 +218,7 @@ class WholeLayer:
             generators[:] = next_state(generators)
             self._begins[t] = scan_starts(generators, self.layer.neurons)
 
-    def forward(self, source: Lists, second_threshold: np.float32) -> None:
+    def forward(self, source: CsrSpikes, second_threshold: np.float32) -> None:
         """Spikes of all timesteps from those of the input."""
         layer, made, threshold = self.layer, self.spikes, np.float32(self.layer.selection.threshold)
         none = np.float32(np.inf)
@@ -237,7 +237,7 @@ class WholeLayer:
         whole_linear.count_listed(capacity, entries, made.starts, made.trues, made.over_starts)
         self.share(self.timesteps, timesteps)
 
-    def _advance(self, source: Lists, limits: tuple[np.float32, ...]) -> bool:
+    def _advance(self, source: CsrSpikes, limits: tuple[np.float32, ...]) -> bool:
         """Entries of all timesteps; whether there was room for them."""
         how, many, enough = (*self._how, self.lag), len(self._groups), []
         given = self.layer.neurons, self._parameters, source.arrays, self._ahead, limits, self._own
@@ -252,7 +252,7 @@ class WholeLayer:
         self.share(many if self._coupled else self.blocks, shares)
         return all(enough)
 
-    def backward(self, source: Lists, g: np.ndarray, wanted: np.ndarray | None) -> None:
+    def backward(self, source: CsrSpikes, g: np.ndarray, wanted: np.ndarray | None) -> None:
         """Gradients of the parameters from those of what is listed, or of potentials that are the output.
 
         wanted: overwritten with those of what the input lists.
@@ -279,7 +279,7 @@ class WholeLayer:
             if wanted is not None:
                 self._input_gradients(begin, q, source, wanted)
 
-    def _by_id(self, lag: int, source: Lists) -> ById:
+    def _by_id(self, lag: int, source: CsrSpikes) -> ById:
         """Where every id is listed by the input, `lag` places back: rows[columns[id]:columns[id + 1]]."""
         columns = np.zeros(source.width + 2, np.int64)
         rows = np.empty(int(source.starts[max(self.places - lag, 0)]), np.int32)
@@ -317,7 +317,7 @@ class WholeLayer:
 
         self.share(len(q), blocks)
 
-    def _input_gradients(self, begin: int, q: np.ndarray, source: Lists, wanted: np.ndarray) -> None:
+    def _input_gradients(self, begin: int, q: np.ndarray, source: CsrSpikes, wanted: np.ndarray) -> None:
         def places(first: int, last: int) -> None:
             given = self.w[begin : begin + len(q)], source.ids, source.starts, q, wanted
             whole_tensors.input_gradient_places(first, last, self.lag, *given)
@@ -337,7 +337,7 @@ class PublishedLayer(WholeLayer):
         super().__init__(network, layer, share)
         self._q = aligned((len(self._q), self.timesteps + 1, self.batch * WIDTH))
 
-    def _advance(self, source: Lists, limits: tuple[np.float32, ...]) -> bool:
+    def _advance(self, source: CsrSpikes, limits: tuple[np.float32, ...]) -> bool:
         neuron, enough = constants_of(self.layer.neuron), []
         constants = neuron.decay, neuron.scale, *limits[1:]
         given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries.arrays)

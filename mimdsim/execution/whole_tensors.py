@@ -14,7 +14,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets.training import update_codelet
 from mimdsim.execution.execute import Shares
-from mimdsim.execution.whole_tensor_layers import Lists, Tensor, layer_of
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, Tensor, layer_of
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import (
@@ -64,7 +64,7 @@ class WholeTensors:
             raise MappingError("\n".join(problems))
         self.network = network
         self._share = Shares(threads)
-        self._input = Lists.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
+        self._input = CsrSpikes.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
         self._layers = [layer_of(network, layer, self._share) for layer in network.layers]
         self._loss = WholeLoss(network)
         self._tensors = {each.parameter.name: each for layer in self._layers for each in layer.tensors.values()}
@@ -256,7 +256,7 @@ class WholeLoss:
         self.scores = np.zeros((network.batch, network.classes), np.float32)
         self.penalties = {name: np.zeros(1, np.float32) for name in network.penalties}
 
-    def of_spikes(self, made: Lists, labels: np.ndarray) -> np.ndarray:
+    def of_spikes(self, made: CsrSpikes, labels: np.ndarray) -> np.ndarray:
         """Gradient of everything the output layer lists."""
         network, reading = self.network, self.network.loss.reading
         batch, neurons = network.batch, network.layers[-1].neurons
@@ -300,7 +300,7 @@ class WholeLoss:
         spread: np.ndarray = OPERATIONS["spread_classes"].evaluate(each, gradient)[0]
         return spread
 
-    def penalise(self, layer: Layer, spikes: Lists, g: np.ndarray) -> None:
+    def penalise(self, layer: Layer, spikes: CsrSpikes, g: np.ndarray) -> None:
         """Add to the gradients of a hidden layer's listed spikes what its firing adds to the loss."""
         loss, even = self.network.loss, np.zeros(1, np.float32)
         aims = loss.firing_target, loss.firing_strength, float(len(spikes.trues) * layer.neurons)
