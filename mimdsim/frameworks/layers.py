@@ -20,16 +20,18 @@ NEAREST = {
     **dict.fromkeys(("MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool2d"), _POOLING),
     **dict.fromkeys(("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell", "SLSTM"), _CELL),
     "ParametricLIFNode": "spikingjelly LIFNode with a fixed tau",
+    "SpikingNeuron": "snntorch Leaky",
+    **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
+    **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),
     "ReLU": "a spiking layer",
     "Softmax": "leave it to the loss",
     "LogSoftmax": "leave it to the loss",
 }
 
 
-NEURON_PARENTS = {
-    *("SpikingNeuron", "SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent"),
-    *("SimpleBaseNode", "BaseNode", "NonSpikingBaseNode", "MemoryModule"),
-}
+FRAMEWORKS = ("snntorch", "norse", "spikingjelly")
+# modules of the frameworks that only call others
+CONTAINERS = {"SequentialState", "Lift", "SeqToANNContainer", "MultiStepContainer", "StepModeContainer"}
 
 
 class Kind(Enum):
@@ -49,13 +51,13 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.NEURON
     if isinstance(module, torch.nn.Linear):
         return Kind.LINEAR
-    if isinstance(
-        module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten, torch.nn.modules.dropout._DropoutNd)
-    ):
+    parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
+    if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
+        return Kind.SAME
+    if any(kind.__name__.startswith("Dropout") for kind in parents):
         return Kind.SAME
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
-    parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
-    of_neurons = any(kind.__name__ in NEURON_PARENTS for kind in parents)
-    return Kind.UNKNOWN if of_torch or of_neurons else Kind.CONTAINER
+    of_framework = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ not in CONTAINERS
+    return Kind.UNKNOWN if of_torch or of_framework else Kind.CONTAINER

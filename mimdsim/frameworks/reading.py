@@ -46,7 +46,6 @@ LOSSES: dict[str, dict[str, Any]] = {
     "ce_rate_loss": {"loss": "cross_entropy", "reading": "every", "over_timesteps": "mean"},
     "mse_count_loss": {"loss": "mean_squared_error", "reading": "sum"},
     "ce_max_membrane_loss": {"loss": "cross_entropy", "reading": "max"},
-    "cross_entropy": {"loss": "cross_entropy"},
 }
 
 
@@ -92,10 +91,9 @@ def workload_of(
     table = base_table(workload, Path(out or ".")) if workload else _random(values, _widths(layers)[-1])
     table["network"] = _network(layers, table.get("network", {}))
     training = table.setdefault("training", {})
-    training |= _objective(loss)
-    table["network"]["output"] = _output(
-        output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1]
-    )
+    reads = _output(output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1])
+    table["network"]["output"] = reads
+    training |= _objective(loss, recorded, layers[-1], reads != "spikes", len(values))
     folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
     training["initial_weights"] = WEIGHTS
     widths = "-".join(map(str, [weights["w.hidden0" if len(layers) > 1 else "w.output"].shape[0], *_widths(layers)]))
@@ -148,7 +146,11 @@ def _chain(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     if left:
         raise refused(f"layer '{left[0]}' is not in the chain that begins at the input")
     _check_returned(recorded, order[-1])
-    used = {name for layer in order for name in (layer.weight, *layer.biases, layer.recurrent) if name}
+    every = [name for layer in order for name in (layer.weight, *layer.biases, layer.recurrent) if name]
+    used = set(every)
+    shared = [name for name in every if every.count(name) > 1]
+    if shared:
+        raise refused(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
     unused = [name for name, _ in module.named_parameters() if name not in used]
     if unused:
         raise refused(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
@@ -191,6 +193,8 @@ def _layer(name: str, calls: NeuronCalls) -> tuple[TorchLayer, str | None]:
             raise refused(
                 f"'{part.weight}' is multiplied by {_said(part.of)}; a layer reads spikes of another, or the input"
             )
+    if not feeds:
+        raise refused(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
     if len(feeds) != 1 or len(own) > 1 or (own and reading.recurrent):
         raise refused(
             f"layer '{name}' adds up {len(feeds) + len(own)} products; one of a layer and one of itself are known"
@@ -275,8 +279,13 @@ def _functions(origin: Origin | None) -> set[str]:
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add"}
 
 
+def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
+    """Of what the module returned, what the last layer sent."""
+    return [origin for origin in recorded.returned if last.calls.name in {name for name, _ in _sources(origin)}]
+
+
 def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
-    found = [origin for origin in recorded.returned if (last.calls.name in {name for name, _ in _sources(origin)})]
+    found = _returned(recorded, last)
     if not found:
         raise refused(f"the module does not return what its last layer, '{last.calls.name}', sent")
     others = _functions(found[0]) - GATHERS
@@ -428,13 +437,22 @@ def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     return "membrane_of_spiking"
 
 
-def _objective(loss: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of [training] for the loss."""
+def _objective(
+    loss: str | Mapping[str, Any], recorded: Recorded, last: TorchLayer, by_membrane: bool, timesteps: int
+) -> dict[str, Any]:
+    """Keys of [training] for the loss; by default the cross-entropy of what the module returns."""
     if isinstance(loss, Mapping):
         return dict(loss)
     if loss and loss not in LOSSES:
         raise refused(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
-    return dict(LOSSES[loss or "cross_entropy"])
+    if loss:
+        return dict(LOSSES[loss])
+    functions = set().union(*map(_functions, _returned(recorded, last)))
+    if by_membrane:
+        reading = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
+        return {"loss": "cross_entropy", "reading": reading}
+    scale = {"logit_scale": 1 / timesteps} if "mean" in functions else {}
+    return {"loss": "cross_entropy", "reading": "sum", **scale}
 
 
 def _read_input(layers: list[TorchLayer], example: torch.Tensor) -> np.ndarray:

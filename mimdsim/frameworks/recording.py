@@ -216,9 +216,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         given = args[0]
         of = self.origin(given)
         if kind is Kind.SAME:
-            problem = NEAREST.get(type(module).__name__) if type(module).__name__.startswith("Dropout") else None
-            if problem and getattr(module, "p", 0) > 0:
-                raise refused(f"{where}: {problem}")
+            if getattr(module, "p", 0) > 0:
+                raise refused(f"{where}: {NEAREST['Dropout']}")
             if of is not None:
                 self.mark(made, of)
         elif kind is Kind.LINEAR:

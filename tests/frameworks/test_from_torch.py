@@ -149,7 +149,31 @@ class Adaptive(snn.Leaky):  # type: ignore[misc, name-defined]
 Adaptive.__name__, Adaptive.__module__ = "Leaky", "snntorch._neurons.leaky"
 
 
+class Tied(nn.Module):  # type: ignore[misc, name-defined]
+    """One matrix between three layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.tied = nn.Linear(zoo.INPUTS, 8), nn.Linear(8, 8)
+        self.cells = nn.ModuleList([snn.Leaky(beta=0.9, init_hidden=True) for _ in range(3)])
+
+    def forward(self, x: Any) -> Any:
+        one, two, three = self.cells
+        return torch.stack([three(self.tied(two(self.tied(one(self.first(step)))))) for step in x])
+
+
+def called_twice() -> Any:
+    cell = snn.Leaky(beta=0.9, init_hidden=True)
+    return nn.Sequential(nn.Linear(zoo.INPUTS, zoo.INPUTS), cell, nn.Linear(zoo.INPUTS, zoo.INPUTS), cell)
+
+
 REFUSED = {
+    "'tied.weight' is shared by several layers": Tied,
+    "reads nothing but itself": called_twice,
+    "(PSN) is not among the layers that run here; nearest: spikingjelly LIFNode": lambda: zoo.FirstOf(
+        nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.PSN(T=zoo.TIMESTEPS))
+    ),
+    "(LILinearCell) is not among the layers": lambda: nn.Sequential(zoo.norse.LILinearCell(zoo.INPUTS, 4)),
     "'1' (Dropout): train without it": lambda: sequential(nn.Dropout(0.2)),
     "'1' (BatchNorm1d) is not among the layers that run here; nearest: fold it": lambda: sequential(nn.BatchNorm1d(8)),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),

@@ -164,6 +164,43 @@ def _sequential(*layers: Any) -> Any:
     return nn.Sequential(*layers)
 
 
+class JellyMean(nn.Module):  # type: ignore[misc]
+    """SpikingJelly as its tutorials train: firing rates are the mean over time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            jelly.Flatten(), jelly.Linear(INPUTS, HIDDEN), neuron.LIFNode(surrogate_function=jelly_surrogate.ATan()),
+            jelly.Dropout(0.0), jelly.Linear(HIDDEN, CLASSES), neuron.LIFNode(v_reset=None),
+        )  # fmt: skip
+        functional.set_step_mode(self, "m")
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x).mean(0)
+
+
+class Delayed(nn.Module):  # type: ignore[misc]
+    """Every layer reads what the one before it sent a timestep earlier; counts added up on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.ModuleList([nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, 16), nn.Linear(16, CLASSES)])
+        self.lif = nn.ModuleList([snn.Leaky(beta=beta) for beta in (0.9, 0.8, 0.95)])
+
+    def forward(self, x: Any) -> Any:
+        states = [cell.reset_mem() for cell in self.lif]
+        sent = [torch.zeros(x.shape[1], width, dtype=x.dtype) for width in (HIDDEN, 16)]
+        total: Any = 0
+        for step in x:
+            made = []
+            for number, given in enumerate([step, *sent]):
+                spikes, states[number] = self.lif[number](self.fc[number](given), states[number])
+                made.append(spikes)
+            *sent, last = made
+            total = total + last
+        return total
+
+
 def _jelly_in_time() -> Any:
     net = nn.Sequential(
         jelly.Linear(INPUTS, HIDDEN), neuron.LIFNode(tau=3.0, decay_input=False, v_reset=None),
@@ -292,6 +329,8 @@ ZOO: dict[str, TorchNetwork] = {
     "bare parameters": TorchNetwork(make=Products, judge=of_counts, scale=1.0),
     "spikingjelly, a loop": TorchNetwork(make=JellyLoop, judge=of_counts, scale=5.0),
     "spikingjelly in time": TorchNetwork(make=_jelly_in_time, judge=of_counts, scale=4.0),
+    "spikingjelly, mean over time": TorchNetwork(make=JellyMean, loss="", judge=of_counts, scale=4.0),
+    "a timestep between layers": TorchNetwork(make=Delayed, loss="", judge=of_counts, scale=4.0),
     "norse recurrent": TorchNetwork(make=NorseRecurrent, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5),
     "norse in time": TorchNetwork(make=NorseInTime, judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0),
     "norse LSNN": TorchNetwork(
