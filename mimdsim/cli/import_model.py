@@ -30,7 +30,7 @@ ARGUMENTS = ("timesteps", "loss", "output", "workload", "changes")  # of from_to
 RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 
-@click.command("import", short_help="Turn a NIR graph, a state dict or a network in PyTorch into a workload.")
+@click.command("import", short_help="Turn a NIR graph, weights or a PyTorch network into a workload.")
 @click.argument("model", type=PATH)
 @click.option("--out", type=PATH, help="Folder to write (default imported/MODEL).")
 @click.option("--workload", default="", help="Take data, training and mapping from this workload (default: random).")

@@ -8,8 +8,10 @@ import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE, PATH
 from mimdsim.base.console import Bars, say
+from mimdsim.base.errors import DescriptionError
 
 OUT_OF_TOLERANCE = 3
+MOST_NAMED = 5  # of rows, where not one could be read or predicted
 
 
 @click.command("validate", short_help="Compare predictions with published figures.")
@@ -23,7 +25,8 @@ def validate_command(
 ) -> None:
     """Compare predictions with tables of published figures, by path or by name (default: those that come with mimdsim).
 
-    Exits with 3 where a row is outside its tolerance.
+    A row that cannot be read is given as refused, with its line. Exits with 3 where a row is outside its tolerance, and
+    with 2 where not one could be read.
     """
     context.exit(compare_with_tables(files, data, page, as_json))
 
@@ -33,6 +36,7 @@ def compare_with_tables(files: tuple[str, ...], data: Path | None, page: Path | 
     from mimdsim.base.files import folders_to_write
     from mimdsim.validation.console_table import rows_as_json, table
     from mimdsim.validation.markdown_page import write_page
+    from mimdsim.validation.reference_table import NOT_COMPUTED
     from mimdsim.validation.tables import check_files, default_files, find_table
 
     with folders_to_write(*((page.parent,) if page else ())), Bars() as bars:
@@ -45,4 +49,7 @@ def compare_with_tables(files: tuple[str, ...], data: Path | None, page: Path | 
     else:
         for line in table(rows):
             say(line)
+    unread = [row for row in rows if row.kind == NOT_COMPUTED]
+    if len(unread) == len(rows):
+        raise DescriptionError("validate", [f"{row.file}, {row.name}: {row.note}" for row in unread[:MOST_NAMED]])
     return OUT_OF_TOLERANCE if any(row.within is False for row in rows) else 0

@@ -64,6 +64,10 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "scheduled": {"training.optimiser": "sgd", "training.momentum": 0.5},
     "rest": {**LEAVE_OUT, "network.neuron": "leaky", "network.reset": "zero", "network.reset_gradient": "full"},
     "every timestep": {"training.reading": "every", "training.optimiser": "sgd", "training.momentum": 0.5},
+    "mean over timesteps": {"training.reading": "every", "training.over_timesteps": "mean"},
+    "membrane of spiking neurons": {
+        "network.output": "membrane_of_spiking", "network.reset": "zero", "training.reading": "every",
+    },
     "last": {"training.reading": "last", "training.optimiser": "sgd"},
     "membrane": {"network.output": "membrane", "training.reading": "max"},
     "membrane, last": {"network.output": "membrane", "training.reading": "last"},

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -34,6 +35,7 @@ from mimdsim.pipeline import simulate
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.studies import read_study
 from mimdsim.studies.points import Points
+from mimdsim.validation.reference_table import NOT_COMPUTED
 from mimdsim.validation.tables import check_files
 from mimdsim.workload import find_workload, load_workload, network_of, write_mapping_file
 
@@ -270,14 +272,23 @@ class FiguresFile(Format):
         return path
 
     def read(self, path: Path) -> Any:
-        return [[row.published, row.name] for row in check_files((path,), None, lambda *_: None)]
+        rows = check_files((path,), None, lambda *_: None)
+        return [[row.published, row.name] for row in rows if row.kind != NOT_COMPUTED]
 
     def says(self, path: Path) -> Any:
         with path.open(newline="") as file:
             rows = list(csv.reader(file))
         heads = {name: at for at, name in enumerate(rows[0])}
         cells = [{name: row[at] for name, at in heads.items()} for row in rows[1:] if row]
-        return [[float(row["cycles"]), f"{row['codelet']} {row['dtype']} {row['params']}"] for row in cells]
+        named = [(row["cycles"], f"{row['codelet']} {row['dtype']} {row['params']}") for row in cells]
+        return [[float(cycles), name] for cycles, name in named if _is_number(cycles)]  # others are refused by line
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 DESCRIPTIONS = (WorkloadFile, MachineFile, NarrowedFile, StudyToml, MappingToml, ProfileFile, FiguresFile)
