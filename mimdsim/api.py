@@ -306,14 +306,14 @@ def check(
     from mimdsim.checking.user_code import Checked
 
     for_workload, for_machine = split_changes(dict(changes or {}))
-    chosen, workload = load_tiled(machine, for_machine), os.fspath(workload)
-    if workload.endswith(".py"):
+    chosen = load_tiled(machine, for_machine)
+    if not isinstance(workload, Workload) and os.fspath(workload).endswith(".py"):
         if program is not None:
             raise DescriptionError("check", [f"--program {program} changes a compiled workload, not a kernel"])
         no_workload_changes(for_workload)
         asked = _asked(workload, machine, for_machine, None, "check")
         return _checked_kernel(
-            *(Path(workload), chosen, reference, strict),
+            *(Path(os.fspath(workload)), chosen, reference, strict),
             folder=None if report is None else Path(report),
             asked=asked,
             progress=progress,
@@ -321,8 +321,8 @@ def check(
     if report is not None:
         raise DescriptionError("check", [f"--out {report} is for the report of a kernel; a workload's: mimdsim run"])
     build = load_build(Path(program)) if isinstance(program, str | Path) else program
-    small = shrunk(workload, for_workload, timesteps, batch)
-    whole = load_workload(workload, for_workload)
+    whole = _loaded(workload, for_workload)
+    small = shrunk(whole, timesteps, batch)
     return Checked(
         findings=tuple(check_program(small, whole, chosen, build, strict=strict)),
         machine=chosen,

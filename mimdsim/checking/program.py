@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.base.schema import build as build_section
+from mimdsim.base.schema import given_keys
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, wrong_output
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids
@@ -33,7 +35,7 @@ from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.program.exchanges import bytes_within_tiles
-from mimdsim.workload import Workload, load_workload
+from mimdsim.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,15 +48,14 @@ class Subject:
     machine: MimdMachine
 
 
-def shrunk(name: str, changes: dict[str, Any], timesteps: int, batch: int) -> Workload:
+def shrunk(workload: Workload, timesteps: int, batch: int) -> Workload:
     """The workload with at most `timesteps` and `batch`, so that the interpreter can follow; 0 keeps them."""
-    workload = load_workload(name, changes)
-    smaller = dict(changes)
+    table = given_keys(workload)
     if timesteps:
-        smaller["data.timesteps"] = min(timesteps, workload.data.timesteps)
+        table["data"]["timesteps"] = min(timesteps, workload.data.timesteps)
     if batch:
-        smaller["training.batch"] = min(batch, workload.training.batch)
-    return load_workload(name, smaller)
+        table["training"]["batch"] = min(batch, workload.training.batch)
+    return build_section(Workload, table, where=f"workload '{workload.name}'")
 
 
 def check_program(

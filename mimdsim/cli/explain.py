@@ -88,8 +88,9 @@ def _timed_workload(
     from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
     from mimdsim.execution import Executor
     from mimdsim.pipeline import compile_workload, retime
+    from mimdsim.workload import load_workload
 
-    small = shrunk(name, changes, timesteps, batch)
+    small = shrunk(load_workload(name, changes), timesteps, batch)
     compiled = compile_workload(small, machine, must_fit=False)
     executor = Executor(compiled.program)
     given = drawn_inputs(compiled.network, DRAWS[0])

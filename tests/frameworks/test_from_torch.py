@@ -291,3 +291,11 @@ def test_what_is_no_module_or_tensor_is_refused() -> None:
     assert "module is int; give a torch.nn.Module" in refusal(3, SPIKES)
     assert "example_input is list; give a torch.Tensor" in refusal(loop(), [1])
     assert "has the shape [4]" in refusal(loop(), torch.zeros(4))
+
+
+def test_a_network_is_checked_and_placed_as_one_of_a_file() -> None:
+    import mimdsim
+
+    workload = frameworks.from_torch(loop(), SPIKES)
+    assert mimdsim.check(workload, "tiny", strict=True).passed
+    assert mimdsim.place(workload, "tiny", candidates=4).best.figures.cycles > 0

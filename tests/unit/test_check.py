@@ -11,9 +11,12 @@ import pytest
 from networks import small_network
 from test_run import mimdsim
 
+from mimdsim import api
+from mimdsim.base.errors import MimdsimError
 from mimdsim.checking.program import _crossings
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.tables import check_files
+from mimdsim.workload import load_workload
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "references"
@@ -287,3 +290,11 @@ def test_layers_whose_potentials_never_or_always_cross_the_threshold_are_noted()
     )
     counts[names[0]][1, 1, 0], counts[names[2]][1, 1, 0] = 4, 1
     assert _crossings(network, [first, RecordedActivity(ids={}, counts=counts, dropped={})]) == []
+
+
+def test_a_loaded_workload_is_checked_as_its_name_is() -> None:
+    changes = {"network.hidden": (12,), "network.capacity": (6, 4)}
+    by_name = api.check("digits", "tiny", changes=changes)
+    assert str(api.check(load_workload("digits", changes), "tiny")) == str(by_name)
+    with pytest.raises(MimdsimError, match="the workload is already loaded"):
+        api.check(load_workload("digits"), "tiny", changes=changes)

@@ -28,6 +28,7 @@ from mimdsim.timing.explanation import Row
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.validation.products.matrix_vector import matrix_vector_program
 from mimdsim.validation.stencil.program import make_program
+from mimdsim.workload import load_workload
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
@@ -71,7 +72,7 @@ WORKLOADS = [
 
 
 def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Program, RecordedActivity]:
-    compiled = compile_workload(shrunk(name, changes, 6, 8), on, must_fit=False)
+    compiled = compile_workload(shrunk(load_workload(name, changes), 6, 8), on, must_fit=False)
     executor = Executor(compiled.program)
     given = drawn_inputs(compiled.network, DRAWS[0])
     executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
