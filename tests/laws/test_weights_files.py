@@ -239,9 +239,7 @@ PATH = Path("model.safetensors")
 
 
 def test_linear_layers_are_guessed_in_their_order() -> None:
-    given = state_dict(
-        fc10__weight=(2, 3), fc10__bias=(2,), fc2__weight=(3, 5), lif1__beta=(), fc2__bias=(3,), fc0__weight=(5, 7)
-    )
+    given = state_dict(fc10__weight=(2, 3), fc10__bias=(2,), fc2__weight=(3, 5), fc2__bias=(3,), fc0__weight=(5, 7))
     weights, assigned, unused = weights_of_state_dict(PATH, given)
     assert {each.tensor: each.target for each in assigned} == {
         "fc0.weight": "w.hidden0",
@@ -250,9 +248,18 @@ def test_linear_layers_are_guessed_in_their_order() -> None:
         "fc2.bias": "b.hidden1",
         "fc10.bias": "b.output",
     }
-    assert unused == ("lif1.beta",)
+    assert not unused
     np.testing.assert_array_equal(weights["w.hidden1"], given["fc2.weight"].T)
     assert chain_of(PATH, weights) == (("hidden0", "hidden1", "output"), (7, 5, 3, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("lif1__beta", ()), ("conv__weight", (4, 1, 3, 3)), ("norm__running_mean", (5,))]
+)
+def test_what_is_no_weight_of_a_layer_is_never_left_out_in_silence(name: str, shape: tuple[int, ...]) -> None:
+    layers = {"fc0__weight": (5, 7), "fc2__weight": (3, 5)}
+    with pytest.raises(DataFileError, match=rf"also holds '{name.replace('__', '.')}' .*import the module itself"):
+        weights_of_state_dict(PATH, state_dict(**layers, **{name: shape}))
 
 
 def test_recurrent_weights_are_guessed_by_size_and_biases_add_up() -> None:

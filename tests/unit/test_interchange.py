@@ -143,28 +143,20 @@ def linear(small: Path, **arrays: Any) -> Path:
 
 
 def test_a_state_dict_becomes_first_weights(tmp_path: Path, small: Path) -> None:
-    path = linear(small, fc1__weight=nm.weights(4, 6), fc2__weight=nm.weights(3, 4), lif__beta=np.array(0.9))
-    said = typed("import", path, "--out", tmp_path / "made", "--workload", small)
+    layers = {"fc1__weight": nm.weights(4, 6), "fc2__weight": nm.weights(3, 4)}
+    said = typed("import", linear(small, **layers), "--out", tmp_path / "made", "--workload", small)
     assert "fc1.weight -> w.hidden0 [6, 4]" in said
-    assert "not used: lif.beta" in said
     workload = load_workload(str(tmp_path / "made/net.toml"))
     network = network_of(workload)
     assert network.title == "6-4-3"
     weights = given_weights(workload, network)
     assert weights is not None
     np.testing.assert_allclose(weights["w.output"], nm.weights(3, 4).T)
-    typed(
-        "import",
-        path,
-        "--out",
-        tmp_path / "b",
-        "--workload",
-        small,
-        "--map",
-        "fc1.weight=w.hidden0",
-        "--map",
-        "fc2.weight=w.output",
-    )
+    path = linear(small, **layers, lif__beta=np.array(0.9))
+    refused = typed("import", path, "--out", tmp_path / "b", "--workload", small, code=2)
+    assert "also holds 'lif.beta' [], which no layer of weights has" in refused
+    mapped = ("--map", "fc1.weight=w.hidden0", "--map", "fc2.weight=w.output")
+    assert "not used: lif.beta" in typed("import", path, "--out", tmp_path / "b", "--workload", small, *mapped)
     assert (tmp_path / "b/net-weights.safetensors").read_bytes() == (
         tmp_path / "made/net-weights.safetensors"
     ).read_bytes()

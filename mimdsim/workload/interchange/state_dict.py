@@ -52,7 +52,7 @@ def weights_of_state_dict(
     """(weights by our names and in our layout; which tensor went where; tensors not used).
 
     Layers are named hidden0, hidden1, ..., output in their order. Raises DataFileError if the tensors form no
-    chain of layers, or more than one.
+    chain of layers, or more than one, and for tensors that are not used unless assignments are given.
     """
     assigned = given or _guessed(path, tensors)
     weights: dict[str, Array] = {}
@@ -79,7 +79,16 @@ def weights_of_state_dict(
             values = values + weights[each.target]  # PyTorch keeps a bias for input and recurrence; they add up
         weights[each.target] = values
     used = {each.tensor for each in assigned}
-    return weights, assigned, tuple(name for name in tensors if name not in used)
+    unused = tuple(name for name in tensors if name not in used)
+    if unused and not given:
+        listed = ", ".join(f"'{name}' {list(tensors[name].shape)}" for name in unused[:6])
+        raise DataFileError(
+            path,
+            f"also holds {listed}{' and more' if len(unused) > 6 else ''}, which no layer of weights has (constants of "
+            "neurons, norms, convolutions): import the module itself,  mimdsim import net.py:build  (docs/pytorch.md), "
+            f"or say what is used, --map {assigned[0].tensor}={assigned[0].target} ...",
+        )
+    return weights, assigned, unused
 
 
 def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[int, ...]]:
