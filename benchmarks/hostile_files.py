@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests" / folder) for folder in ("support", "laws")]
 
-from hostile.formats import FORMATS
-from hostile.running import outcome_of
+from hostile.formats import FORMATS  # noqa: E402
+from hostile.running import outcome_of  # noqa: E402
 
 
 def main() -> int:

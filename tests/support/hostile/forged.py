@@ -265,7 +265,7 @@ class StateDict(Format):
     tensors: ClassVar = {
         "fc1.weight": np.ones((5, 4), np.float32), "fc1.bias": np.ones(5, np.float32),
         "lif1.recurrent.weight": np.ones((5, 5), np.float32), "fc2.weight": np.ones((3, 5), np.float32),
-        "fc2.bias": np.zeros(3, np.float32), "lif1.beta": np.float32(0.9).reshape(()),
+        "fc2.bias": np.zeros(3, np.float32),
     }  # fmt: skip
 
     def good(self) -> Path:
