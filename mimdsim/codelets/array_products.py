@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mimdsim.codelets.products import product_formula, sum_formula
-from mimdsim.codelets.vertex_overhead import overhead_bundles
+from mimdsim.codelets.vertex_overhead import compiled
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.program import Codelet, Field, Length, Size, Term, WorkerBundles
+from mimdsim.program import Codelet, Length, Size, fields_of, terms_of
 
 ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"
 # per operand: whether it is stored transposed
@@ -25,15 +25,15 @@ def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes
     rows, inner, columns = (int(left_transposed), 1 - int(left_transposed), 1 - int(right_transposed))
     return Codelet(
         name=f"BlockProduct<{kind}>",
-        fields=(
-            Field(name="left", access="read", box=(INNER, ROWS) if left_transposed else (ROWS, INNER)),
-            Field(name="right", access="read", box=(COLUMNS, INNER) if right_transposed else (INNER, COLUMNS)),
-            Field(name="partial", access="write", box=(ROWS, COLUMNS) if direct else ("part", ROWS, COLUMNS)),
+        fields=fields_of(
+            f"read left[{f'{INNER}, {ROWS}' if left_transposed else f'{ROWS}, {INNER}'}]; "
+            f"read right[{f'{COLUMNS}, {INNER}' if right_transposed else f'{INNER}, {COLUMNS}'}]; "
+            f"write partial[{'' if direct else 'part, '}{ROWS}, {COLUMNS}]"
         ),
         columns=("row_start", "row_stop", "inner_start", "inner_stop", "start", "stop", "part"),
         compute=numerics.multiply_blocks(left_transposed, right_transposed),
         cost=product_formula("f32", "f32", units, channels, load_bytes),
-        flops=(Term(bundles=2, extents=("rows", "inner", "positions")),),
+        flops=terms_of({"rows inner positions": 2}),
         code_bytes=1024,
         extents={
             "rows": Length("left", rows),
@@ -47,31 +47,20 @@ def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes
 
 SUM_PARTS = Codelet(
     name="SumParts",
-    fields=(
-        Field(name="partial", access="read", box=(":", ROWS, COLUMNS)),
-        Field(name="total", access="write", box=(ROWS, COLUMNS)),
-    ),
+    fields=fields_of(f"read partial[:, {ROWS}, {COLUMNS}]; write total[{ROWS}, {COLUMNS}]"),
     compute=numerics.sum_parts,
     cost=sum_formula("elements", "f32", "f32"),
-    flops=(Term(bundles=1, extents=("elements", "partials")),),
+    flops=terms_of({"elements partials": 1}),
     code_bytes=512,
     extents={"elements": Size("total"), "partials": Length("partial", 0)},
 )
 
 COUNT_ARRAY = Codelet(
     name="CountArray",
-    fields=(
-        Field(name="spikes", access="read", box=(":", "sample", ":")),
-        Field(name="totals", access="write", box=("sample", ":")),
-    ),
+    fields=fields_of("read spikes[:, sample, :]; write totals[sample, :]"),
     compute=numerics.count_rows,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=2),
-        terms=(Term(bundles=3, extents=("timesteps", "classes")),),
-        kind="assumed",
-        source="3 bundles per number: load, add, loop",
-    ),
-    flops=(Term(bundles=1, extents=("timesteps", "classes")),),
+    cost=compiled({"timesteps classes": 3}, "3 bundles per number: load, add, loop", unpacked=(1, 2), kind="assumed"),
+    flops=terms_of({"timesteps classes": 1}),
     code_bytes=256,
     extents={"timesteps": Length("spikes", 0), "classes": Length("totals", 1)},
 )

@@ -13,7 +13,7 @@ from mimdsim.costs.library.casts import fill_cycles
 from mimdsim.costs.library.network import uniform_cycles
 from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles
 from mimdsim.numerics.dense import dense as numerics
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
+from mimdsim.program import Codelet, Field, Length, Size, TileFormula, fields_of, terms_of
 from mimdsim.program.codelet import columns_of
 
 FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles depend on the bytes of an element
@@ -68,7 +68,7 @@ def _at_timestep(name: str, source: str, target: str, along: str, shift: int) ->
         fields=(
             Field(name=source, access="read", box=box[source]),
             Field(name=target, access="write", box=box[target]),
-            Field(name="timestep", access="read", box=("tile",), entry_of="sequence"),
+            *fields_of("read timestep[tile] by entry of sequence"),
         ),
         columns=columns_of(part.box),
         compute=part.move,
@@ -138,7 +138,7 @@ SCALAR_ADD = TileFormula(
 
 COUNT_TIMESTEP = Codelet(
     name="CountTimestep",
-    fields=(Field(name="timestep", access="update", box=("tile",)),),
+    fields=fields_of("update timestep[tile]"),
     constants=("by",),
     compute=numerics.count_on,
     cost=SCALAR_ADD,
@@ -148,10 +148,7 @@ COUNT_TIMESTEP = Codelet(
 
 OFFSET_FROM = Codelet(
     name="PreviousTimestep",
-    fields=(
-        Field(name="previous", access="write", box=("tile",)),
-        Field(name="timestep", access="read", box=("tile",)),
-    ),
+    fields=fields_of("write previous[tile]; read timestep[tile]"),
     constants=("by",),
     compute=numerics.offset_from,
     cost=SCALAR_ADD,
@@ -207,10 +204,7 @@ def copy_codelet(along: str, source_shift: int | None = None, target_shift: int 
 
 COPY_COLUMNS = Codelet(
     name="CopyColumns",
-    fields=(
-        Field(name="source", access="read", box=(":", "start:stop")),
-        Field(name="target", access="write", box=(":", "start:stop")),
-    ),
+    fields=fields_of("read source[:, start:stop]; write target[:, start:stop]"),
     compute=numerics.copy_columns,
     joinable=True,
     cost=copy_formula(4),
@@ -220,7 +214,7 @@ COPY_COLUMNS = Codelet(
 
 RANDOM_OFFSETS = Codelet(
     name="RandomOffsets",
-    fields=(Field(name="offsets", access="write", box=("slot",)),),
+    fields=fields_of("write offsets[slot]"),
     compute=numerics.random_offsets,
     cost=TileFormula(
         cycles=lambda extents, contexts, vector: uniform_cycles(
@@ -255,14 +249,11 @@ def sum_formula(item_bytes: int, more: int = 0) -> TileFormula:
 
 SUM_REPLICAS = Codelet(
     name="SumReplicas",
-    fields=(
-        Field(name="replicas", access="read", box=(":", ":", "start:stop")),
-        Field(name="total", access="write", box=(":", "start:stop")),
-    ),
+    fields=fields_of("read replicas[:, :, start:stop]; write total[:, start:stop]"),
     compute=numerics.sum_replicas,
     joinable=True,
     cost=sum_formula(4),
-    flops=(Term(bundles=1, extents=("elements", "replicas")),),
+    flops=terms_of({"elements replicas": 1}),
     code_bytes=320,
     extents={"elements": Size("total"), "replicas": Length("replicas", 0)},
 )
@@ -270,9 +261,8 @@ SUM_REPLICAS = Codelet(
 SUM_OWN_REPLICAS = replace(
     SUM_REPLICAS,
     name="SumOwnReplicas",
-    fields=(
-        Field(name="replicas", access="read", box=("first:last", *BOX)),
-        Field(name="totals", access="write", box=("copy", *BOX)),
+    fields=fields_of(
+        "read replicas[first:last, row_start:row_stop, start:stop]; write totals[copy, row_start:row_stop, start:stop]"
     ),
     columns=("first", "last", "row_start", "row_stop", "start", "stop", "copy"),
     compute=numerics.sum_own_replicas,
@@ -283,9 +273,8 @@ SUM_OWN_REPLICAS = replace(
 SUM_SOME_REPLICAS = replace(
     SUM_REPLICAS,
     name="SumSomeReplicas",
-    fields=(
-        Field(name="replicas", access="read", box=("first:last", *BOX)),
-        Field(name="total", access="write", box=BOX),
+    fields=fields_of(
+        "read replicas[first:last, row_start:row_stop, start:stop]; write total[row_start:row_stop, start:stop]"
     ),
     columns=("first", "last", "row_start", "row_stop", "start", "stop"),
     compute=numerics.sum_some_replicas,
@@ -295,9 +284,8 @@ SUM_SOME_REPLICAS = replace(
 ADD_REPLICAS = replace(
     SUM_OWN_REPLICAS,
     name="AddReplicas",
-    fields=(
-        Field(name="replicas", access="read", box=("first:last", *BOX)),
-        Field(name="totals", access="update", box=("copy", *BOX)),
+    fields=fields_of(
+        "read replicas[first:last, row_start:row_stop, start:stop]; update totals[copy, row_start:row_stop, start:stop]"
     ),
     compute=numerics.add_replicas,
     cost=sum_formula(4, more=1),

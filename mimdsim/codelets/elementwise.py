@@ -17,7 +17,7 @@ from mimdsim.codelets.dense import BOX, copy_formula
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, fields_of
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
 SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
@@ -162,7 +162,7 @@ SUM_BOXES = _on_boxes(
 
 ARRANGE_BOXES = Codelet(
     name="ArrangeBoxes",
-    fields=(Field(name="source", access="read", box=BOX), Field(name="target", access="write", box=BOX)),
+    fields=fields_of("read source[row_start:row_stop, start:stop]; write target[row_start:row_stop, start:stop]"),
     compute=numerics.copy_boxes,
     cost=copy_formula(4),
     code_bytes=192,

@@ -12,9 +12,9 @@ import numpy as np
 from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.codelets.surrogates import COSTS, at_an_id
-from mimdsim.codelets.vertex_overhead import SOURCE, SURROGATE_PAIRABLE, overhead_bundles
+from mimdsim.codelets.vertex_overhead import SOURCE, SURROGATE_PAIRABLE, compiled, overhead_bundles
 from mimdsim.numerics.sparse import neurons as numerics
-from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, Term, WorkerBundles
+from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, WorkerBundles, fields_of, terms_of
 
 OWN_COUNT = (
     "instruction count of our own in the manner of the published codelets, each instruction alone: states, current and "
@@ -24,16 +24,17 @@ OWN_COUNT = (
 CONSTANT_BUNDLES = 2  # a coefficient as an immediate: setzi and or
 SAMPLES = "row_start:row_stop"
 NOTHING, NO_ROWS = np.zeros((1, 1), np.float32), np.zeros((1, 1, 1), np.float32)
-WORK = ("samples", "neurons")
+WORK = "samples neurons"
 
-X = Field(name="x", access="update", box=(":", SAMPLES, "start:stop"))
-DX = Field(name="dx", access="update", box=(":", SAMPLES, "start:stop"))
-OWN = Field(name="own", access="read", box=(":", "start:stop"))
+PLANE = f"{SAMPLES}, start:stop"  # of [batch, neurons]: the vertex's samples and neurons
+X, DX = f"update x[:, {PLANE}]", f"update dx[:, {PLANE}]"
+FIRED = f"read fired[{PLANE}]"
 
 
-def _plane(name: str, access: str = "read") -> Field:
-    """[batch, neurons]: the vertex's samples and neurons."""
-    return Field(name=name, access=access, box=(SAMPLES, "start:stop"))
+def _fields(structure: Structure, *signatures: str) -> tuple[Field, ...]:
+    """The fields of these signatures that are not empty, and the coefficients of each neuron, where there are any."""
+    own = "read own[:, start:stop]" if structure.own else ""
+    return fields_of("; ".join(filter(None, (*signatures, own))))
 
 
 def _compute(kernel: Any, order: tuple[str, ...], fields: tuple[Field, ...]) -> Callable[..., None]:
@@ -54,10 +55,9 @@ def _compute(kernel: Any, order: tuple[str, ...], fields: tuple[Field, ...]) -> 
     return made
 
 
-def _cost(each: float, fields: tuple[Field, ...], coefficients: int, pairable: float = 0.0) -> WorkerBundles:
+def _cost(each: float, fields: tuple[Field, ...], coefficients: int) -> WorkerBundles:
     fixed = overhead_bundles(scalars=4, vectors=len(fields)) + CONSTANT_BUNDLES * coefficients
-    per_neuron = Term(bundles=each + len(fields) + LOOP_BUNDLES, extents=WORK, pairable=pairable)
-    terms = (per_neuron, Term(bundles=LOOP_BUNDLES, extents=("samples",)))
+    terms = terms_of({WORK: each + len(fields) + LOOP_BUNDLES, "samples": LOOP_BUNDLES})
     return WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=OWN_COUNT)
 
 
@@ -67,16 +67,12 @@ def _immediates(structure: Structure) -> int:
     return sum((1 + item.differs) for item in both if not item.loads and not item.unit)
 
 
-def _fields(*items: Field | None) -> tuple[Field, ...]:
-    return tuple(item for item in items if item is not None)
-
-
 @lru_cache(maxsize=64)
 def update(structure: Structure, source: str) -> Codelet:
     """x and u of the vertex's samples and neurons. source: what tells who fired, 'u' itself, 'flags' or ''."""
-    flags = _plane("flags") if source == "flags" else None
-    own = OWN if structure.own else None
-    fields = _fields(X, _plane("u", "update" if source == "u" else "write"), _plane("current"), flags, own)
+    flags = f"read flags[{PLANE}]" if source == "flags" else ""
+    u = f"{'update' if source == 'u' else 'write'} u[{PLANE}]"
+    fields = _fields(structure, X, u, f"read current[{PLANE}]", flags)
     order = ("x", "u", "current", "u" if source == "u" else "flags", "own")
     told = 2 if source else 0  # load who fired, compare
     each = structure.load_bundles() + told + structure.apply_bundles() + structure.readout_bundles()
@@ -88,7 +84,7 @@ def update(structure: Structure, source: str) -> Codelet:
         constants=("terms", "uniform", "readout", "weights", "threshold", "switched"),
         compute=_compute(numerics.neuron_update, order, fields),
         cost=_cost(each, fields, _immediates(structure)),
-        flops=(Term(bundles=2 * len(structure.terms) + 2 * len(structure.readout), extents=WORK),),
+        flops=terms_of({WORK: 2 * len(structure.terms) + 2 * len(structure.readout)}),
         code_bytes=256 + 16 * each,
         extents=by_neuron("u"),
     )
@@ -97,9 +93,7 @@ def update(structure: Structure, source: str) -> Codelet:
 @lru_cache(maxsize=64)
 def gradient(structure: Structure, source: str) -> Codelet:
     """dx by the transposed map and q, the adjoint of the current; 'fired' tells who fired if `source` says so."""
-    fired = _plane("fired") if source else None
-    own = OWN if structure.own else None
-    fields = _fields(DX, _plane("q", "write"), fired, own)
+    fields = _fields(structure, DX, f"write q[{PLANE}]", FIRED if source else "")
     told = 2 if source else 0
     each = told + 2 * structure.states + 1 + structure.apply_bundles(transposed=True)  # adjoints loaded, all stored
     return Codelet(
@@ -109,7 +103,7 @@ def gradient(structure: Structure, source: str) -> Codelet:
         constants=("terms", "uniform", "threshold", "switched"),
         compute=_compute(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields),
         cost=_cost(each, fields, _immediates(structure)),
-        flops=(Term(bundles=2 * len(structure.terms), extents=WORK),),
+        flops=terms_of({WORK: 2 * len(structure.terms)}),
         code_bytes=256 + 16 * each,
         extents=by_neuron("q"),
     )
@@ -120,8 +114,8 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
     """`gradient`, and the adjoint of who fired; times the surrogate of u if one is named ('': none), which is read
     where `source` says so."""
     simple = gradient(structure, source)
-    read = tuple(_plane(name) if name == "current" else Field(name=name, access="read", box=X.box) for name in reads)
-    fields = (_plane("d_fired", "write"), *simple.fields, *read)
+    read = [f"read {name}[{'' if name == 'current' else ':, '}{PLANE}]" for name in reads]
+    fields = (*fields_of(f"write d_fired[{PLANE}]"), *simple.fields, *fields_of("; ".join(read)))
     shared = ("dx", "fired", "own")
     through = _compute(numerics.fired_gradient, ("d_fired", *shared, "x", "current"), fields)
     back = _compute(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields)
@@ -140,7 +134,7 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
     assert isinstance(simple.cost, WorkerBundles)
     function = COSTS[surrogate].bundles + 1 if surrogate else 0  # the function and its product
     each = simple.cost.terms[0].bundles + structure.change_bundles() + function + 2 + len(reads)  # store, reload
-    terms = (Term(bundles=each, extents=WORK), *simple.cost.terms[1:])
+    terms = (*terms_of({WORK: each}), *simple.cost.terms[1:])
     fixed = overhead_bundles(scalars=6, vectors=len(fields)) + CONSTANT_BUNDLES * _immediates(structure)
     about = f"; {COSTS[surrogate].count} for the surrogate" if surrogate else ""
     return Codelet(
@@ -150,7 +144,7 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
         constants=(*simple.constants, "slope", "surrogate"),
         compute=made,
         cost=WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=f"{OWN_COUNT}{about}"),
-        flops=(Term(bundles=4 * len(structure.terms), extents=WORK),),
+        flops=terms_of({WORK: 4 * len(structure.terms)}),
         code_bytes=512 + 16 * int(each),
         extents=simple.extents,
     )
@@ -159,7 +153,7 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
 @lru_cache(maxsize=64)
 def readout_gradient(structure: Structure) -> Codelet:
     """dx += readout * du, for all neurons."""
-    fields = _fields(DX, _plane("du"), OWN if structure.own else None)
+    fields = _fields(structure, DX, f"read du[{PLANE}]")
     reading = [item for item in structure.readout if item.column < structure.states]
     each = 1 + sum(3 + (not item.unit) + item.loads for item in reading)  # load du; load, multiply, add, store
     return Codelet(
@@ -169,7 +163,7 @@ def readout_gradient(structure: Structure) -> Codelet:
         constants=("readout", "weights"),
         compute=_compute(numerics.readout_gradient, ("dx", "du", "own"), fields),
         cost=_cost(each, fields, len(reading)),
-        flops=(Term(bundles=2 * len(reading), extents=WORK),),
+        flops=terms_of({WORK: 2 * len(reading)}),
         code_bytes=256 + 16 * each,
         extents=by_neuron("du"),
     )
@@ -178,35 +172,27 @@ def readout_gradient(structure: Structure) -> Codelet:
 @lru_cache(maxsize=64)
 def state_gradient(structure: Structure, surrogate: str) -> Codelet:
     """The surrogate at listed ids, through the read-out into the adjoint of the states."""
-    own = OWN if structure.own else None
-    listed = (_listed("g"), _listed("ids"), _listed("counts"))
     fields = _fields(
-        Field(name="dx", access="update", box=(":", "sample", "start:stop")),
-        Field(name="u", access="read", box=("sample", "start:stop")),
-        *listed,
-        own,
+        structure,
+        "update dx[:, sample, start:stop]; read u[sample, start:stop]",
+        "read g[sample, :]; read ids[sample, :]; read counts[sample, :]",
     )
     bundles, source = at_an_id(surrogate)
     reading = [item for item in structure.readout if item.column < structure.states]
     # the published loop adds to one adjoint; every further one costs a load, an add, a store and a reloaded pointer
     more = sum((not item.unit) + item.loads for item in reading) + 4 * (len(reading) - 1)
-    terms = (
-        Term(bundles=4, extents=("listed",)),
-        Term(bundles=2 + bundles + more, extents=("hits",), pairable=SURROGATE_PAIRABLE),
-    )
     return Codelet(
         name=f"NeuronStateGradient({structure.model}, {surrogate})",
         fields=fields,
         joinable=True,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
         compute=_compute(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
-        cost=WorkerBundles(
-            fixed=overhead_bundles(scalars=4, vectors=len(fields)),
-            terms=terms,
-            kind="derived",
-            source=f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more} for the read-out, ours",
+        cost=compiled(
+            {"listed": 4, "hits": (2 + bundles + more, SURROGATE_PAIRABLE)},
+            f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more} for the read-out, ours",
+            unpacked=(4, len(fields)),
         ),
-        flops=(Term(bundles=COSTS[surrogate].flops + 2 * len(reading), extents=("hits",)),),
+        flops=terms_of({"hits": COSTS[surrogate].flops + 2 * len(reading)}),
         code_bytes=832,
         extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
     )
@@ -215,7 +201,7 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
 @lru_cache(maxsize=64)
 def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
     """The surrogate of every neuron, through the read-out into the adjoint of the states."""
-    fields = _fields(DX, _plane("u"), _plane("g"), OWN if structure.own else None)
+    fields = _fields(structure, DX, f"read u[{PLANE}]; read g[{PLANE}]")
     reading = [item for item in structure.readout if item.column < structure.states]
     each = 3 + COSTS[surrogate].bundles + sum(3 + (not item.unit) + item.loads for item in reading)
     cost = _cost(each, fields, len(reading))
@@ -226,34 +212,22 @@ def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
         compute=_compute(numerics.dense_readout_gradient, ("dx", "u", "g", "own"), fields),
         cost=replace(cost, source=f"{OWN_COUNT}; {COSTS[surrogate].count} for the surrogate"),
-        flops=(Term(bundles=COSTS[surrogate].flops + 2 * len(reading), extents=WORK),),
+        flops=terms_of({WORK: COSTS[surrogate].flops + 2 * len(reading)}),
         code_bytes=256 + 16 * each,
         extents=by_neuron("u"),
     )
 
 
-def _listed(name: str) -> Field:
-    return Field(name=name, access="read", box=("sample", ":"))
-
-
 EMITTED_FLAGS = Codelet(
     name="EmittedFlags",
-    fields=(
-        Field(name="flags", access="write", box=("sample", "start:stop")),
-        Field(name="ids", access="read", box=("sample", ":"), in_part=True),
-        _listed("counts"),
-    ),
+    fields=fields_of("write flags[sample, start:stop]; read ids[sample, :] in part; read counts[sample, :]"),
     joinable=True,
     compute=numerics.emitted_flags,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=2, vectors=3),
-        terms=(
-            Term(bundles=3, extents=("neurons",)),  # store zero, next address, branch
-            Term(bundles=4, extents=("spikes",)),  # load id, subtract the tile's start, compare, branch
-            Term(bundles=2, extents=("hits",)),  # address, store one
-        ),
-        kind="derived",
-        source=f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
+    cost=compiled(
+        # store zero, next address, branch; load id, subtract the tile's start, compare, branch; address, store one
+        {"neurons": 3, "spikes": 4, "hits": 2},
+        f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
+        unpacked=(2, 3),
     ),
     code_bytes=320,
     extents={"neurons": Length("flags", 1), "spikes": Lists(Spikes), "hits": Lists(Hits, ("spikes",))},
@@ -261,21 +235,15 @@ EMITTED_FLAGS = Codelet(
 
 EMITTED_GRADIENT = Codelet(
     name="EmittedGradient",
-    fields=(
-        Field(name="partial", access="write", box=("part", "sample", ":")),
-        Field(name="d_fired", access="read", box=("sample", "start:stop")),
-        _listed("ids"),
-        _listed("counts"),
+    fields=fields_of(
+        "write partial[part, sample, :]; read d_fired[sample, start:stop]; read ids[sample, :]; read counts[sample, :]"
     ),
     compute=numerics.emitted_gradient,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=4),
-        terms=(
-            Term(bundles=5, extents=("listed",)),  # load id, subtract the tile's start, compare, branch, store
-            Term(bundles=1, extents=("hits",)),  # load the gradient
-        ),
-        kind="derived",
-        source=f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",
+    cost=compiled(
+        # load id, subtract the tile's start, compare, branch, store; load the gradient
+        {"listed": 5, "hits": 1},
+        f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",
+        unpacked=(3, 4),
     ),
     code_bytes=320,
     extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},

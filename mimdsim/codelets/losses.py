@@ -9,24 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.vertex_overhead import overhead_bundles
+from mimdsim.codelets.vertex_overhead import compiled
 from mimdsim.numerics.sparse import losses as numerics
 from mimdsim.numerics.sparse.recurrence_and_bias import add_columns
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
+from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 COUNT_SPIKES = Codelet(
     name="CountSpikes",
-    fields=(
-        Field(name="ids", access="read", box=(":", "sample", ":")),
-        Field(name="counts", access="read", box=(":", "sample", ":")),
-        Field(name="totals", access="write", box=("sample", ":")),
-    ),
+    fields=fields_of("read ids[:, sample, :]; read counts[:, sample, :]; write totals[sample, :]"),
     compute=numerics.count_spikes,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=3),
-        terms=(Term(bundles=8, extents=("timesteps",)), Term(bundles=2, extents=("classes",))),
+    cost=compiled(
+        {"timesteps": 8, "classes": 2},
+        "about 8 bundles per timestep: loop over a short list, one read-modify-write per spike",
+        unpacked=(1, 3),
         kind="assumed",
-        source="about 8 bundles per timestep: loop over a short list, one read-modify-write per spike",
     ),
     code_bytes=256,
     extents={"timesteps": Length("ids", 0), "classes": Length("totals", 1)},
@@ -34,39 +30,33 @@ COUNT_SPIKES = Codelet(
 
 CROSS_ENTROPY = Codelet(
     name="CrossEntropy",
-    fields=(
-        Field(name="totals", access="read", box=("sample", ":")),
-        Field(name="labels", access="read", box=("sample",)),
-        Field(name="losses", access="write", box=("sample",)),
-        Field(name="gradient", access="write", box=("sample", ":")),
-    ),
+    fields=fields_of("read totals[sample, :]; read labels[sample]; write losses[sample]; write gradient[sample, :]"),
     constants=("scale",),
     compute=numerics.cross_entropy,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=4) + 20,
-        terms=(Term(bundles=20, extents=("classes",)),),  # max, exponential (3), sum, division (3), stores
+    cost=compiled(
+        # max, exponential (3), sum, division (3), stores
+        {"classes": 20},
+        "three passes over the classes, exponential 3 and division 3 cycles (PopLibs operation tables)",
+        unpacked=(1, 4),
+        more=20,
         kind="assumed",
-        source="three passes over the classes, exponential 3 and division 3 cycles (PopLibs operation tables)",
     ),
-    flops=(Term(bundles=6, extents=("classes",)),),
+    flops=terms_of({"classes": 6}),
     code_bytes=512,
     extents={"classes": Length("totals", 1)},
 )
 
 LIST_COUNT_GRADIENT = Codelet(
     name="ListCountGradient",
-    fields=(
-        Field(name="ids", access="read", box=(":", "sample", ":")),
-        Field(name="counts", access="read", box=(":", "sample", ":")),
-        Field(name="gradient", access="read", box=("sample", ":")),
-        Field(name="g", access="write", box=(":", "sample", ":")),
+    fields=fields_of(
+        "read ids[:, sample, :]; read counts[:, sample, :]; read gradient[sample, :]; write g[:, sample, :]"
     ),
     compute=numerics.list_count_gradient,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=4),
-        terms=(Term(bundles=4, extents=("timesteps", "capacity")),),
+    cost=compiled(
+        {"timesteps capacity": 4},
+        "about 4 bundles per slot: load id, load gradient, select, store",
+        unpacked=(1, 4),
         kind="assumed",
-        source="about 4 bundles per slot: load id, load gradient, select, store",
     ),
     code_bytes=256,
     extents={"timesteps": Length("g", 0), "capacity": Length("g", 2)},
@@ -85,17 +75,14 @@ LIST_LAST_GRADIENT = replace(
 
 EMITTED_ROWS = Codelet(
     name="EmittedRows",
-    fields=(
-        *COUNT_SPIKES.fields[:2],
-        Field(name="rows", access="write", box=(":", "sample", ":")),
-    ),
+    fields=(*COUNT_SPIKES.fields[:2], *fields_of("write rows[:, sample, :]")),
     compute=numerics.emitted_rows,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=3),
+    cost=compiled(
         # clear a row, then a load and a store per spike of a short list
-        terms=(Term(bundles=8, extents=("timesteps",)), Term(bundles=1, extents=("timesteps", "neurons"))),
+        {"timesteps": 8, "timesteps neurons": 1},
+        "about 8 bundles per timestep as for counting spikes, a store per neuron to clear",
+        unpacked=(1, 3),
         kind="assumed",
-        source="about 8 bundles per timestep as for counting spikes, a store per neuron to clear",
     ),
     code_bytes=256,
     extents={"timesteps": Length("rows", 0), "neurons": Length("rows", 2)},
@@ -104,10 +91,8 @@ EMITTED_ROWS = Codelet(
 LISTED_OF = replace(
     LIST_COUNT_GRADIENT,
     name="ListedOf",
-    fields=(
-        Field(name="rows", access="read", box=(":", "sample", ":")),
-        *LIST_COUNT_GRADIENT.fields[:2],
-        LIST_COUNT_GRADIENT.fields[3],
+    fields=fields_of(
+        "read rows[:, sample, :]; read ids[:, sample, :]; read counts[:, sample, :]; write g[:, sample, :]"
     ),
     compute=numerics.listed_of,
 )
@@ -115,19 +100,18 @@ LISTED_OF = replace(
 CROSS_ENTROPY_BY_TIMESTEP = replace(
     CROSS_ENTROPY,
     name="CrossEntropyByTimestep",
-    fields=(
-        Field(name="totals", access="read", box=(":", "sample", ":")),
-        *CROSS_ENTROPY.fields[1:3],
-        Field(name="gradient", access="write", box=(":", "sample", ":")),
+    fields=fields_of(
+        "read totals[:, sample, :]; read labels[sample]; write losses[sample]; write gradient[:, sample, :]"
     ),
     compute=numerics.cross_entropy_by_timestep,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=4) + 20,
-        terms=(Term(bundles=20, extents=("timesteps", "classes")), Term(bundles=20, extents=("timesteps",))),
+    cost=compiled(
+        {"timesteps classes": 20, "timesteps": 20},
+        "the cross-entropy of one row, for every timestep",
+        unpacked=(1, 4),
+        more=20,
         kind="assumed",
-        source="the cross-entropy of one row, for every timestep",
     ),
-    flops=(Term(bundles=6, extents=("timesteps", "classes")),),
+    flops=terms_of({"timesteps classes": 6}),
     extents={"timesteps": Length("totals", 0), "classes": Length("totals", 2)},
 )
 
@@ -143,14 +127,14 @@ SQUARED_ERROR = replace(
     name="SquaredError",
     constants=("correct", "incorrect", "timesteps"),
     compute=numerics.squared_error,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=4, vectors=4),
+    cost=compiled(
         # load, compare with the label, select, subtract, square and add, scale, store
-        terms=(Term(bundles=8, extents=("classes",)),),
+        {"classes": 8},
+        "one pass over the classes: load, compare, select, subtract, square and add, scale, store, loop",
+        unpacked=(4, 4),
         kind="assumed",
-        source="one pass over the classes: load, compare, select, subtract, square and add, scale, store, loop",
     ),
-    flops=(Term(bundles=4, extents=("classes",)),),
+    flops=terms_of({"classes": 4}),
     code_bytes=320,
 )
 
@@ -165,20 +149,17 @@ POOLS: dict[tuple[str, bool], Callable[..., None]] = {
 @lru_cache(maxsize=8)
 def pool_codelet(what: str, by_timestep: bool) -> Codelet:
     """'Pool': sums over the neurons of each class; 'Spread': a class's number to each of its neurons."""
-    box = (":", "sample", ":") if by_timestep else ("sample", ":")
+    box = ":, sample, :" if by_timestep else "sample, :"
     given, made = ("scores", "pooled") if what == "Pool" else ("gradient", "spread")
     return Codelet(
         name=f"{what}Classes{'ByTimestep' if by_timestep else ''}",
-        fields=(Field(name=given, access="read", box=box), Field(name=made, access="write", box=box)),
+        fields=fields_of(f"read {given}[{box}]; write {made}[{box}]"),
         constants=("each",),
         compute=POOLS[what, by_timestep],
-        cost=WorkerBundles(
-            fixed=overhead_bundles(scalars=1, vectors=2),
-            terms=(Term(bundles=3, extents=("elements",)),),
-            kind="assumed",
-            source="load, add or store, next address per neuron and timestep",
+        cost=compiled(
+            {"elements": 3}, "load, add or store, next address per neuron and timestep", unpacked=(1, 2), kind="assumed"
         ),
-        flops=(Term(bundles=1, extents=("elements",)),) if what == "Pool" else (),
+        flops=terms_of({"elements": 1}) if what == "Pool" else (),
         code_bytes=192,
         extents={"elements": Size(given if what == "Pool" else made)},
     )
@@ -208,42 +189,43 @@ STORE_FORMULA = _stream_formula(2, "store and next address")
 CHOOSE_FORMULA = _stream_formula(5, "load, compare, two selects, store")
 SUM_IN_PLACE_FORMULA = _stream_formula(3, "a scaled add: two loads, add, store in 3 bundles")
 STREAM_FORMULAS = (ADD_FORMULA, STORE_FORMULA, CHOOSE_FORMULA, SUM_IN_PLACE_FORMULA)
-U = Field(name="u", access="read", box=(":", ":", "start:stop"))
-SCORES = Field(name="scores", access="write", box=(":", "start:stop"))
-GRADIENT = Field(name="gradient", access="read", box=(":", "start:stop"))
-DU = Field(name="du", access="write", box=(":", ":", "start:stop"))
+READ_OUT = "read u[:, :, start:stop]; write scores[:, start:stop]"
+SPREAD = "read gradient[:, start:stop]; write du[:, :, start:stop]"
 FACTOR = ("factor",)
 
 
 def _columns(
-    name: str, fields: tuple[Field, ...], compute: Callable[..., None], formula: Callable[[int], TileFormula],
+    name: str, fields: str, compute: Callable[..., None], formula: Callable[[int], TileFormula],
     elements: str, constants: tuple[str, ...] = (),
 ) -> Codelet:  # fmt: skip
     """One vertex per tile for the columns of its neurons, over all `elements` of a field."""
     return Codelet(
         name=name,
-        fields=fields,
+        fields=fields_of(fields),
         constants=constants,
         compute=compute,
         cost=formula(4),
-        flops=(Term(bundles=1, extents=("elements",)),),
+        flops=terms_of({"elements": 1}),
         code_bytes=256,
         extents={"elements": Size(elements)},
     )
 
 
-ADD_TIMESTEPS = _columns("AddTimesteps", (U, SCORES), numerics.add_timesteps, ADD_FORMULA, "u", FACTOR)
-TAKE_LAST = _columns("TakeLast", (U, SCORES), numerics.take_last, ADD_FORMULA, "scores")
-HIGHEST = _columns("Highest", (U, SCORES), numerics.highest, ADD_FORMULA, "u")
-SPREAD_TIMESTEPS = _columns("SpreadTimesteps", (GRADIENT, DU), numerics.spread_timesteps, STORE_FORMULA, "du", FACTOR)
-GIVE_LAST = _columns("GiveLast", (GRADIENT, DU), numerics.give_last, STORE_FORMULA, "du")
-GIVE_HIGHEST = _columns("GiveHighest", (GRADIENT, U, DU), numerics.give_highest, CHOOSE_FORMULA, "du")
+ADD_TIMESTEPS = _columns("AddTimesteps", READ_OUT, numerics.add_timesteps, ADD_FORMULA, "u", FACTOR)
+TAKE_LAST = _columns("TakeLast", READ_OUT, numerics.take_last, ADD_FORMULA, "scores")
+HIGHEST = _columns("Highest", READ_OUT, numerics.highest, ADD_FORMULA, "u")
+SPREAD_TIMESTEPS = _columns("SpreadTimesteps", SPREAD, numerics.spread_timesteps, STORE_FORMULA, "du", FACTOR)
+GIVE_LAST = _columns("GiveLast", SPREAD, numerics.give_last, STORE_FORMULA, "du")
+GIVE_HIGHEST = _columns(
+    "GiveHighest",
+    "read gradient[:, start:stop]; read u[:, :, start:stop]; write du[:, :, start:stop]",
+    numerics.give_highest,
+    CHOOSE_FORMULA,
+    "du",
+)
 ADD_ADJOINTS = _columns(
     "AddAdjoints",
-    (
-        Field(name="adjoint", access="update", box=(":", "start:stop")),
-        Field(name="now", access="read", box=(":", "start:stop")),
-    ),
+    "update adjoint[:, start:stop]; read now[:, start:stop]",
     add_columns,
     SUM_IN_PLACE_FORMULA,
     "adjoint",
@@ -251,51 +233,37 @@ ADD_ADJOINTS = _columns(
 
 COUNT_LISTED = Codelet(
     name="CountListed",
-    fields=(
-        Field(name="counts", access="read", box=(":", "sample", ":")),
-        Field(name="spikes", access="write", box=("sample",)),
-    ),
+    fields=fields_of("read counts[:, sample, :]; write spikes[sample]"),
     compute=numerics.count_listed,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=2),
-        terms=(Term(bundles=3, extents=("timesteps",)),),
-        kind="assumed",
-        source="load, add, next address per timestep",
-    ),
+    cost=compiled({"timesteps": 3}, "load, add, next address per timestep", unpacked=(1, 2), kind="assumed"),
     code_bytes=128,
     extents={"timesteps": Length("counts", 0)},
 )
 
 FIRING_PENALTY = Codelet(
     name="FiringPenalty",
-    fields=(
-        Field(name="spikes", access="read", box=(":",)),
-        Field(name="penalty", access="write", box=("place",)),
-        Field(name="even", access="write", box=("place",)),
-    ),
+    fields=fields_of("read spikes[:]; write penalty[place]; write even[place]"),
     constants=("target", "strength", "places"),
     compute=numerics.firing_penalty,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=3) + 3 + 8,  # a division; subtract, square, scale, store twice
-        terms=(Term(bundles=2, extents=("samples",)),),
+    cost=compiled(
+        # a division; subtract, square, scale, store twice
+        {"samples": 2},
+        "load and add per sample, then one division (3) and some eight operations",
+        unpacked=(3, 3),
+        more=3 + 8,
         kind="assumed",
-        source="load and add per sample, then one division (3) and some eight operations",
     ),
-    flops=(Term(bundles=1, extents=("samples",)),),
+    flops=terms_of({"samples": 1}),
     code_bytes=192,
     extents={"samples": Length("spikes", 0)},
 )
 
 ADD_EVEN = Codelet(
     name="AddEven",
-    fields=(
-        Field(name="g", access="read", box=("sample", "slot_start:slot_stop")),
-        Field(name="even", access="read", box=(":",)),
-        Field(name="total", access="write", box=("sample", "slot_start:slot_stop")),
-    ),
+    fields=fields_of("read g[sample, slot_start:slot_stop]; read even[:]; write total[sample, slot_start:slot_stop]"),
     compute=numerics.add_even,
     cost=SUM_IN_PLACE_FORMULA(4),
-    flops=(Term(bundles=1, extents=("elements",)),),
+    flops=terms_of({"elements": 1}),
     code_bytes=192,
     extents={"elements": Size("total")},
 )

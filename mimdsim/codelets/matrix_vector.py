@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.program import Codelet, Field, Length, Term, Vectors, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Vectors, WorkerBundles, fields_of, terms_of
 
 
 def _dot(row: np.ndarray, vector: np.ndarray, partial: np.ndarray) -> None:
@@ -23,10 +23,7 @@ def _place(stream: np.ndarray, matrix: np.ndarray) -> None:
 
 PLACE = Codelet(
     name="PlaceStream",
-    fields=(
-        Field(name="stream", access="read", box=("row", "begin:end")),
-        Field(name="matrix", access="write", box=("row", "begin:end")),
-    ),
+    fields=fields_of("read stream[row, begin:end]; write matrix[row, begin:end]"),
     columns=(),
     compute=_place,
     form="vertex",
@@ -57,33 +54,23 @@ def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, co
         form="vertex",
         cost=WorkerBundles(
             fixed=fixed,
-            terms=(Term(bundles=per_turn, extents=(turns,)),),
+            terms=terms_of({turns: per_turn}),
             kind="derived" if compiled is not None else "published",
             source=_CPP_SOURCE if compiled is not None else _ASSEMBLER_SOURCE,
         ),
-        flops=(Term(bundles=2 if name == "DotProduct" else 1, extents=(extent,)),),
+        flops=terms_of({extent: 2 if name == "DotProduct" else 1}),
         code_bytes=128,
-        extents={
-            extent: Length(fields[0].name, 1),
-            f"{extent}_pairs": Vectors(fields[0].name, 1, per=2),
-        },
+        extents={extent: Length(fields[0].name, 1), f"{extent}_pairs": Vectors(fields[0].name, 1, per=2)},
     )
 
 
-_DOT_FIELDS = (
-    Field(name="row", access="read", box=("row", "begin:end")),
-    Field(name="vector", access="read", box=("begin:end",)),
-    Field(name="partial", access="write", box=("row", "segment")),
-)
-_SUM_FIELDS = (
-    Field(name="partials", access="read", box=("row", ":")),
-    Field(name="out", access="write", box=("row",)),
-)
+_DOT_FIELDS = fields_of("read row[row, begin:end]; read vector[begin:end]; write partial[row, segment]")
+_SUM_FIELDS = fields_of("read partials[row, :]; write out[row]")
 DOT_PRODUCT = {
-    "c++": _variant("DotProduct", _DOT_FIELDS, _dot, "elements", 4.0),
-    "assembler": _variant("DotProduct", _DOT_FIELDS, _dot, "elements", None),
+    how: _variant("DotProduct", _DOT_FIELDS, _dot, "elements", bundles)
+    for how, bundles in (("c++", 4.0), ("assembler", None))
 }
 ROW_SUM = {
-    "c++": _variant("RowSum", _SUM_FIELDS, _total, "partials", 2.0),
-    "assembler": _variant("RowSum", _SUM_FIELDS, _total, "partials", None),
+    how: _variant("RowSum", _SUM_FIELDS, _total, "partials", bundles)
+    for how, bundles in (("c++", 2.0), ("assembler", None))
 }

@@ -12,29 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.dense import BOX
-from mimdsim.codelets.vertex_overhead import (
-    SOURCE,
-    SURROGATE_BUNDLES,
-    SURROGATE_PAIRABLE,
-    SURROGATE_SOURCE,
-    overhead_bundles,
-)
+from mimdsim.codelets.vertex_overhead import SOURCE, SURROGATE_BUNDLES, SURROGATE_PAIRABLE, SURROGATE_SOURCE, compiled
 from mimdsim.costs.library.elementwise import bias_add_cycles
 from mimdsim.numerics.sparse import neurons as numerics
-from mimdsim.program import (
-    Codelet,
-    Field,
-    Hits,
-    Length,
-    Listed,
-    Lists,
-    Spikes,
-    Term,
-    TileFormula,
-    Vectors,
-    WorkerBundles,
-)
+from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, TileFormula, Vectors, fields_of, terms_of
 from mimdsim.program.loop_extents import Extent
 
 
@@ -51,26 +32,19 @@ def by_neuron(field: str) -> dict[str, Extent]:
 
 LIF_UPDATE = Codelet(
     name="LifUpdate",
-    fields=(
-        Field(name="v", access="update", box=("sample", "start:stop")),
-        Field(name="w", access="read", box=(":", "start:stop")),
-        Field(name="ids", access="read", box=("sample", ":"), in_part=True),
-        Field(name="counts", access="read", box=("sample", ":")),
+    fields=fields_of(
+        "update v[sample, start:stop]; read w[:, start:stop]; read ids[sample, :] in part; read counts[sample, :]"
     ),
     constants=("decay", "scale", "threshold"),
     compute=numerics.lif_update,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=4),
-        terms=(
-            # load id, load a weight pair, add; the loop reloads
-            Term(bundles=4, extents=("spikes", "pairs"), pairable=1),
-            Term(bundles=15, extents=("neurons",)),  # compare, select, multiply, add, store
-        ),
-        kind="derived",
-        source=f"{SOURCE}; about 4 per spike and neuron pair, about 15 per neuron",
+    cost=compiled(
+        # load id, load a weight pair, add; the loop reloads; compare, select, multiply, add, store
+        {"spikes pairs": (4, 1), "neurons": 15},
+        f"{SOURCE}; about 4 per spike and neuron pair, about 15 per neuron",
+        unpacked=(3, 4),
     ),
-    flops=(Term(bundles=1, extents=("spikes", "neurons")), Term(bundles=3, extents=("neurons",))),
+    flops=terms_of({"spikes neurons": 1, "neurons": 3}),
     code_bytes=640,
     extents={"spikes": Lists(Spikes), **vectors_of("v", 1)},
 )
@@ -78,62 +52,51 @@ LIF_UPDATE = Codelet(
 LIF_UPDATE_DENSE = replace(
     LIF_UPDATE,
     name="LifUpdateDense",
-    fields=(*LIF_UPDATE.fields[:2], Field(name="row", access="read", box=("sample", ":"))),
+    fields=(*LIF_UPDATE.fields[:2], *fields_of("read row[sample, :]")),
     compute=numerics.lif_update_dense,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=3),
-        terms=(
-            Term(bundles=4.5, extents=("inputs",)),  # load the byte, branch, count
-            # the row of weights by the count, load a weight pair, add; the loop reloads
-            Term(bundles=4, extents=("spikes", "pairs"), pairable=1),
-            Term(bundles=15, extents=("neurons",)),
-        ),
-        kind="derived",
-        source=f"{SOURCE}; the update from listed ids, with 4-5 per byte looked at as in the scan of flags",
+    cost=compiled(
+        # load the byte, branch, count; the row of weights by the count, load a weight pair, add; the loop reloads
+        {"inputs": 4.5, "spikes pairs": (4, 1), "neurons": 15},
+        f"{SOURCE}; the update from listed ids, with 4-5 per byte looked at as in the scan of flags",
+        unpacked=(3, 3),
     ),
     extents={**LIF_UPDATE.extents, "inputs": Length("row", 1)},
 )
 
 LIF_INTEGRATE = Codelet(
     name="LifIntegrate",
-    fields=(LIF_UPDATE.fields[0], Field(name="current", access="read", box=("sample", "start:stop"))),
+    fields=(LIF_UPDATE.fields[0], *fields_of("read current[sample, start:stop]")),
     constants=("decay", "scale", "threshold"),
     compute=numerics.lif_integrate,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=2),
-        terms=(Term(bundles=16, extents=("neurons",)),),  # like the end of the fused update, plus loading the current
-        kind="derived",
-        source=f"{SOURCE}; about 15 per neuron, and 1 to load the current",
+    cost=compiled(
+        # like the end of the fused update, plus loading the current
+        {"neurons": 16},
+        f"{SOURCE}; about 15 per neuron, and 1 to load the current",
+        unpacked=(3, 2),
     ),
-    flops=(Term(bundles=3, extents=("neurons",)),),
+    flops=terms_of({"neurons": 3}),
     code_bytes=384,
     extents={"neurons": Length("v", 1)},
 )
 
 STATE_GRADIENT = Codelet(
     name="StateGradient",
-    fields=(
-        Field(name="dv", access="update", box=("sample", "start:stop")),
-        Field(name="v", access="read", box=("sample", "start:stop")),
-        Field(name="g", access="read", box=("sample", ":")),
-        Field(name="ids", access="read", box=("sample", ":")),
-        Field(name="counts", access="read", box=("sample", ":")),
+    fields=fields_of(
+        "update dv[sample, start:stop]; read v[sample, start:stop]; read g[sample, :]; read ids[sample, :]; "
+        "read counts[sample, :]"
     ),
     constants=("threshold", "slope"),
     compute=numerics.state_gradient,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=4, vectors=5),
-        terms=(
-            Term(bundles=4, extents=("listed",)),  # load id, subtract the tile's start, compare, branch
-            # load the state and the threshold of the neuron, then the surrogate
-            Term(bundles=2 + SURROGATE_BUNDLES, extents=("hits",), pairable=SURROGATE_PAIRABLE),
-        ),
-        kind="derived",
-        source=f"{SOURCE}; 4 per listed id; per id that lies on the tile: {SURROGATE_SOURCE}",
+    cost=compiled(
+        # load id, subtract the tile's start, compare, branch; load the state and the threshold of the neuron, then the
+        # surrogate
+        {"listed": 4, "hits": (2 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
+        f"{SOURCE}; 4 per listed id; per id that lies on the tile: {SURROGATE_SOURCE}",
+        unpacked=(4, 5),
     ),
-    flops=(Term(bundles=6, extents=("hits",)),),
+    flops=terms_of({"hits": 6}),
     code_bytes=768,
     extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
 )
@@ -141,27 +104,19 @@ STATE_GRADIENT = Codelet(
 
 STATE_GRADIENT_ROW = Codelet(
     name="StateGradientRow",
-    fields=(
-        Field(name="row", access="write", box=("sample", ":")),
-        Field(name="dv", access="read", box=("sample", ":"), one_row=True),
-        Field(name="v", access="read", box=("sample", ":"), one_row=True),
-        Field(name="threshold", access="read", box=(":",), one_row=True),
-        Field(name="g", access="read", box=("sample", ":")),
-        Field(name="ids", access="read", box=("sample", ":")),
-        Field(name="counts", access="read", box=("sample", ":")),
+    fields=fields_of(
+        "write row[sample, :]; read dv[sample, :] as one row; read v[sample, :] as one row; "
+        "read threshold[:] as one row; read g[sample, :]; read ids[sample, :]; read counts[sample, :]"
     ),
     constants=("slope",),
     compute=numerics.state_gradient_rows,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=2, vectors=7),
-        terms=(
-            # load id, state and threshold, count and branch; then the surrogate
-            Term(bundles=5 + SURROGATE_BUNDLES, extents=("listed",), pairable=SURROGATE_PAIRABLE),
-        ),
-        kind="derived",
-        source=f"{SOURCE}; {SURROGATE_SOURCE}; the row itself arrives by exchange and is updated in place",
+    cost=compiled(
+        # load id, state and threshold, count and branch; then the surrogate
+        {"listed": (5 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
+        f"{SOURCE}; {SURROGATE_SOURCE}; the row itself arrives by exchange and is updated in place",
+        unpacked=(2, 7),
     ),
-    flops=(Term(bundles=6, extents=("listed",)),),
+    flops=terms_of({"listed": 6}),
     code_bytes=768,
     extents={"listed": Lists(Listed)},
 )
@@ -208,67 +163,51 @@ def masked_scale_formula(item_bytes: int) -> TileFormula:
 
 DECAY_GRADIENT = Codelet(
     name="DecayGradient",
-    fields=(
-        Field(name="dv", access="update", box=(":", "start:stop")),
-        Field(name="decay", access="read", box=("start:stop",)),
-    ),
+    fields=fields_of("update dv[:, start:stop]; read decay[start:stop]"),
     compute=numerics.scale_in_place,
     joinable=True,
     cost=scale_formula(4),
-    flops=(Term(bundles=1, extents=("samples", "neurons")),),
+    flops=terms_of({"samples neurons": 1}),
     code_bytes=256,
     extents=by_neuron("dv"),
 )
 
 MASKED_DECAY_GRADIENT = Codelet(
     name="MaskedDecayGradient",
-    fields=(
-        Field(name="dv", access="update", box=(":", "start:stop")),
-        Field(name="decay", access="read", box=("start:stop",)),
-        Field(name="v_previous", access="read", box=(":", "start:stop")),
-    ),
+    fields=fields_of("update dv[:, start:stop]; read decay[start:stop]; read v_previous[:, start:stop]"),
     constants=("threshold",),
     compute=numerics.scale_unless_spiked,
     joinable=True,
     cost=masked_scale_formula(4),
-    flops=(Term(bundles=2, extents=("samples", "neurons")),),
+    flops=terms_of({"samples neurons": 2}),
     code_bytes=320,
     extents=by_neuron("dv"),
 )
 
 CURRENT_GRADIENT = Codelet(
     name="CurrentGradient",
-    fields=(
-        Field(name="q", access="update", box=(":", "start:stop")),
-        Field(name="gain", access="read", box=("start:stop",)),
-    ),
+    fields=fields_of("update q[:, start:stop]; read gain[start:stop]"),
     compute=numerics.scale_in_place,
     joinable=True,
     cost=scale_formula(4),
-    flops=(Term(bundles=1, extents=("samples", "neurons")),),
+    flops=terms_of({"samples neurons": 1}),
     code_bytes=256,
     extents=by_neuron("q"),
 )
 
 ADJOINT_ROWS = Codelet(
     name="AdjointRows",
-    fields=(
-        Field(name="dv", access="update", box=BOX),
-        Field(name="q", access="write", box=BOX),
-    ),
+    fields=fields_of("update dv[row_start:row_stop, start:stop]; write q[row_start:row_stop, start:stop]"),
     constants=("decay", "scale"),
     compute=numerics.adjoint_rows,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=6, vectors=2),
-        terms=(
-            Term(bundles=6, extents=("samples", "pairs"), pairable=2),  # load, multiply, store, multiply, store, branch
-            Term(bundles=6, extents=("samples",)),
-        ),
-        kind="derived",
-        source="instruction count of our own: a load, two multiplies and two stores of 64 bits, branch; 6 per row",
+    cost=compiled(
+        # load, multiply, store, multiply, store, branch
+        {"samples pairs": (6, 2), "samples": 6},
+        "instruction count of our own: a load, two multiplies and two stores of 64 bits, branch; 6 per row",
+        unpacked=(6, 2),
     ),
-    flops=(Term(bundles=2, extents=("samples", "neurons")),),
+    flops=terms_of({"samples neurons": 2}),
     code_bytes=256,
     extents={"samples": Length("dv", 0), **vectors_of("dv", 1)},
 )
@@ -276,20 +215,17 @@ ADJOINT_ROWS = Codelet(
 MASKED_ADJOINT_ROWS = replace(
     ADJOINT_ROWS,
     name="MaskedAdjointRows",
-    fields=(*ADJOINT_ROWS.fields, Field(name="v_previous", access="read", box=BOX)),
+    fields=(*ADJOINT_ROWS.fields, *fields_of("read v_previous[row_start:row_stop, start:stop]")),
     constants=("decay", "scale", "threshold"),
     compute=numerics.masked_adjoint_rows,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=7, vectors=3),
-        terms=(
-            Term(bundles=9, extents=("samples", "pairs"), pairable=3),  # a load, a compare and an and-not more
-            Term(bundles=8, extents=("samples",)),
-        ),
-        kind="derived",
-        source="instruction count of our own: two loads, two multiplies, compare, and-not and two stores of 64 bits, "
+    cost=compiled(
+        # a load, a compare and an and-not more
+        {"samples pairs": (9, 3), "samples": 8},
+        "instruction count of our own: two loads, two multiplies, compare, and-not and two stores of 64 bits, "
         "branch; 8 per row",
+        unpacked=(7, 3),
     ),
-    flops=(Term(bundles=3, extents=("samples", "neurons")),),
+    flops=terms_of({"samples neurons": 3}),
     code_bytes=320,
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
-from mimdsim.program import Codelet, Column, Field, Length, Term, TileFormula
+from mimdsim.program import Codelet, Column, Length, TileFormula, fields_of, terms_of
 
 POPLIN = "PopLibs lib/poplin/PerformanceEstimation.hpp (7eac0f2)"
 
@@ -109,16 +109,14 @@ def product_codelet(dtype: str, partials_dtype: str, units: int, channels: int, 
     """Partial product of one tile on the matrix unit; the sums start at zero. Boxes: pieces of the operands."""
     return Codelet(
         name=f"PartialProduct<{dtype},{partials_dtype}>",
-        fields=(
-            Field(name="left", access="read", box=("left_start:left_stop", ":")),
-            Field(name="right", access="read", box=("right_start:right_stop", ":")),
-            Field(name="partial", access="write", box=("sums", ":")),
+        fields=fields_of(
+            "read left[left_start:left_stop, :]; read right[right_start:right_stop, :]; write partial[sums, :]"
         ),
         columns=("rows", "inner", "positions"),
         compute=_multiply,
         form="vertex",
         cost=product_formula(dtype, partials_dtype, units, channels, load_bytes),
-        flops=(Term(bundles=2, extents=("products",)),),
+        flops=terms_of({"products": 2}),
         code_bytes=1024,
         extents={
             "positions": Column("positions"),
@@ -137,14 +135,11 @@ def sum_codelet(dtype: str, partials_dtype: str) -> Codelet:
     """Sum of one share of the partial products of several tiles, cast to `dtype` as it is stored."""
     return Codelet(
         name=f"ReduceAdd<{partials_dtype},{dtype}>",
-        fields=(
-            Field(name="partials", access="read", box=("sums_start:sums_stop", "share_start:share_stop")),
-            Field(name="total", access="write", box=("place", ":")),
-        ),
+        fields=fields_of("read partials[sums_start:sums_stop, share_start:share_stop]; write total[place, :]"),
         compute=_add,
         form="vertex",
         cost=sum_formula("outputs", dtype, partials_dtype),
-        flops=(Term(bundles=1, extents=("outputs", "partials")),),
+        flops=terms_of({"outputs partials": 1}),
         code_bytes=512,
         extents={"outputs": Length("partials", 1), "partials": Length("partials", 0)},
     )

@@ -11,12 +11,11 @@ from functools import lru_cache
 from typing import Any
 
 from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, by_neuron, scale_cycles, vectors_of
-from mimdsim.codelets.vertex_overhead import SOURCE, overhead_bundles
+from mimdsim.codelets.vertex_overhead import SOURCE, compiled
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics.sparse import recurrence_and_bias as numerics
 from mimdsim.program import (
     Codelet,
-    Field,
     Hits,
     Length,
     Listed,
@@ -24,35 +23,29 @@ from mimdsim.program import (
     Size,
     Spikes,
     SpikesOver,
-    Term,
     TileFormula,
     Vectors,
-    WorkerBundles,
+    fields_of,
+    terms_of,
 )
 
 OWN = "instruction count of our own in the manner of the published codelets"
-IDS = (
-    Field(name="ids", access="read", box=("sample", ":"), in_part=True),
-    Field(name="counts", access="read", box=("sample", ":")),
-)
-CURRENT = Field(name="current", access="write", box=("sample", "start:stop"))
+IDS = (*fields_of("read ids[sample, :] in part; read counts[sample, :]"),)
+CURRENT = fields_of("write current[sample, start:stop]")
 
 SYNAPSE_CURRENT = Codelet(
     name="SynapseCurrent",
-    fields=(CURRENT, LIF_UPDATE.field("w"), *IDS),
+    fields=(*CURRENT, LIF_UPDATE.field("w"), *IDS),
     compute=numerics.synapse_current,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=0, vectors=4),
-        terms=(
-            # load id, load a weight pair, add; the loop reloads: as in the fused update
-            Term(bundles=4, extents=("spikes", "pairs"), pairable=1),
-            Term(bundles=4, extents=("pairs",), pairable=1),  # clear the sums, store them, next address, branch
-        ),
-        kind="derived",
-        source=f"{SOURCE}; the sum of the fused update, 4 per spike and neuron pair; {OWN}: 4 per pair to store it",
+    cost=compiled(
+        # load id, load a weight pair, add; the loop reloads: as in the fused update; clear the sums, store them, next
+        # address, branch
+        {"spikes pairs": (4, 1), "pairs": (4, 1)},
+        f"{SOURCE}; the sum of the fused update, 4 per spike and neuron pair; {OWN}: 4 per pair to store it",
+        unpacked=(0, 4),
     ),
-    flops=(Term(bundles=1, extents=("spikes", "neurons")),),
+    flops=terms_of({"spikes neurons": 1}),
     code_bytes=512,
     extents={"spikes": Lists(Spikes), **vectors_of("current", 1)},
 )
@@ -60,35 +53,28 @@ SYNAPSE_CURRENT = Codelet(
 SYNAPSE_CURRENT_DENSE = replace(
     SYNAPSE_CURRENT,
     name="SynapseCurrentDense",
-    fields=(CURRENT, LIF_UPDATE.field("w"), LIF_UPDATE_DENSE.field("row")),
+    fields=(*CURRENT, LIF_UPDATE.field("w"), LIF_UPDATE_DENSE.field("row")),
     compute=numerics.synapse_current_dense,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=0, vectors=3),
-        terms=(
-            Term(bundles=4.5, extents=("inputs",)),  # load the byte, branch, count
-            Term(bundles=4, extents=("spikes", "pairs"), pairable=1),
-            Term(bundles=4, extents=("pairs",), pairable=1),
-        ),
-        kind="derived",
-        source=f"{SOURCE}; the sum of the update from a row of bytes; {OWN}: 4 per pair to store it",
+    cost=compiled(
+        # load the byte, branch, count
+        {"inputs": 4.5, "spikes pairs": (4, 1), "pairs": (4, 1)},
+        f"{SOURCE}; the sum of the update from a row of bytes; {OWN}: 4 per pair to store it",
+        unpacked=(0, 3),
     ),
     extents={**SYNAPSE_CURRENT.extents, "inputs": Length("row", 1)},
 )
 
 SELF_SYNAPSE = Codelet(
     name="SelfSynapse",
-    fields=(CURRENT, Field(name="r", access="read", box=(":", "start:stop")), *IDS),
+    fields=(*CURRENT, *fields_of("read r[:, start:stop]"), *IDS),
     compute=numerics.self_synapse,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=2, vectors=4),
-        terms=(
-            Term(bundles=3, extents=("pairs",)),  # store zeros, next address, branch
-            Term(bundles=4, extents=("spikes",)),  # load id, subtract the tile's start, compare, branch
-            Term(bundles=2, extents=("hits",)),  # load the weight, store it
-        ),
-        kind="derived",
-        source=f"{OWN}: 3 per pair cleared, 4 per spike as in the state gradient, 2 per spike of the tile's neurons",
+    cost=compiled(
+        # store zeros, next address, branch; load id, subtract the tile's start, compare, branch; load the weight,
+        # store it
+        {"pairs": 3, "spikes": 4, "hits": 2},
+        f"{OWN}: 3 per pair cleared, 4 per spike as in the state gradient, 2 per spike of the tile's neurons",
+        unpacked=(2, 4),
     ),
     code_bytes=384,
     extents={
@@ -101,15 +87,13 @@ SELF_SYNAPSE = Codelet(
 SELF_SYNAPSE_DENSE = replace(
     SELF_SYNAPSE,
     name="SelfSynapseDense",
-    fields=(*SELF_SYNAPSE.fields[:2], Field(name="row", access="read", box=("sample", "start:stop"))),
+    fields=(*SELF_SYNAPSE.fields[:2], *fields_of("read row[sample, start:stop]")),
     compute=numerics.self_synapse_dense,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=0, vectors=3),
-        terms=(
-            Term(bundles=6, extents=("neurons",)),
-        ),  # load the byte, load the weight, compare, select, store, branch
-        kind="derived",
-        source=f"{OWN}: 6 per neuron",
+    cost=compiled(
+        # load the byte, load the weight, compare, select, store, branch
+        {"neurons": 6},
+        f"{OWN}: 6 per neuron",
+        unpacked=(0, 3),
     ),
     extents={"neurons": Length("current", 1)},
 )
@@ -145,42 +129,33 @@ def add_formula(item_bytes: int) -> TileFormula:
 
 BIAS_ADD = Codelet(
     name="BiasAdd",
-    fields=(
-        Field(name="current", access="update", box=(":", "start:stop")),
-        Field(name="bias", access="read", box=(":", "start:stop")),
-    ),
+    fields=fields_of("update current[:, start:stop]; read bias[:, start:stop]"),
     compute=numerics.add_row,
     joinable=True,
     cost=bias_formula(4),
-    flops=(Term(bundles=1, extents=("samples", "neurons")),),
+    flops=terms_of({"samples neurons": 1}),
     code_bytes=256,
     extents=by_neuron("current"),
 )
 
 ADD_COLUMNS = Codelet(
     name="AddColumns",
-    fields=(
-        Field(name="total", access="update", box=(":", "start:stop")),
-        Field(name="other", access="read", box=(":", "start:stop")),
-    ),
+    fields=fields_of("update total[:, start:stop]; read other[:, start:stop]"),
     compute=numerics.add_columns,
     joinable=True,
     cost=add_formula(4),
-    flops=(Term(bundles=1, extents=("elements",)),),
+    flops=terms_of({"elements": 1}),
     code_bytes=256,
     extents={"elements": Size("total")},
 )
 
 ADD_SLOTS = Codelet(
     name="AddSlots",
-    fields=(
-        Field(name="total", access="update", box=("sample", "slot_start:slot_stop")),
-        Field(name="other", access="read", box=("sample", "slot_start:slot_stop")),
-    ),
+    fields=fields_of("update total[sample, slot_start:slot_stop]; read other[sample, slot_start:slot_stop]"),
     compute=numerics.add_slots,
     joinable=True,
     cost=add_formula(4),
-    flops=(Term(bundles=1, extents=("elements",)),),
+    flops=terms_of({"elements": 1}),
     code_bytes=256,
     extents={"elements": Size("total")},
 )
@@ -190,27 +165,21 @@ SAMPLES = "sample_start:sample_stop"
 
 SELF_WEIGHT_GRADIENT = Codelet(
     name="SelfWeightGradient",
-    fields=(
-        Field(name="dw", access="update", box=("replica", ":", "start:stop")),
-        Field(name="q", access="read", box=(SAMPLES, "start:stop")),
-        Field(name="ids", access="read", box=(SAMPLES, ":")),
-        Field(name="counts", access="read", box=(SAMPLES, ":")),
+    fields=fields_of(
+        "update dw[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]; "
+        "read ids[sample_start:sample_stop, :]; read counts[sample_start:sample_stop, :]"
     ),
     columns=REPLICA,
     compute=numerics.self_weight_gradient,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=4),
-        terms=(
-            Term(bundles=4, extents=("spikes",)),  # load id, subtract the tile's start, compare, branch
-            # load the gradient, load the sum, add, store, two pointers reloaded because the store may alias
-            Term(bundles=6, extents=("hits",), pairable=1),
-            Term(bundles=8, extents=("samples",)),
-        ),
-        kind="derived",
-        source=f"{OWN}: 4 per spike and 8 per sample as there, 6 per spike of the tile's neurons",
+    cost=compiled(
+        # load id, subtract the tile's start, compare, branch; load the gradient, load the sum, add, store, two
+        # pointers reloaded because the store may alias
+        {"spikes": 4, "hits": (6, 1), "samples": 8},
+        f"{OWN}: 4 per spike and 8 per sample as there, 6 per spike of the tile's neurons",
+        unpacked=(3, 4),
     ),
-    flops=(Term(bundles=1, extents=("hits",)),),
+    flops=terms_of({"hits": 1}),
     code_bytes=448,
     extents={"spikes": Lists(SpikesOver), "hits": Lists(Hits, ("spikes",)), "samples": Length("q", 0)},
 )
@@ -218,46 +187,34 @@ SELF_WEIGHT_GRADIENT = Codelet(
 SELF_INPUT_GRADIENT = Codelet(
     name="SelfInputGradient",
     fields=(
-        Field(name="partial", access="write", box=("part", "sample", ":")),
-        Field(name="r", access="read", box=(":", "start:stop")),
-        Field(name="q", access="read", box=("sample", "start:stop")),
+        *fields_of("write partial[part, sample, :]; read r[:, start:stop]; read q[sample, start:stop]"),
         *IDS,
     ),
     compute=numerics.self_input_gradient,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=5),
-        terms=(
-            # load id, subtract the tile's start, compare, branch, store zero
-            Term(bundles=5, extents=("listed",)),
-            Term(bundles=3, extents=("hits",), pairable=1),  # load weight and gradient, multiply
-        ),
-        kind="derived",
-        source=f"{OWN}: 5 per listed id, 3 more per id of the tile's neurons",
+    cost=compiled(
+        # load id, subtract the tile's start, compare, branch, store zero; load weight and gradient, multiply
+        {"listed": 5, "hits": (3, 1)},
+        f"{OWN}: 5 per listed id, 3 more per id of the tile's neurons",
+        unpacked=(3, 5),
     ),
-    flops=(Term(bundles=1, extents=("hits",)),),
+    flops=terms_of({"hits": 1}),
     code_bytes=448,
     extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
 )
 
 BIAS_GRADIENT = Codelet(
     name="BiasGradient",
-    fields=(
-        Field(name="db", access="update", box=("replica", ":", "start:stop")),
-        Field(name="q", access="read", box=(SAMPLES, "start:stop")),
-    ),
+    fields=fields_of("update db[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]"),
     columns=REPLICA,
     compute=numerics.bias_gradient,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=2),
-        terms=(
-            Term(bundles=3, extents=("samples", "pairs"), pairable=1),  # load a pair, add, branch
-            Term(bundles=5, extents=("pairs",), pairable=1),  # load the sums, add, store, next address, branch
-        ),
-        kind="derived",
-        source=f"{OWN}: 3 per sample and neuron pair, 5 per pair",
+    cost=compiled(
+        # load a pair, add, branch; load the sums, add, store, next address, branch
+        {"samples pairs": (3, 1), "pairs": (5, 1)},
+        f"{OWN}: 3 per sample and neuron pair, 5 per pair",
+        unpacked=(3, 2),
     ),
-    flops=(Term(bundles=1, extents=("samples", "neurons")),),
+    flops=terms_of({"samples neurons": 1}),
     code_bytes=320,
     extents={"samples": Length("q", 0), **vectors_of("q", 1)},
 )

@@ -12,7 +12,7 @@ from mimdsim.codelets.neurons import by_neuron, scale_cycles
 from mimdsim.codelets.products import partial_sum_cycles
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.numerics.dense.rows import OnRows
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
+from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 ROW = (":", "start:stop")
 
@@ -20,10 +20,9 @@ ROW = (":", "start:stop")
 def _with_row(name: str, compute: Any) -> Codelet:
     return Codelet(
         name=name,
-        fields=(
-            Field(name="source", access="read", box=BOX),
-            Field(name="row", access="read", box=ROW),
-            Field(name="target", access="write", box=BOX),
+        fields=fields_of(
+            "read source[row_start:row_stop, start:stop]; read row[:, start:stop]; "
+            "write target[row_start:row_stop, start:stop]"
         ),
         compute=compute,
         cost=TileFormula(
@@ -32,7 +31,7 @@ def _with_row(name: str, compute: Any) -> Codelet:
             source="PopLibs popops BroadcastVectorInner1D cycle estimator (commit 7eac0f2): one number per neuron, "
             "samples as blocks; a multiply loops like an add",
         ),
-        flops=(Term(bundles=1, extents=("elements",)),),
+        flops=terms_of({"elements": 1}),
         code_bytes=CALL_BYTES,
         extents={"elements": Size("target"), **by_neuron("target")},
     )
@@ -57,36 +56,35 @@ def _sum_products_cycles(extents: dict[str, Any], worker_contexts: int, vector_b
 
 
 REDUCE_SOURCE = "PopLibs poplin ReduceAdd (commit 7eac0f2)"
-PIECES = Field(name="pieces", access="write", box=("piece", "start:stop"))
 
 SUM_SAMPLES = Codelet(
     name="SumSamples",
-    fields=(Field(name="source", access="read", box=BOX), PIECES),
+    fields=fields_of("read source[row_start:row_stop, start:stop]; write pieces[piece, start:stop]"),
     compute=numerics.sum_samples,
     cost=TileFormula(cycles=_sum_samples_cycles, kind="published", source=REDUCE_SOURCE),
-    flops=(Term(bundles=1, extents=("elements",)),),
+    flops=terms_of({"elements": 1}),
     code_bytes=512,
     extents={"elements": Size("source"), **by_neuron("source")},
 )
 
 SUM_PRODUCTS = Codelet(
     name="SumProducts",
-    fields=(Field(name="one", access="read", box=BOX), Field(name="other", access="read", box=BOX), PIECES),
+    fields=fields_of(
+        "read one[row_start:row_stop, start:stop]; read other[row_start:row_stop, start:stop]; "
+        "write pieces[piece, start:stop]"
+    ),
     compute=numerics.sum_products,
     cost=TileFormula(
         cycles=_sum_products_cycles, kind="published", source=f"element-wise product and {REDUCE_SOURCE}, a call each"
     ),
-    flops=(Term(bundles=2, extents=("elements",)),),
+    flops=terms_of({"elements": 2}),
     code_bytes=512 + CALL_BYTES,
     extents={"elements": Size("one"), **by_neuron("one")},
 )
 
 ADD_PIECES = Codelet(
     name="AddPieces",
-    fields=(
-        Field(name="total", access="update", box=ROW),
-        Field(name="pieces", access="read", box=ROW),
-    ),
+    fields=fields_of("update total[:, start:stop]; read pieces[:, start:stop]"),
     compute=numerics.add_pieces,
     cost=TileFormula(
         cycles=lambda extents, contexts, vector: (
@@ -96,7 +94,7 @@ ADD_PIECES = Codelet(
         kind="published",
         source=f"{REDUCE_SOURCE} and an addition in place, a call each",
     ),
-    flops=(Term(bundles=1, extents=("elements", "pieces")),),
+    flops=terms_of({"elements pieces": 1}),
     code_bytes=512 + CALL_BYTES,
     extents={"elements": Size("total"), "pieces": Length("pieces", 0)},
 )

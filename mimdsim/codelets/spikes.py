@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.dense import BOX
 from mimdsim.codelets.neurons import vectors_of
 from mimdsim.codelets.vertex_overhead import (
     LAUNCH_BUNDLES,
     SOURCE,
     SUBWORD_STORE_BUNDLES,
     SUBWORD_STORE_SOURCE,
+    compiled,
     overhead_bundles,
 )
 from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import (
     Codelet,
-    Field,
     Hits,
     Length,
     Listed,
@@ -28,18 +27,16 @@ from mimdsim.program import (
     Size,
     Spikes,
     SpikesOver,
-    Term,
     TileFormula,
     Within,
     WorkerBundles,
+    fields_of,
+    terms_of,
 )
 
 FLAG_SPIKES = Codelet(
     name="FlagSpikes",
-    fields=(
-        Field(name="v", access="read", box=("sample", "neuron")),
-        Field(name="flags", access="write", box=(":", "sample", "neuron")),
-    ),
+    fields=fields_of("read v[sample, neuron]; write flags[:, sample, neuron]"),
     constants=("threshold", "second_threshold"),
     compute=numerics.flag_spikes,
     joinable=True,
@@ -55,7 +52,7 @@ FLAG_SPIKES = Codelet(
 
 FLAG_SPIKES_ABOVE = Codelet(
     name="FlagSpikesAbove",
-    fields=(*FLAG_SPIKES.fields, Field(name="second_threshold", access="read", box=(":",))),
+    fields=(*FLAG_SPIKES.fields, *fields_of("read second_threshold[:]")),
     constants=("threshold",),
     compute=numerics.flag_spikes_above,
     cost=WorkerBundles(
@@ -67,21 +64,15 @@ FLAG_SPIKES_ABOVE = Codelet(
     code_bytes=192,
 )
 
-FLAG_ROWS_COST = WorkerBundles(
-    fixed=overhead_bundles(scalars=4, vectors=2),
-    terms=(
-        Term(bundles=9, extents=("samples", "neurons"), pairable=2),
-        Term(bundles=6, extents=("samples",)),  # three pointers of the row, loop
-    ),
-    kind="derived",
-    source="instruction count of our own: load, two compares, and-not, two ands, two stores, loop; 6 per row",
+FLAG_ROWS_COST = compiled(
+    # three pointers of the row, loop
+    {"samples neurons": (9, 2), "samples": 6},
+    "instruction count of our own: load, two compares, and-not, two ands, two stores, loop; 6 per row",
+    unpacked=(4, 2),
 )
 FLAG_ROWS = Codelet(
     name="FlagRows",
-    fields=(
-        Field(name="v", access="read", box=BOX),
-        Field(name="flags", access="write", box=(":", *BOX)),
-    ),
+    fields=fields_of("read v[row_start:row_stop, start:stop]; write flags[:, row_start:row_stop, start:stop]"),
     constants=("threshold", "second_threshold"),
     compute=numerics.flag_rows,
     joinable=True,
@@ -93,7 +84,7 @@ FLAG_ROWS = Codelet(
 FLAG_ROWS_ABOVE = replace(
     FLAG_ROWS,
     name="FlagRowsAbove",
-    fields=(*FLAG_ROWS.fields, Field(name="second_threshold", access="read", box=(":",))),
+    fields=(*FLAG_ROWS.fields, *fields_of("read second_threshold[:]")),
     constants=("threshold",),
     compute=numerics.flag_rows_above,
     cost=replace(FLAG_ROWS_COST, fixed=overhead_bundles(scalars=3, vectors=3) + 1),
@@ -103,21 +94,16 @@ ROW_HITS = Lists(Hits, ("spikes", "gradient"), by="row")  # by the row of flags:
 
 SCAN_FLAGS = Codelet(
     name="ScanFlags",
-    fields=(
-        Field(name="flags", access="read", box=("row", "sample", "start:stop"), one_row=True),
-        Field(name="worker_ids", access="write", box=("slot", ":")),
-        Field(name="worker_counts", access="write", box=("slot",)),
+    fields=fields_of(
+        "read flags[row, sample, start:stop] as one row; write worker_ids[slot, :]; write worker_counts[slot]"
     ),
     constants=("capacity",),
     compute=numerics.scan_flags,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=2),
-        terms=(
-            Term(bundles=4.5, extents=("states",)),  # load flag, branch, increment
-            Term(bundles=3, extents=("hits",)),  # store the id, increment
-        ),
-        kind="derived",
-        source=f"{SOURCE}; 4-5 per flag and 3 per hit, early exit at capacity left out",
+    cost=compiled(
+        # load flag, branch, increment; store the id, increment
+        {"states": 4.5, "hits": 3},
+        f"{SOURCE}; 4-5 per flag and 3 per hit, early exit at capacity left out",
+        unpacked=(3, 2),
     ),
     code_bytes=320,
     extents={"states": Length("flags", 2), "hits": ROW_HITS},
@@ -125,39 +111,24 @@ SCAN_FLAGS = Codelet(
 
 COMBINE_WORKERS = Codelet(
     name="CombineWorkers",
-    fields=(
-        Field(name="worker_ids", access="read", box=("first:last", ":")),
-        Field(name="worker_counts", access="read", box=("first:last",)),
-        Field(name="tile_ids", access="write", box=("slot", ":")),
-        Field(name="tile_counts", access="write", box=("slot",)),
+    fields=fields_of(
+        "read worker_ids[first:last, :]; read worker_counts[first:last]; write tile_ids[slot, :]; "
+        "write tile_counts[slot]"
     ),
     compute=numerics.combine_workers,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=2, vectors=3),
-        terms=(Term(bundles=3.5, extents=("hits",)), Term(bundles=6, extents=("workers",))),
-        kind="derived",
-        source=f"{SOURCE}; 3-4 per id, about 6 per worker list",
-    ),
+    cost=compiled({"hits": 3.5, "workers": 6}, f"{SOURCE}; 3-4 per id, about 6 per worker list", unpacked=(2, 3)),
     code_bytes=320,
     extents={"workers": Length("worker_ids", 0), "hits": ROW_HITS},
 )
 
 COMBINE_TILES = Codelet(
     name="CombineTiles",
-    fields=(
-        Field(name="tile_ids", access="read", box=("first:last", ":")),
-        Field(name="tile_counts", access="read", box=("first:last",)),
-        Field(name="ids", access="write", box=("sample", ":")),
-        Field(name="counts", access="write", box=("sample", ":")),
+    fields=fields_of(
+        "read tile_ids[first:last, :]; read tile_counts[first:last]; write ids[sample, :]; write counts[sample, :]"
     ),
     columns=("sample", "first", "middle", "last"),
     compute=numerics.combine_tiles,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=2, vectors=4),
-        terms=(Term(bundles=3.5, extents=("listed",)), Term(bundles=6, extents=("lists",))),
-        kind="derived",
-        source=f"{SOURCE}; 3-4 per id, about 6 per tile list",
-    ),
+    cost=compiled({"listed": 3.5, "lists": 6}, f"{SOURCE}; 3-4 per id, about 6 per tile list", unpacked=(2, 4)),
     code_bytes=384,
     extents={"lists": Length("tile_ids", 0), "listed": Lists(Listed)},
 )
@@ -166,21 +137,13 @@ ROW_VECTOR = 8  # neurons of a dense row that one 64-bit store clears
 
 SPIKES_TO_DENSE = Codelet(
     name="SpikesToDense",
-    fields=(
-        Field(name="row", access="write", box=("sample", ":")),
-        Field(name="ids", access="read", box=("sample", ":")),
-        Field(name="counts", access="read", box=("sample", ":")),
-    ),
+    fields=fields_of("write row[sample, :]; read ids[sample, :]; read counts[sample, :]"),
     compute=numerics.spikes_to_dense,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=3),
-        terms=(
-            Term(bundles=3, extents=("vectors",)),  # store, next address, branch
-            # load id, count, branch, then a byte into its word
-            Term(bundles=4 + SUBWORD_STORE_BUNDLES, extents=("spikes",)),
-        ),
-        kind="derived",
-        source=f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
+    cost=compiled(
+        # store, next address, branch; load id, count, branch, then a byte into its word
+        {"vectors": 3, "spikes": 4 + SUBWORD_STORE_BUNDLES},
+        f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
+        unpacked=(1, 3),
     ),
     code_bytes=320,
     extents={"spikes": Lists(Spikes), "vectors": Length("row", 1, per=ROW_VECTOR)},
@@ -188,66 +151,56 @@ SPIKES_TO_DENSE = Codelet(
 
 WEIGHT_GRADIENT = Codelet(
     name="WeightGradient",
-    fields=(
-        Field(name="dw", access="update", box=("replica", ":", "start:stop")),
-        Field(name="q", access="read", box=("sample_start:sample_stop", "start:stop")),
-        Field(name="ids", access="read", box=("sample_start:sample_stop", ":")),
-        Field(name="counts", access="read", box=("sample_start:sample_stop", ":")),
+    fields=fields_of(
+        "update dw[replica, :, start:stop]; read q[sample_start:sample_stop, start:stop]; "
+        "read ids[sample_start:sample_stop, :]; read counts[sample_start:sample_stop, :]"
     ),
     columns=("replica", "sample_start", "sample_stop", "start", "stop"),
     compute=numerics.weight_gradient,
     joinable=True,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=3, vectors=4),
-        terms=(
-            Term(bundles=7, extents=("spikes", "pairs"), pairable=1),  # load id, load, add, store; the loop reloads
-            Term(bundles=8, extents=("samples",)),
-        ),
-        kind="derived",
-        source=f"{SOURCE}; about 7 per spike and neuron pair where aliasing cannot be excluded",
+    cost=compiled(
+        # load id, load, add, store; the loop reloads
+        {"spikes pairs": (7, 1), "samples": 8},
+        f"{SOURCE}; about 7 per spike and neuron pair where aliasing cannot be excluded",
+        unpacked=(3, 4),
     ),
-    flops=(Term(bundles=1, extents=("spikes", "neurons")),),
+    flops=terms_of({"spikes neurons": 1}),
     code_bytes=512,
     extents={"spikes": Lists(SpikesOver), "samples": Length("q", 0), **vectors_of("q", 1)},
 )
 
 INPUT_GRADIENT = Codelet(
     name="InputGradient",
-    fields=(
-        Field(name="partial", access="write", box=("part", "sample", ":")),
-        Field(name="w", access="read", box=(":", "start:stop")),
-        Field(name="q", access="read", box=("sample", "start:stop")),
-        Field(name="ids", access="read", box=("sample", ":")),
-        Field(name="counts", access="read", box=("sample", ":")),
+    fields=fields_of(
+        "write partial[part, sample, :]; read w[:, start:stop]; read q[sample, start:stop]; read ids[sample, :]; "
+        "read counts[sample, :]"
     ),
     compute=numerics.input_gradient,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=2, vectors=5),
-        terms=(Term(bundles=7, extents=("listed", "pairs"), pairable=2),),  # load id, load, multiply, add, store
-        kind="derived",
-        source=f"{SOURCE}; about 7 per listed id and neuron pair where aliasing cannot be excluded",
+    cost=compiled(
+        # load id, load, multiply, add, store
+        {"listed pairs": (7, 2)},
+        f"{SOURCE}; about 7 per listed id and neuron pair where aliasing cannot be excluded",
+        unpacked=(2, 5),
     ),
-    flops=(Term(bundles=2, extents=("listed", "neurons")),),
+    flops=terms_of({"listed neurons": 2}),
     code_bytes=512,
     extents={"listed": Lists(Listed), **vectors_of("q", 1)},
 )
 
 REDUCE_PARTS = Codelet(
     name="ReduceParts",
-    fields=(
-        Field(name="partial", access="read", box=("part_start:part_stop", "sample", "slot")),
-        Field(name="counts", access="read", box=("sample", ":")),
-        Field(name="stage", access="write", box=("group", "sample", "slot")),
+    fields=fields_of(
+        "read partial[part_start:part_stop, sample, slot]; read counts[sample, :]; write stage[group, sample, slot]"
     ),
     columns=("part_start", "part_stop", "group", "sample", "slot"),
     compute=numerics.reduce_parts,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=2, vectors=3),
-        terms=(Term(bundles=1, extents=("listed", "parts"), pairable=0.5),),  # a pair of parts: load, add
-        kind="derived",
-        source=f"{SOURCE}; load and add per pair of parts, vectorised by the compiler; nothing when not listed",
+    cost=compiled(
+        # a pair of parts: load, add
+        {"listed parts": (1, 0.5)},
+        f"{SOURCE}; load and add per pair of parts, vectorised by the compiler; nothing when not listed",
+        unpacked=(2, 3),
     ),
-    flops=(Term(bundles=1, extents=("listed", "parts")),),
+    flops=terms_of({"listed parts": 1}),
     code_bytes=256,
     extents={"listed": Lists(Within), "parts": Length("partial", 0)},
 )
@@ -274,14 +227,11 @@ def reduce_groups_formula(item_bytes: int) -> TileFormula:
 
 REDUCE_GROUPS = Codelet(
     name="ReduceGroups",
-    fields=(
-        Field(name="stage", access="read", box=(":", "sample", "slot_start:slot_stop")),
-        Field(name="g", access="write", box=("sample", "slot_start:slot_stop")),
-    ),
+    fields=fields_of("read stage[:, sample, slot_start:slot_stop]; write g[sample, slot_start:slot_stop]"),
     compute=numerics.reduce_groups,
     joinable=True,
     cost=reduce_groups_formula(4),
-    flops=(Term(bundles=1, extents=("outputs", "groups")),),
+    flops=terms_of({"outputs groups": 1}),
     code_bytes=320,
     extents={"outputs": Size("g"), "groups": Length("stage", 0)},
 )

@@ -7,19 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.vertex_overhead import overhead_bundles
+from mimdsim.codelets.vertex_overhead import compiled
 from mimdsim.numerics import training as numerics
 from mimdsim.numerics.optimisers import FORMS, Form
 from mimdsim.numerics.optimisers.adam import adam
 from mimdsim.numerics.optimisers.sgd import sgd
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Size, TileFormula, fields_of, terms_of
 
-UPDATE_FIELDS = (
-    Field(name="w", access="update", box=(":", "start:stop")),
-    Field(name="gradient", access="read", box=(":", "start:stop")),
-)
+UPDATE_FIELDS = (*fields_of("update w[:, start:stop]; read gradient[:, start:stop]"),)
 
-PROGRESS = Field(name="progress", access="read", box=(":",))  # the number of the training step
+PROGRESS = fields_of("read progress[:]")  # the number of the training step
 
 
 def _per_vector(bundles: float, item_bytes: int) -> Any:
@@ -63,7 +60,7 @@ SGD = Codelet(
     compute=sgd,
     joinable=True,
     cost=sgd_formula(4),
-    flops=(Term(bundles=2, extents=("elements",)),),
+    flops=terms_of({"elements": 2}),
     code_bytes=320,
     extents={"elements": Size("w")},
 )
@@ -72,15 +69,14 @@ ADAM = Codelet(
     name="Adam",
     fields=(
         *UPDATE_FIELDS,
-        Field(name="m", access="update", box=(":", "start:stop")),
-        Field(name="v", access="update", box=(":", "start:stop")),
-        PROGRESS,
+        *fields_of("update m[:, start:stop]; update v[:, start:stop]"),
+        *PROGRESS,
     ),
     constants=("rate", "beta1", "beta2", "epsilon"),
     compute=adam,
     joinable=True,
     cost=adam_formula(4),
-    flops=(Term(bundles=12, extents=("elements",)),),
+    flops=terms_of({"elements": 12}),
     code_bytes=640,
     extents={"elements": Size("w")},
 )
@@ -106,12 +102,12 @@ def update_formula(form: Form, scheduled: bool, item_bytes: int) -> TileFormula:
     )
 
 
-RATE = Field(name="learning_rate", access="read", box=(":",))
+RATE = fields_of("read learning_rate[:]")
 
 
 def _state(form: Form) -> tuple[Field, ...]:
-    kept = tuple(Field(name=name, access="update", box=(":", "start:stop")) for name in form.state.values())
-    return (*kept, PROGRESS) if form.counts else kept
+    kept = fields_of("; ".join(f"update {name}[:, start:stop]" for name in form.state.values())) if form.state else ()
+    return (*kept, *PROGRESS) if form.counts else kept
 
 
 @lru_cache(maxsize=16)
@@ -122,11 +118,11 @@ def update_codelet(kind: str, *, scheduled: bool, decaying: bool = True) -> Code
         return PLAIN[kind]
     return Codelet(
         name=f"{kind.title().replace('_', '')}{'AtRate' if scheduled else 'Decaying'}",
-        fields=(*UPDATE_FIELDS, *_state(form), *((RATE,) if scheduled else ())),
+        fields=(*UPDATE_FIELDS, *_state(form), *(RATE if scheduled else ())),
         constants=(*(() if scheduled else ("rate",)), *form.constants.values()),
         compute=form.at_rate if scheduled else form.compute,
         cost=update_formula(form, scheduled, 4),
-        flops=(Term(bundles=form.flops, extents=("elements",)),),
+        flops=terms_of({"elements": form.flops}),
         code_bytes=form.code_bytes,
         extents={"elements": Size("w")},
     )
@@ -160,63 +156,47 @@ def scale_all_formula(item_bytes: int) -> TileFormula:
 
 SUM_SQUARES = Codelet(
     name="SumSquares",
-    fields=(
-        Field(name="gradient", access="read", box=(":", "start:stop")),
-        Field(name="partial", access="write", box=("part",)),
-    ),
+    fields=fields_of("read gradient[:, start:stop]; write partial[part]"),
     compute=numerics.sum_squares,
     cost=squares_formula(4),
-    flops=(Term(bundles=2, extents=("elements",)),),
+    flops=terms_of({"elements": 2}),
     code_bytes=256,
     extents={"elements": Size("gradient")},
 )
 
 ADD_PARTS = Codelet(
     name="AddParts",
-    fields=(
-        Field(name="partial", access="read", box=(":",)),
-        Field(name="totals", access="write", box=("which",)),
-    ),
+    fields=fields_of("read partial[:]; write totals[which]"),
     compute=numerics.add_parts,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=0, vectors=2),
-        terms=(Term(bundles=2, extents=("parts",), pairable=1),),
-        kind="derived",
-        source="a load and an add per part, on one context",
-    ),
-    flops=(Term(bundles=1, extents=("parts",)),),
+    cost=compiled({"parts": (2, 1)}, "a load and an add per part, on one context", unpacked=(0, 2)),
+    flops=terms_of({"parts": 1}),
     code_bytes=128,
     extents={"parts": Length("partial", 0)},
 )
 
 CLIP_FACTOR = Codelet(
     name="ClipFactor",
-    fields=(
-        Field(name="totals", access="read", box=(":",)),
-        Field(name="factor", access="write", box=("place",)),
-    ),
+    fields=fields_of("read totals[:]; write factor[place]"),
     constants=("largest_norm", "floor"),
     compute=numerics.clip_factor,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=2, vectors=2) + 5 + 3 + 3,  # square root, division; add, minimum, store
-        terms=(Term(bundles=2, extents=("weights",), pairable=1),),
-        kind="derived",
-        source="a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",
+    cost=compiled(
+        # square root, division; add, minimum, store
+        {"weights": (2, 1)},
+        "a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",
+        unpacked=(2, 2),
+        more=5 + 3 + 3,
     ),
-    flops=(Term(bundles=1, extents=("weights",)),),
+    flops=terms_of({"weights": 1}),
     code_bytes=192,
     extents={"weights": Length("totals", 0)},
 )
 
 SCALE_ALL = Codelet(
     name="ScaleAll",
-    fields=(
-        Field(name="gradient", access="update", box=(":", "start:stop")),
-        Field(name="factor", access="read", box=(":",)),
-    ),
+    fields=fields_of("update gradient[:, start:stop]; read factor[:]"),
     compute=numerics.scale_all,
     cost=scale_all_formula(4),
-    flops=(Term(bundles=1, extents=("elements",)),),
+    flops=terms_of({"elements": 1}),
     code_bytes=256,
     extents={"elements": Size("gradient")},
 )

@@ -8,14 +8,11 @@ from typing import Any
 from mimdsim.codelets.dense import RANDOM_OFFSETS
 from mimdsim.codelets.spikes import COMBINE_TILES, COMBINE_WORKERS, SCAN_FLAGS
 from mimdsim.numerics.sparse import truncation as numerics
-from mimdsim.program import Codelet, Field, Size, Term, WorkerBundles
+from mimdsim.program import Codelet, Size, Term, WorkerBundles, fields_of
 
 DRAW_STARTS = Codelet(
     name="DrawStarts",
-    fields=(
-        Field(name="random", access="update", box=("sample",)),
-        Field(name="starts", access="write", box=("sample",)),
-    ),
+    fields=fields_of("update random[sample]; write starts[sample]"),
     constants=("neurons",),
     compute=numerics.draw_starts,
     cost=RANDOM_OFFSETS.cost,
@@ -27,11 +24,10 @@ DRAW_STARTS = Codelet(
 def _from_a_start(plain: Codelet, compute: Any, columns: tuple[str, ...], bundles: WorkerBundles) -> Codelet:
     reads = tuple(item for item in plain.fields if not item.writes)
     writes = tuple(item for item in plain.fields if item.writes)
-    starts = Field(name="starts", access="read", box=("sample",))
     return replace(
         plain,
         name=f"{plain.name}From",
-        fields=(*reads, starts, *writes),
+        fields=(*reads, *fields_of("read starts[sample]"), *writes),
         columns=columns,
         compute=compute,
         cost=bundles,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from mimdsim.program import WorkerBundles, terms_of
+
 LAUNCH_BUNDLES = 12  # launch and return of a vertex
 FRAME_BUNDLES = 8  # stack frame of a compiled function
 SCALAR_FIELD_BUNDLES = 2  # unpack one scalar field
@@ -32,3 +36,17 @@ SUBWORD_STORE_SOURCE = (
 def overhead_bundles(scalars: int, vectors: int) -> float:
     """Bundles of a vertex outside its loops."""
     return LAUNCH_BUNDLES + FRAME_BUNDLES + SCALAR_FIELD_BUNDLES * scalars + VECTOR_FIELD_BUNDLES * vectors
+
+
+def compiled(
+    loops: Mapping[str, float | tuple[float, float]],
+    source: str,
+    *,
+    unpacked: tuple[int, int],
+    more: float = 0.0,
+    kind: str = "derived",
+) -> WorkerBundles:
+    """The cost of a C++ vertex: overhead with so many scalar and vector fields `unpacked`, `more` bundles beside the
+    loops, and these, as in `terms_of`."""
+    fixed = overhead_bundles(*unpacked) + more
+    return WorkerBundles(fixed=fixed, terms=terms_of(loops), kind=kind, source=source)

@@ -10,7 +10,9 @@ from mimdsim.program.codelet import (
     Term,
     TileFormula,
     WorkerBundles,
+    fields_of,
     shared_bundles,
+    terms_of,
 )
 from mimdsim.program.loop_extents import (
     Column,
@@ -63,6 +65,8 @@ __all__ = [
     "Within",
     "WorkerBundles",
     "extents_of",
+    "fields_of",
     "shared_bundles",
+    "terms_of",
     "verify",
 ]

@@ -26,6 +26,7 @@ from mimdsim.program.loop_extents import RECORDED, Column, Derived, Extent, Hits
 
 ACCESS = ("read", "write", "update")
 _NOW = re.compile(r"^@t([+-]\d+)?$")
+_FIELD = re.compile(r"(\w+) (\w+)\[(.*)\]( as one row)?( in part)?(?: by entry of (\w+))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,26 @@ class Field:
         return self.access != "read"
 
 
+def fields_of(signature: str) -> tuple[Field, ...]:
+    """Fields as the listing of a program writes them, `access name[box]` each, for example:
+
+        "update v[sample, start:stop]; read w[:, start:stop] as one row; read ids[sample, :] in part"
+
+    "by entry of f" stands for `entry_of`. Raises ValueError for anything else.
+    """
+    found = []
+    for text in signature.split("; "):
+        match = _FIELD.fullmatch(text)
+        if match is None:
+            raise ValueError(f"'{text}' is not a field: access name[box] is needed, as in 'read w[:, start:stop]'")
+        access, name, box, row, part, entry = match.groups("")
+        entries = tuple(box.split(", "))
+        found.append(
+            Field(name=name, access=access, box=entries, one_row=bool(row), in_part=bool(part), entry_of=entry)
+        )
+    return tuple(found)
+
+
 @cache
 def now_shift(entry: str) -> int | None:
     """The shift of a "@t" entry of a box, or None for any other entry."""
@@ -84,6 +105,15 @@ class Term:
     bundles: float
     extents: tuple[str, ...]
     pairable: float = 0.0
+
+
+def terms_of(loops: Mapping[str, float | tuple[float, float]]) -> tuple[Term, ...]:
+    """Terms by the extents of their loop nest, divided by spaces: bundles, or (bundles, pairable)."""
+    pairs = {nest: bundles if isinstance(bundles, tuple) else (bundles, 0.0) for nest, bundles in loops.items()}
+    return tuple(
+        Term(bundles=bundles, extents=tuple(nest.split()), pairable=pairable)
+        for nest, (bundles, pairable) in pairs.items()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
 from mimdsim.compiler import Compiled
 from mimdsim.execution.failures import VertexFailure
 from mimdsim.graph.linear_neurons import constants_of
-from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles, shared_bundles
+from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles, fields_of, shared_bundles, terms_of
 from mimdsim.program.codelet import UNCERTAINTY, now_shift
 
 NETWORK = small_network((6, 5, 3), timesteps=3, batch=3, capacities=(4, 3))
@@ -53,6 +53,22 @@ def test_a_codelet_of_unknown_kind_or_form_does_not_build() -> None:
         codelet(form="row")
     with pytest.raises(ValueError, match="field 'x': access 'see' must be one of read, write, update"):
         Field(name="x", access="see", box=(":",))
+
+
+def test_fields_and_terms_by_their_signatures() -> None:
+    assert fields_of("update v[sample, start:stop]; read w[@t-1, :] as one row; read ids[:] in part") == (
+        Field(name="v", access="update", box=("sample", "start:stop")),
+        Field(name="w", access="read", box=("@t-1", ":"), one_row=True),
+        Field(name="ids", access="read", box=(":",), in_part=True),
+    )
+    (offset,) = fields_of("read timestep[tile] by entry of sequence")
+    assert offset.entry_of == "sequence"
+    with pytest.raises(ValueError, match=r"'read v' is not a field: access name\[box\] is needed"):
+        fields_of("read w[:]; read v")
+    assert terms_of({"spikes pairs": (4, 1), "neurons": 15}) == (
+        Term(bundles=4, extents=("spikes", "pairs"), pairable=1),
+        Term(bundles=15, extents=("neurons",)),
+    )
 
 
 class Eights(dict[str, np.ndarray]):
