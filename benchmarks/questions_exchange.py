@@ -24,7 +24,7 @@ from questions_bench import (
     with_change,
 )
 
-from mimdsim.codelets.vertex_overhead import overhead_bundles
+from mimdsim.codelets.vertex_costs import overhead_bundles
 from mimdsim.compiler import Compiled, plan_exchanges
 from mimdsim.compiler.passes.merge import merge_supersteps
 from mimdsim.pipeline import retime

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mimdsim.codelets.products import product_formula, sum_formula
-from mimdsim.codelets.vertex_overhead import compiled
+from mimdsim.codelets.vertex_costs import compiled
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.program import Codelet, Length, Size, fields_of, terms_of
 

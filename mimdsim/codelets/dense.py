@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.codelets.vertex_costs import by_item_bytes, vectors_each
 from mimdsim.costs.library.casts import fill_cycles
 from mimdsim.costs.library.network import uniform_cycles
 from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles
@@ -19,24 +20,11 @@ from mimdsim.program.codelet import columns_of
 FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles depend on the bytes of an element
 
 
-@lru_cache(maxsize=8)
-def slice_formula(item_bytes: int) -> TileFormula:
-    """Slice or update of elements of `item_bytes`."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return dynamic_slice_1d_cycles(
-            extents["elements"],
-            1,
-            dtype=FORMATS[item_bytes],
-            worker_contexts=worker_contexts,
-            vector_bytes=vector_bytes,
-        )
-
-    return TileFormula(
-        cycles=cycles,
-        kind="published",
-        source="PopLibs popops DynamicSlice1D / UpdateSlice1D cycle estimator (commit 7eac0f2)",
-    )
+@by_item_bytes("published", "PopLibs popops DynamicSlice1D / UpdateSlice1D cycle estimator (commit 7eac0f2)")
+def slice_formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
+    """Slice or update."""
+    machine = {"worker_contexts": contexts, "vector_bytes": vector_bytes}
+    return dynamic_slice_1d_cycles(extents["elements"], 1, dtype=FORMATS[item_bytes], **machine)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,17 +79,11 @@ def update_codelet(along: str, shift: int = 0) -> Codelet:
     return _at_timestep("DynamicUpdate", "now", "sequence", along, shift)
 
 
-@lru_cache(maxsize=8)
-def fill_formula(item_bytes: int) -> TileFormula:
-    """Equal values in elements of `item_bytes`."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        per_worker = -(-np.asarray(extents["elements"]) // worker_contexts)
-        return worker_contexts * fill_cycles(per_worker, dtype=FORMATS[item_bytes], vector_bytes=vector_bytes)
-
-    return TileFormula(
-        cycles=cycles, kind="published", source="PopLibs popops Fill cycle estimator (7eac0f2), one per context"
-    )
+@by_item_bytes("published", "PopLibs popops Fill cycle estimator (7eac0f2), one per context")
+def fill_formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
+    """Equal values in all elements."""
+    per_worker = -(-np.asarray(extents["elements"]) // contexts)
+    return contexts * fill_cycles(per_worker, dtype=FORMATS[item_bytes], vector_bytes=vector_bytes)
 
 
 def _fill(name: str, box: tuple[str, ...], compute: Any, *constants: str, joinable: bool = True) -> Codelet:
@@ -159,18 +141,12 @@ OFFSET_FROM = Codelet(
 COPY_CYCLES = 288  # launch and rendezvous of a copy by six contexts
 
 
-@lru_cache(maxsize=8)
-def copy_formula(item_bytes: int) -> TileFormula:
-    """Copy of elements of `item_bytes` on a tile."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return COPY_CYCLES + item_bytes * np.asarray(extents["elements"]) // vector_bytes
-
-    return TileFormula(
-        cycles=cycles,
-        kind="derived",
-        source="six-worker copy measured on a C600, 288 cycles and one per 8 bytes (osmarks/ipu-stack cost.rs)",
-    )
+@by_item_bytes(
+    "derived", "six-worker copy measured on a C600, 288 cycles and one per 8 bytes (osmarks/ipu-stack cost.rs)"
+)
+def copy_formula(extents: dict[str, Any], item_bytes: int, _contexts: int, vector_bytes: int) -> Any:
+    """Copy on a tile."""
+    return COPY_CYCLES + item_bytes * np.asarray(extents["elements"]) // vector_bytes
 
 
 @lru_cache(maxsize=16)
@@ -228,23 +204,22 @@ RANDOM_OFFSETS = Codelet(
 )
 
 
-@lru_cache(maxsize=8)
-def sum_formula(item_bytes: int, more: int = 0) -> TileFormula:
+@by_item_bytes(
+    "derived",
+    "PopLibs inner-loop templates: one accumulate per 64 bits and partial, three bundles per stored vector",
+    of_halves=", six of halves",
+)
+def sum_formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
     """Contiguous partials per worker: one 64-bit load-and-add per vector and replica, 3 bundles to store a vector; 6
-    for halves, whose accumulators take three more to read and convert (strided reduction: 8 instead of 5). more:
-    replicas besides those counted."""
-    store = {4: 3, 2: 6}[item_bytes]
+    for halves, whose accumulators take three more to read and convert (strided reduction: 8 instead of 5)."""
+    vectors = vectors_each(extents["elements"], item_bytes, contexts, vector_bytes)
+    return 11 + contexts * (16 + vectors * (extents["replicas"] + {4: 3, 2: 6}[item_bytes]))
 
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))
-        return 11 + worker_contexts * (16 + vectors * (extents["replicas"] + more + store))
 
-    return TileFormula(
-        cycles=cycles,
-        kind="derived",
-        source="PopLibs inner-loop templates: one accumulate per 64 bits and partial, "
-        f"{'three' if store == 3 else 'six'} bundles per stored vector",
-    )
+def _sum_and_add_cycles(extents: dict[str, Any], contexts: int, vector_bytes: int) -> Any:
+    """The sum with its total as one replica more."""
+    more = vectors_each(extents["elements"], 4, contexts, vector_bytes)
+    return sum_formula(4).cycles(extents, contexts, vector_bytes) + contexts * more
 
 
 SUM_REPLICAS = Codelet(
@@ -288,7 +263,7 @@ ADD_REPLICAS = replace(
         "read replicas[first:last, row_start:row_stop, start:stop]; update totals[copy, row_start:row_stop, start:stop]"
     ),
     compute=numerics.add_replicas,
-    cost=sum_formula(4, more=1),
+    cost=replace(sum_formula(4), cycles=_sum_and_add_cycles),
 )
 
 CODELETS = (

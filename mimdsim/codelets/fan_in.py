@@ -7,7 +7,7 @@ from dataclasses import replace
 from mimdsim.codelets.neurons import vectors_of
 from mimdsim.codelets.recurrence_and_bias import IDS
 from mimdsim.codelets.spikes import INPUT_GRADIENT, WEIGHT_GRADIENT
-from mimdsim.codelets.vertex_overhead import SOURCE, compiled
+from mimdsim.codelets.vertex_costs import SOURCE, compiled
 from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, fields_of, terms_of
 

@@ -6,18 +6,17 @@ compute in float32 (`Variable.stored_bytes`), and what they write is rounded (`e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import dense, fan_in, losses, neurons, recurrence_and_bias, spikes, training, truncation
-from mimdsim.codelets.vertex_overhead import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
-from mimdsim.numerics.optimisers import FORMS
-from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles
+from mimdsim.codelets import fan_in, losses, neurons, recurrence_and_bias, spikes, truncation
+from mimdsim.codelets.vertex_costs import FORMULAS, SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
+from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles, terms_of
 from mimdsim.program.loop_extents import Extent
 
 # A surrogate in half: threshold, state, incoming gradient and adjoint are converted to float, the sum back to half;
@@ -27,121 +26,80 @@ SURROGATE_CONVERSIONS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """The cost that two bytes add to a C++ vertex: bundles per vertex, terms, and why. times: factor of its loops."""
+    """The cost that two bytes add to a C++ vertex: why, bundles per vertex, and per turn of a loop nest as in
+    `terms_of`. times: factor of its loops."""
 
     why: str
+    more: Mapping[str, float] = field(default_factory=dict)
     fixed: float = 0.0
-    more: tuple[Term, ...] = ()
     times: float = 1.0
 
 
+def _of(change: Change, *codelets: Codelet) -> dict[str, Change]:
+    return {codelet.name: change for codelet in codelets}
+
+
+_STORE = SUBWORD_STORE_BUNDLES
 _SURROGATE = f"half: {SURROGATE_CONVERSIONS} conversions per surrogate, {SUBWORD_STORE_SOURCE}"
+_A_HIT = f"half: per spike of the tile's neurons {SUBWORD_STORE_SOURCE}"
+_LANES = f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD_STORE_SOURCE}"
+_A_CLASS = f"half: per class a conversion and {SUBWORD_STORE_SOURCE}"
+_AN_ELEMENT = f"half: per element a conversion and {SUBWORD_STORE_SOURCE}"
 _AN_ID = f"ids of two bytes: for every id {SUBWORD_STORE_SOURCE}"
+_POOLS = (losses.pool_codelet(what, by_timestep) for what, by_timestep in losses.POOLS)
 
 # 64-bit loads and adds take four halves instead of two floats: `pairs` become `quads`. The end of the LIF update
 # keeps its bundles per neuron (two halves make the word it stores).
 HALF = {
-    neurons.LIF_UPDATE.name: Change(why="half: a quad where a pair was"),
-    neurons.LIF_UPDATE_DENSE.name: Change(why="half: a quad where a pair was"),
-    recurrence_and_bias.SYNAPSE_CURRENT.name: Change(why="half: a quad where a pair was"),
-    recurrence_and_bias.SYNAPSE_CURRENT_DENSE.name: Change(why="half: a quad where a pair was"),
-    recurrence_and_bias.SELF_SYNAPSE.name: Change(
-        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),),
-        why=f"half: per spike of the tile's neurons {SUBWORD_STORE_SOURCE}",
+    **_of(
+        Change(why="half: a quad where a pair was"),
+        *(neurons.LIF_UPDATE, neurons.LIF_UPDATE_DENSE, neurons.ADJOINT_ROWS, neurons.MASKED_ADJOINT_ROWS),
+        *(recurrence_and_bias.SYNAPSE_CURRENT, recurrence_and_bias.SYNAPSE_CURRENT_DENSE),
+        *(recurrence_and_bias.BIAS_GRADIENT, spikes.WEIGHT_GRADIENT),
+        *(fan_in.SYNAPSE_CURRENT_PART, fan_in.WEIGHT_GRADIENT_PART),
     ),
-    recurrence_and_bias.SELF_WEIGHT_GRADIENT.name: Change(
-        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),),
-        why=f"half: per spike of the tile's neurons {SUBWORD_STORE_SOURCE}",
+    **_of(
+        Change(more={"hits": _STORE}, why=_A_HIT),
+        *(recurrence_and_bias.SELF_SYNAPSE, recurrence_and_bias.SELF_WEIGHT_GRADIENT),
     ),
-    recurrence_and_bias.SELF_INPUT_GRADIENT.name: Change(
-        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),), why=f"half: per id {SUBWORD_STORE_SOURCE}"
+    **_of(
+        Change(more={"listed": _STORE}, why=f"half: per id {SUBWORD_STORE_SOURCE}"),
+        recurrence_and_bias.SELF_INPUT_GRADIENT,
     ),
-    recurrence_and_bias.BIAS_GRADIENT.name: Change(why="half: a quad where a pair was"),
-    neurons.STATE_GRADIENT.name: Change(
-        more=(Term(bundles=SURROGATE_CONVERSIONS + SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_SURROGATE
-    ),
-    neurons.STATE_GRADIENT_ROW.name: Change(
-        more=(Term(bundles=SURROGATE_CONVERSIONS + SUBWORD_STORE_BUNDLES, extents=("listed",)),), why=_SURROGATE
-    ),
-    spikes.WEIGHT_GRADIENT.name: Change(why="half: a quad where a pair was"),
-    spikes.INPUT_GRADIENT.name: Change(
-        more=(
-            Term(bundles=2, extents=("listed", "quads")),  # two more lanes to add up
-            Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),
+    **_of(Change(more={"hits": SURROGATE_CONVERSIONS + _STORE}, why=_SURROGATE), neurons.STATE_GRADIENT),
+    **_of(Change(more={"listed": SURROGATE_CONVERSIONS + _STORE}, why=_SURROGATE), neurons.STATE_GRADIENT_ROW),
+    **_of(Change(more={"listed quads": 2, "listed": _STORE}, why=_LANES), spikes.INPUT_GRADIENT),
+    **_of(Change(more={"hits quads": 2, "listed": _STORE}, why=_LANES), fan_in.INPUT_GRADIENT_PART),
+    **_of(
+        Change(
+            times=0.5,
+            fixed=2 + _STORE,
+            why=f"half: four parts a load and add, 2 to add up the lanes, {SUBWORD_STORE_SOURCE}",
         ),
-        why=f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD_STORE_SOURCE}",
+        spikes.REDUCE_PARTS,
     ),
-    neurons.ADJOINT_ROWS.name: Change(why="half: a quad where a pair was"),
-    neurons.MASKED_ADJOINT_ROWS.name: Change(why="half: a quad where a pair was"),
-    fan_in.SYNAPSE_CURRENT_PART.name: Change(why="half: a quad where a pair was"),
-    fan_in.WEIGHT_GRADIENT_PART.name: Change(why="half: a quad where a pair was"),
-    fan_in.INPUT_GRADIENT_PART.name: Change(
-        more=(
-            Term(bundles=2, extents=("hits", "quads")),
-            Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),
-        ),
-        why=f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD_STORE_SOURCE}",
+    **_of(Change(more={"classes": 1 + _STORE}, why=_A_CLASS), losses.CROSS_ENTROPY),
+    **_of(Change(more={"classes": 1 + _STORE}, why=_AN_ELEMENT), losses.SQUARED_ERROR),
+    **_of(
+        Change(more={"timesteps classes": 1 + _STORE}, why=_AN_ELEMENT),
+        *(losses.CROSS_ENTROPY_BY_TIMESTEP, losses.MEAN_CROSS_ENTROPY_BY_TIMESTEP),
     ),
-    spikes.REDUCE_PARTS.name: Change(
-        times=0.5,
-        fixed=2 + SUBWORD_STORE_BUNDLES,
-        why=f"half: four parts a load and add, 2 to add up the lanes, {SUBWORD_STORE_SOURCE}",
-    ),
-    losses.CROSS_ENTROPY.name: Change(
-        more=(Term(bundles=1 + SUBWORD_STORE_BUNDLES, extents=("classes",)),),
-        why=f"half: per class a conversion and {SUBWORD_STORE_SOURCE}",
-    ),
-    losses.LIST_COUNT_GRADIENT.name: Change(
-        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("timesteps", "capacity")),),
-        why=f"half: per slot {SUBWORD_STORE_SOURCE}",
+    **_of(Change(more={"elements": 1 + _STORE}, why=_AN_ELEMENT), *_POOLS),
+    **_of(
+        Change(more={"timesteps capacity": _STORE}, why=f"half: per slot {SUBWORD_STORE_SOURCE}"),
+        *(losses.LIST_COUNT_GRADIENT, losses.LIST_LAST_GRADIENT, losses.LISTED_OF),
     ),
 }
-_PER_HIT = Change(more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_AN_ID)
-_PER_LISTED = Change(
-    fixed=2 * SUBWORD_STORE_BUNDLES,  # both counts
-    more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),),
-    why=_AN_ID,
-)
-for _name in (losses.LIST_LAST_GRADIENT.name, losses.LISTED_OF.name):
-    HALF[_name] = HALF[losses.LIST_COUNT_GRADIENT.name]
-_POOLS = [losses.pool_codelet(what, by_timestep).name for what, by_timestep in losses.POOLS]
-for _name, _loops in (
-    (losses.CROSS_ENTROPY_BY_TIMESTEP.name, ("timesteps", "classes")),
-    (losses.MEAN_CROSS_ENTROPY_BY_TIMESTEP.name, ("timesteps", "classes")),
-    (losses.SQUARED_ERROR.name, ("classes",)),
-    *((name, ("elements",)) for name in _POOLS),
-):
-    HALF[_name] = Change(
-        more=(Term(bundles=1 + SUBWORD_STORE_BUNDLES, extents=_loops),),
-        why=f"half: per element a conversion and {SUBWORD_STORE_SOURCE}",
-    )
 SHORT_IDS = {
-    spikes.SCAN_FLAGS.name: _PER_HIT,
-    spikes.COMBINE_WORKERS.name: _PER_HIT,
-    spikes.COMBINE_TILES.name: _PER_LISTED,
-    truncation.SCAN_FLAGS_FROM.name: _PER_HIT,
-    truncation.COMBINE_WORKERS_FROM.name: _PER_HIT,
-    truncation.COMBINE_TILES_FROM.name: _PER_LISTED,
+    **_of(
+        Change(more={"hits": _STORE}, why=_AN_ID),
+        *(spikes.SCAN_FLAGS, truncation.SCAN_FLAGS_FROM, spikes.COMBINE_WORKERS, truncation.COMBINE_WORKERS_FROM),
+    ),
+    **_of(  # and both counts
+        Change(fixed=2 * _STORE, more={"listed": _STORE}, why=_AN_ID),
+        *(spikes.COMBINE_TILES, truncation.COMBINE_TILES_FROM),
+    ),
 }
-# library vertices: the formula for any number of bytes per element, by the formula for four
-_FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
-    *(partial(training.update_formula, each, rate) for each in FORMS.values() for rate in (False, True)),
-    dense.slice_formula,
-    dense.fill_formula,
-    dense.copy_formula,
-    dense.sum_formula,
-    neurons.scale_formula,
-    neurons.masked_scale_formula,
-    recurrence_and_bias.bias_formula,
-    recurrence_and_bias.add_formula,
-    spikes.reduce_groups_formula,
-    training.sgd_formula,
-    training.adam_formula,
-    training.squares_formula,
-    training.scale_all_formula,
-    *losses.STREAM_FORMULAS,
-)
-FORMULAS = {formula(4): formula for formula in _FORMULAS}
 
 
 @lru_cache(maxsize=512)
@@ -192,7 +150,7 @@ def _in_quads(extents: Mapping[str, Extent]) -> dict[str, Extent]:
 
 
 def _changed(cost: WorkerBundles, change: Change) -> WorkerBundles:
-    terms = tuple(
+    terms = (
         Term(
             bundles=change.times * term.bundles,
             extents=tuple("quads" if name == "pairs" else name for name in term.extents),
@@ -200,9 +158,9 @@ def _changed(cost: WorkerBundles, change: Change) -> WorkerBundles:
         )
         for term in cost.terms
     )
-    return WorkerBundles(
+    return replace(
+        cost,
         fixed=cost.fixed + change.fixed,
-        terms=terms + change.more,
-        kind=cost.kind,
+        terms=(*terms, *terms_of(change.more)),
         source=f"{cost.source}; {change.why}",
     )

@@ -12,7 +12,7 @@ import numpy as np
 from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.codelets.surrogates import COSTS, at_an_id
-from mimdsim.codelets.vertex_overhead import SOURCE, SURROGATE_PAIRABLE, compiled, overhead_bundles
+from mimdsim.codelets.vertex_costs import SOURCE, SURROGATE_PAIRABLE, compiled, overhead_bundles
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, WorkerBundles, fields_of, terms_of
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
-import numpy as np
-
-from mimdsim.codelets.vertex_overhead import compiled
+from mimdsim.codelets.vertex_costs import Formula, by_vectors, compiled
 from mimdsim.numerics.sparse import losses as numerics
 from mimdsim.numerics.sparse.recurrence_and_bias import add_columns
-from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
+from mimdsim.program import Codelet, Length, Size, fields_of, terms_of
 
 COUNT_SPIKES = Codelet(
     name="CountSpikes",
@@ -165,37 +162,23 @@ def pool_codelet(what: str, by_timestep: bool) -> Codelet:
     )
 
 
-def _stream_formula(bundles: int, why: str) -> Callable[[int], TileFormula]:
+def _stream_formula(bundles: int, why: str) -> Formula:
     """A loop over `elements` of a stack, `bundles` per 64 bits, spread over the contexts."""
-
-    @lru_cache(maxsize=8)
-    def formula(item_bytes: int) -> TileFormula:
-        def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-            vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))
-            return 11 + worker_contexts * (29 + bundles * vectors)
-
-        return TileFormula(
-            cycles=cycles,
-            kind="derived",
-            source=f"{why} per 64 bits; launch 11 and 29 to set up a context as of a PopLibs element-wise vertex"
-            " (commit 7eac0f2)",
-        )
-
-    return formula
+    launch = "launch 11 and 29 to set up a context as of a PopLibs element-wise vertex (commit 7eac0f2)"
+    return by_vectors(lambda _: bundles, f"{why} per 64 bits; {launch}")
 
 
 ADD_FORMULA = _stream_formula(2, "load and add")
 STORE_FORMULA = _stream_formula(2, "store and next address")
 CHOOSE_FORMULA = _stream_formula(5, "load, compare, two selects, store")
 SUM_IN_PLACE_FORMULA = _stream_formula(3, "a scaled add: two loads, add, store in 3 bundles")
-STREAM_FORMULAS = (ADD_FORMULA, STORE_FORMULA, CHOOSE_FORMULA, SUM_IN_PLACE_FORMULA)
 READ_OUT = "read u[:, :, start:stop]; write scores[:, start:stop]"
 SPREAD = "read gradient[:, start:stop]; write du[:, :, start:stop]"
 FACTOR = ("factor",)
 
 
 def _columns(
-    name: str, fields: str, compute: Callable[..., None], formula: Callable[[int], TileFormula],
+    name: str, fields: str, compute: Callable[..., None], formula: Formula,
     elements: str, constants: tuple[str, ...] = (),
 ) -> Codelet:  # fmt: skip
     """One vertex per tile for the columns of its neurons, over all `elements` of a field."""

@@ -7,15 +7,21 @@ numerics/sparse/neurons.py, its record here, and how it is placed on tiles in co
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.vertex_overhead import SOURCE, SURROGATE_BUNDLES, SURROGATE_PAIRABLE, SURROGATE_SOURCE, compiled
+from mimdsim.codelets.vertex_costs import (
+    SOURCE,
+    SURROGATE_BUNDLES,
+    SURROGATE_PAIRABLE,
+    SURROGATE_SOURCE,
+    by_item_bytes,
+    compiled,
+)
 from mimdsim.costs.library.elementwise import bias_add_cycles
 from mimdsim.numerics.sparse import neurons as numerics
-from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, TileFormula, Vectors, fields_of, terms_of
+from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, Vectors, fields_of, terms_of
 from mimdsim.program.loop_extents import Extent
 
 
@@ -122,44 +128,28 @@ STATE_GRADIENT_ROW = Codelet(
 )
 
 
-def scale_cycles(extents: dict[str, Any], worker_contexts: int, item_bytes: int) -> Any:
+def scale_cycles(extents: dict[str, Any], item_bytes: int, contexts: int, _vector_bytes: int) -> Any:
     """Tile cycles to multiply all samples by, or add to them, one number per neuron, in place."""
     samples, neurons = extents["samples"], extents["neurons"]
     if item_bytes == 4:
-        return bias_add_cycles(samples, neurons, worker_contexts=worker_contexts)
+        return bias_add_cycles(samples, neurons, worker_contexts=contexts)
     samples, neurons = np.broadcast_arrays(samples, neurons)
     cycles = np.zeros(neurons.shape, np.int64)
     for width in np.unique(neurons).tolist():  # the library chooses a different loop for each width of halves
         rows = neurons == width
-        cycles[rows] = bias_add_cycles(samples[rows], width, dtype="f16", worker_contexts=worker_contexts)
+        cycles[rows] = bias_add_cycles(samples[rows], width, dtype="f16", worker_contexts=contexts)
     return cycles
 
 
-SCALE_SOURCE = (
+# one factor per neuron; zero where the neuron was reset
+scale_formula = by_item_bytes(
+    "published",
     "PopLibs popops BroadcastVectorInner1D cycle estimator (commit 7eac0f2): one factor per neuron, samples as blocks; "
-    "a multiply loops like an add"
+    "a multiply loops like an add",
+)(scale_cycles)
+masked_scale_formula = by_item_bytes("assumed", "twice a multiply: one pass to compare and select, one to multiply")(
+    lambda *given: 2 * scale_cycles(*given)
 )
-
-
-@lru_cache(maxsize=8)
-def scale_formula(item_bytes: int) -> TileFormula:
-    """One factor per neuron, values of `item_bytes`."""
-    return TileFormula(
-        cycles=lambda extents, contexts, _: scale_cycles(extents, contexts, item_bytes),
-        kind="published",
-        source=SCALE_SOURCE,
-    )
-
-
-@lru_cache(maxsize=8)
-def masked_scale_formula(item_bytes: int) -> TileFormula:
-    """One factor per neuron, zero where the neuron was reset."""
-    return TileFormula(
-        cycles=lambda extents, contexts, _: 2 * scale_cycles(extents, contexts, item_bytes),
-        kind="assumed",
-        source="twice a multiply: one pass to compare and select, one to multiply",
-    )
-
 
 DECAY_GRADIENT = Codelet(
     name="DecayGradient",

@@ -7,27 +7,14 @@ integrate their sum.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
+from mimdsim.codelets.dense import FORMATS
 from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, by_neuron, scale_cycles, vectors_of
-from mimdsim.codelets.vertex_overhead import SOURCE, compiled
+from mimdsim.codelets.vertex_costs import SOURCE, by_item_bytes, compiled
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics.sparse import recurrence_and_bias as numerics
-from mimdsim.program import (
-    Codelet,
-    Hits,
-    Length,
-    Listed,
-    Lists,
-    Size,
-    Spikes,
-    SpikesOver,
-    TileFormula,
-    Vectors,
-    fields_of,
-    terms_of,
-)
+from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Size, Spikes, SpikesOver, Vectors, fields_of, terms_of
 
 OWN = "instruction count of our own in the manner of the published codelets"
 IDS = (*fields_of("read ids[sample, :] in part; read counts[sample, :]"),)
@@ -99,32 +86,18 @@ SELF_SYNAPSE_DENSE = replace(
 )
 
 
-@lru_cache(maxsize=8)
-def bias_formula(item_bytes: int) -> TileFormula:
-    """One number per neuron added to all samples, elements of `item_bytes`."""
-    return TileFormula(
-        cycles=lambda extents, contexts, _: scale_cycles(extents, contexts, item_bytes),
-        kind="published",
-        source="PopLibs popops BroadcastVectorInner1D<ADD> cycle estimator (commit 7eac0f2), samples as blocks",
-    )
+# one number per neuron added to all samples
+bias_formula = by_item_bytes(
+    "published", "PopLibs popops BroadcastVectorInner1D<ADD> cycle estimator (commit 7eac0f2), samples as blocks"
+)(scale_cycles)
 
 
-@lru_cache(maxsize=8)
-def add_formula(item_bytes: int) -> TileFormula:
-    """Element-wise addition in place of elements of `item_bytes`."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return binary_1d_cycles(
-            extents["elements"],
-            dtype={4: "f32", 2: "f16"}[item_bytes],
-            in_place=True,
-            worker_contexts=worker_contexts,
-            vector_bytes=vector_bytes,
-        )
-
-    return TileFormula(
-        cycles=cycles, kind="published", source="PopLibs popops BinaryOp1DInPlace ADD cycle estimator (commit 7eac0f2)"
-    )
+@by_item_bytes("published", "PopLibs popops BinaryOp1DInPlace ADD cycle estimator (commit 7eac0f2)")
+def add_formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
+    """Element-wise addition in place."""
+    dtype = FORMATS[item_bytes]
+    machine: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": vector_bytes}
+    return binary_1d_cycles(extents["elements"], dtype=dtype, in_place=True, **machine)
 
 
 BIAS_ADD = Codelet(

@@ -26,7 +26,7 @@ def _with_row(name: str, compute: Any) -> Codelet:
         ),
         compute=compute,
         cost=TileFormula(
-            cycles=lambda extents, contexts, _: scale_cycles(extents, contexts, 4),
+            cycles=lambda extents, *machine: scale_cycles(extents, 4, *machine),
             kind="published",
             source="PopLibs popops BroadcastVectorInner1D cycle estimator (commit 7eac0f2): one number per neuron, "
             "samples as blocks; a multiply loops like an add",

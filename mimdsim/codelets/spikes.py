@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from mimdsim.codelets.neurons import vectors_of
-from mimdsim.codelets.vertex_overhead import (
+from mimdsim.codelets.vertex_costs import (
     LAUNCH_BUNDLES,
     SOURCE,
     SUBWORD_STORE_BUNDLES,
     SUBWORD_STORE_SOURCE,
+    by_item_bytes,
     compiled,
     overhead_bundles,
+    vectors_each,
 )
 from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import (
@@ -27,7 +26,6 @@ from mimdsim.program import (
     Size,
     Spikes,
     SpikesOver,
-    TileFormula,
     Within,
     WorkerBundles,
     fields_of,
@@ -206,23 +204,16 @@ REDUCE_PARTS = Codelet(
 )
 
 
-@lru_cache(maxsize=8)
-def reduce_groups_formula(item_bytes: int) -> TileFormula:
+@by_item_bytes(
+    "derived", "PopLibs popops strided reduction per worker (commit 7eac0f2), spread over the contexts, 11 to launch"
+)
+def reduce_groups_formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
     """Strided reduction (PopLibs STRIDED estimate per worker) with the outputs of the vertex over the contexts."""
     store = {4: 5, 2: 8}[item_bytes]
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        outputs, groups = extents["outputs"], extents["groups"]
-        per_worker = -(-outputs // worker_contexts)
-        # 16 to set up; per vector of outputs: 3 + store + 3 to start the inner loop + one add per further partial
-        worker = 16 + -(-per_worker // (vector_bytes // item_bytes)) * (3 + store + 3 + (groups - 1))
-        return 11 + worker_contexts * np.asarray(worker)  # 11: supervisor part of a popops vertex
-
-    return TileFormula(
-        cycles=cycles,
-        kind="derived",
-        source="PopLibs popops strided reduction per worker (commit 7eac0f2), spread over the contexts, 11 to launch",
-    )
+    # 16 to set up; per vector of outputs: 3 + store + 3 to start the inner loop + one add per further partial
+    each = 3 + store + 3 + (extents["groups"] - 1)
+    vectors = vectors_each(extents["outputs"], item_bytes, contexts, vector_bytes)
+    return 11 + contexts * (16 + vectors * each)  # 11: supervisor part of a popops vertex
 
 
 REDUCE_GROUPS = Codelet(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
-from mimdsim.codelets.vertex_overhead import SURROGATE_BUNDLES, SURROGATE_SOURCE
+from mimdsim.codelets.vertex_costs import SURROGATE_BUNDLES, SURROGATE_SOURCE
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Term, WorkerBundles

@@ -2,56 +2,37 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
 
-import numpy as np
-
-from mimdsim.codelets.vertex_overhead import compiled
+from mimdsim.codelets.vertex_costs import Formula, by_vectors, compiled
 from mimdsim.numerics import training as numerics
 from mimdsim.numerics.optimisers import FORMS, Form
 from mimdsim.numerics.optimisers.adam import adam
 from mimdsim.numerics.optimisers.sgd import sgd
-from mimdsim.program import Codelet, Field, Length, Size, TileFormula, fields_of, terms_of
+from mimdsim.program import Codelet, Field, Length, Size, fields_of, terms_of
 
 UPDATE_FIELDS = (*fields_of("update w[:, start:stop]; read gradient[:, start:stop]"),)
 
 PROGRESS = fields_of("read progress[:]")  # the number of the training step
 
 
-def _per_vector(bundles: float, item_bytes: int) -> Any:
-    """A fused element-wise expression: `bundles` per 64-bit vector and worker, plus prologue and supervisor part."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))
-        return np.ceil(11 + worker_contexts * (29 + bundles * vectors)).astype(np.int64)
-
-    return cycles
+sgd_formula = by_vectors(lambda _: 3, "PopLibs scaled add: 3 bundles per 64-bit vector (commit 7eac0f2)")
 
 
-@lru_cache(maxsize=8)
-def sgd_formula(item_bytes: int) -> TileFormula:
-    """One scaled add of elements of `item_bytes`."""
-    return TileFormula(
-        cycles=_per_vector(3, item_bytes),
-        kind="derived",
-        source="PopLibs scaled add: 3 bundles per 64-bit vector (commit 7eac0f2)",
-    )
-
-
-@lru_cache(maxsize=8)
-def adam_formula(item_bytes: int) -> TileFormula:
+def _adam_bundles(item_bytes: int) -> int:
     """The whole update in one pass; square roots and divisions take one float at a time, so halves are converted."""
     elements = 8 // item_bytes
     conversions = 2 * elements if item_bytes == 2 else 0  # before the root and after the quotient, two at a time
     loads_stores_arithmetic = 4 + 3 + 10
-    return TileFormula(
-        cycles=_per_vector(loads_stores_arithmetic + elements * 5 + elements * 3 + conversions // 2, item_bytes),
-        kind="derived",
-        source="fused map: 4 loads, 3 stores, 10 vector operations, square root 5 and division 3 per element"
-        " (PopLibs operation tables)" + (", conversions to float and back, two at a time" if conversions else ""),
-    )
+    return loads_stores_arithmetic + elements * 5 + elements * 3 + conversions // 2
 
+
+adam_formula = by_vectors(
+    _adam_bundles,
+    "fused map: 4 loads, 3 stores, 10 vector operations, square root 5 and division 3 per element"
+    " (PopLibs operation tables)",
+    of_halves=", conversions to float and back, two at a time",
+)
 
 SGD = Codelet(
     name="Sgd",
@@ -86,20 +67,12 @@ ADAM = Codelet(
 PLAIN = {"sgd": SGD, "adam": ADAM}
 
 
-@lru_cache(maxsize=64)
-def update_formula(form: Form, scheduled: bool, item_bytes: int) -> TileFormula:
-    """With weight decay, elements of `item_bytes`; a rate in memory is loaded once by every context (2 bundles)."""
-    plain = _per_vector(form.bundles(item_bytes), item_bytes)
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return plain(extents, worker_contexts, vector_bytes) + (2 * worker_contexts if scheduled else 0)
-
-    return TileFormula(
-        cycles=cycles,
-        kind="derived",
-        source=f"fused map: {form.counted} (PopLibs operation tables, commit 7eac0f2)"
-        + ("; the rate is loaded from memory, 2 bundles" if scheduled else ""),
-    )
+@cache
+def update_formula(form: Form, scheduled: bool) -> Formula:
+    """With weight decay; a rate in memory is loaded once by every context (2 bundles)."""
+    source = f"fused map: {form.counted} (PopLibs operation tables, commit 7eac0f2)"
+    more = "; the rate is loaded from memory, 2 bundles" if scheduled else ""
+    return by_vectors(form.bundles, source + more, set_up=31 if scheduled else 29)
 
 
 RATE = fields_of("read learning_rate[:]")
@@ -121,38 +94,23 @@ def update_codelet(kind: str, *, scheduled: bool, decaying: bool = True) -> Code
         fields=(*UPDATE_FIELDS, *_state(form), *(RATE if scheduled else ())),
         constants=(*(() if scheduled else ("rate",)), *form.constants.values()),
         compute=form.at_rate if scheduled else form.compute,
-        cost=update_formula(form, scheduled, 4),
+        cost=update_formula(form, scheduled)(4),
         flops=terms_of({"elements": form.flops}),
         code_bytes=form.code_bytes,
         extents={"elements": Size("w")},
     )
 
 
-@lru_cache(maxsize=8)
-def squares_formula(item_bytes: int) -> TileFormula:
-    """Sum of squares: a load and a multiply-accumulate per 64 bits, after which the contexts' sums are added up."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))
-        return 11 + worker_contexts * (16 + (2 if item_bytes == 4 else 3) * vectors) + 6 * worker_contexts
-
-    return TileFormula(
-        cycles=cycles,
-        kind="derived",
-        source="inner loop as of a contiguous reduction (PopLibs, 16 to set up), load and square-accumulate per 64 bits"
-        ", halves converted; 6 per context to add up its sum",
-    )
-
-
-@lru_cache(maxsize=8)
-def scale_all_formula(item_bytes: int) -> TileFormula:
-    """One factor for all elements, in place."""
-    return TileFormula(
-        cycles=_per_vector(3, item_bytes),
-        kind="derived",
-        source="PopLibs scaled add without its second operand: load, multiply, store per 64 bits (commit 7eac0f2)",
-    )
-
+squares_formula = by_vectors(
+    lambda item_bytes: 2 if item_bytes == 4 else 3,
+    "inner loop as of a contiguous reduction (PopLibs, 16 to set up), load and square-accumulate per 64 bits, halves "
+    "converted; 6 per context to add up its sum",
+    set_up=16 + 6,
+)
+scale_all_formula = by_vectors(  # one factor for all elements, in place
+    lambda _: 3,
+    "PopLibs scaled add without its second operand: load, multiply, store per 64 bits (commit 7eac0f2)",
+)
 
 SUM_SQUARES = Codelet(
     name="SumSquares",

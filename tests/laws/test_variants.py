@@ -32,7 +32,7 @@ from mimdsim.checking.program import check_values
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.codelets import CODELETS, formats
 from mimdsim.codelets.formats import in_format
-from mimdsim.codelets.vertex_overhead import SUBWORD_STORE_BUNDLES
+from mimdsim.codelets.vertex_costs import SUBWORD_STORE_BUNDLES
 from mimdsim.compiler import Compiled
 from mimdsim.compiler.place.sparse_placement import place
 from mimdsim.execution import Executor

@@ -1,10 +1,14 @@
-"""The cost of every C++ vertex besides its loops."""
+"""What costs of vertices share: of C++ ones, their overhead; of library ones, formulas for any bytes an element."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
 
-from mimdsim.program import WorkerBundles, terms_of
+import numpy as np
+
+from mimdsim.program import TileFormula, WorkerBundles, terms_of
 
 LAUNCH_BUNDLES = 12  # launch and return of a vertex
 FRAME_BUNDLES = 8  # stack frame of a compiled function
@@ -50,3 +54,46 @@ def compiled(
     loops, and these, as in `terms_of`."""
     fixed = overhead_bundles(*unpacked) + more
     return WorkerBundles(fixed=fixed, terms=terms_of(loops), kind=kind, source=source)
+
+
+Formula = Callable[[int], TileFormula]  # by the bytes of an element
+FORMULAS: dict[TileFormula, Formula] = {}  # by the formula for four bytes
+
+
+_Cycles = Callable[[dict[str, Any], int, int, int], Any]
+
+
+def by_item_bytes(kind: str, source: str, of_halves: str = "") -> Callable[[_Cycles], Formula]:
+    """Make cycles(extents, item_bytes, worker_contexts, vector_bytes) of a library vertex a formula for any number of
+    bytes an element. of_halves: what the source of the one for two bytes says too."""
+
+    def formula_of(cycles: _Cycles) -> Formula:
+        @cache
+        def formula(item_bytes: int) -> TileFormula:
+            return TileFormula(
+                cycles=lambda extents, contexts, vector: cycles(extents, item_bytes, contexts, vector),
+                kind=kind,
+                source=source + (of_halves if item_bytes == 2 else ""),
+            )
+
+        FORMULAS[formula(4)] = formula
+        return formula
+
+    return formula_of
+
+
+def vectors_each(elements: Any, item_bytes: int, contexts: int, vector_bytes: int) -> Any:
+    """Vectors that a worker context takes of `elements` that all share."""
+    return -(-np.asarray(elements) // (contexts * (vector_bytes // item_bytes)))
+
+
+def by_vectors(bundles: Callable[[int], float], source: str, *, set_up: int = 29, of_halves: str = "") -> Formula:
+    """A loop of `bundles(item_bytes)` for every vector of the extent 'elements', after `set_up` in every context and 11
+    to launch them."""
+
+    @by_item_bytes("derived", source, of_halves)
+    def formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector_bytes: int) -> Any:
+        vectors = vectors_each(extents["elements"], item_bytes, contexts, vector_bytes)
+        return np.ceil(11 + contexts * (set_up + bundles(item_bytes) * vectors)).astype(np.int64)
+
+    return formula
