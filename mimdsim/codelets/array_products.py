@@ -64,5 +64,3 @@ COUNT_ARRAY = Codelet(
     code_bytes=256,
     extents={"timesteps": Length("spikes", 0), "classes": Length("totals", 1)},
 )
-
-CODELETS = (SUM_PARTS, COUNT_ARRAY)

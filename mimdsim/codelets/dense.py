@@ -265,35 +265,3 @@ ADD_REPLICAS = replace(
     compute=numerics.add_replicas,
     cost=replace(sum_formula(4), cycles=_sum_and_add_cycles),
 )
-
-CODELETS = (
-    slice_codelet("rows", 0),
-    slice_codelet("slots", 0),
-    slice_codelet("slots", -1),
-    slice_codelet("columns", 0),
-    update_codelet("slots"),
-    update_codelet("columns"),
-    *(slice_codelet(along, shift) for shift in (0, -1) for along in ("boxes", "boxes of states")),
-    *(update_codelet(along) for along in ("boxes", "boxes of states")),
-    *(
-        copy_codelet(along, *shifts)
-        for along in ("boxes", "boxes of states")
-        for shifts in ((), (0,), (-1,), (None, 0))
-    ),
-    FILL_ROWS,
-    FILL_COLUMNS,
-    FILL_REPLICAS,
-    FILL_OWN_REPLICAS,
-    FILL_SLOTS,
-    FILL_VECTOR,
-    FILL_BOXES,
-    FILL_STATES,
-    COUNT_TIMESTEP,
-    OFFSET_FROM,
-    COPY_COLUMNS,
-    RANDOM_OFFSETS,
-    SUM_REPLICAS,
-    SUM_OWN_REPLICAS,
-    SUM_SOME_REPLICAS,
-    ADD_REPLICAS,
-)

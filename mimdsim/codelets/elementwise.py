@@ -212,17 +212,3 @@ def on_boxes(codelet: Codelet) -> Codelet:
     return replace(
         codelet, name=f"{codelet.name}Boxes", fields=fields, columns=(), compute=compute, form="vertex", joinable=False
     )
-
-
-CODELETS = (
-    LIF_BOXES,
-    SPIKE_BOXES,
-    *(make(name) for make in (add_surrogate, surrogate_boxes) for name in SURROGATE_CALLS),
-    SCALE_BOXES,
-    DECAY_BOXES,
-    MASKED_DECAY_BOXES,
-    ADD_BOXES,
-    SUM_BOXES,
-    ARRANGE_BOXES,
-    TRANSPOSE_BOXES,
-)

@@ -72,5 +72,3 @@ INPUT_GRADIENT_PART = replace(
     flops=terms_of({"hits neurons": 2}),
     extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",)), **vectors_of("q", 1)},
 )
-
-CODELETS = (SYNAPSE_CURRENT_PART, WEIGHT_GRADIENT_PART, INPUT_GRADIENT_PART)

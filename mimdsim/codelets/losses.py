@@ -250,27 +250,3 @@ ADD_EVEN = Codelet(
     code_bytes=192,
     extents={"elements": Size("total")},
 )
-
-CODELETS = (
-    COUNT_SPIKES,
-    COUNT_LAST,
-    CROSS_ENTROPY,
-    CROSS_ENTROPY_BY_TIMESTEP,
-    MEAN_CROSS_ENTROPY_BY_TIMESTEP,
-    SQUARED_ERROR,
-    LIST_COUNT_GRADIENT,
-    LIST_LAST_GRADIENT,
-    EMITTED_ROWS,
-    LISTED_OF,
-    *(pool_codelet(what, by_timestep) for what, by_timestep in POOLS),
-    ADD_TIMESTEPS,
-    TAKE_LAST,
-    HIGHEST,
-    SPREAD_TIMESTEPS,
-    GIVE_LAST,
-    GIVE_HIGHEST,
-    ADD_ADJOINTS,
-    COUNT_LISTED,
-    FIRING_PENALTY,
-    ADD_EVEN,
-)

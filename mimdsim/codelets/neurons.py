@@ -218,16 +218,3 @@ MASKED_ADJOINT_ROWS = replace(
     flops=terms_of({"samples neurons": 3}),
     code_bytes=320,
 )
-
-CODELETS = (
-    ADJOINT_ROWS,
-    MASKED_ADJOINT_ROWS,
-    LIF_UPDATE,
-    LIF_UPDATE_DENSE,
-    LIF_INTEGRATE,
-    STATE_GRADIENT,
-    STATE_GRADIENT_ROW,
-    DECAY_GRADIENT,
-    MASKED_DECAY_GRADIENT,
-    CURRENT_GRADIENT,
-)

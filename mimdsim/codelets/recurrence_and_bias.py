@@ -191,16 +191,3 @@ BIAS_GRADIENT = Codelet(
     code_bytes=320,
     extents={"samples": Length("q", 0), **vectors_of("q", 1)},
 )
-
-CODELETS = (
-    SYNAPSE_CURRENT,
-    SYNAPSE_CURRENT_DENSE,
-    SELF_SYNAPSE,
-    SELF_SYNAPSE_DENSE,
-    BIAS_ADD,
-    ADD_COLUMNS,
-    ADD_SLOTS,
-    SELF_WEIGHT_GRADIENT,
-    SELF_INPUT_GRADIENT,
-    BIAS_GRADIENT,
-)

@@ -99,8 +99,6 @@ ADD_PIECES = Codelet(
     extents={"elements": Size("total"), "pieces": Length("pieces", 0)},
 )
 
-CODELETS = (ADD_ROW, MULTIPLY_ROW, SUM_SAMPLES, SUM_PRODUCTS, ADD_PIECES)
-
 
 ROWS = ("row_start", "row_stop")
 WHOLE = (":", BOX[1])

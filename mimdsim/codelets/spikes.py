@@ -226,18 +226,3 @@ REDUCE_GROUPS = Codelet(
     code_bytes=320,
     extents={"outputs": Size("g"), "groups": Length("stage", 0)},
 )
-
-CODELETS = (
-    FLAG_SPIKES,
-    FLAG_SPIKES_ABOVE,
-    FLAG_ROWS,
-    FLAG_ROWS_ABOVE,
-    SCAN_FLAGS,
-    COMBINE_WORKERS,
-    COMBINE_TILES,
-    SPIKES_TO_DENSE,
-    WEIGHT_GRADIENT,
-    INPUT_GRADIENT,
-    REDUCE_PARTS,
-    REDUCE_GROUPS,
-)

@@ -158,13 +158,3 @@ SCALE_ALL = Codelet(
     code_bytes=256,
     extents={"elements": Size("gradient")},
 )
-
-CODELETS = (
-    SGD,
-    ADAM,
-    *(update_codelet(kind, scheduled=scheduled) for kind in FORMS for scheduled in (False, True)),
-    SUM_SQUARES,
-    ADD_PARTS,
-    CLIP_FACTOR,
-    SCALE_ALL,
-)

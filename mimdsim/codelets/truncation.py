@@ -63,5 +63,3 @@ COMBINE_TILES_FROM = _from_a_start(
     COMBINE_TILES.columns,
     _with_a_second_lap(COMBINE_TILES, "lists", "listed"),
 )
-
-CODELETS = (DRAW_STARTS, SCAN_FLAGS_FROM, COMBINE_WORKERS_FROM, COMBINE_TILES_FROM)

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from codelet_families import FAMILIES
 from linear_networks import PARAMETERS
 from padded_products import cast_codelet
 from pins import assert_as_pinned
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import (
-    FAMILIES,
     array_products,
     dense,
     elementwise,
@@ -89,14 +89,14 @@ def linear(name: str, module: Any) -> Iterator[Codelet]:
 
 
 def families() -> dict[str, list[Codelet]]:
-    found: dict[str, list[Codelet]] = {module.__name__.rpartition(".")[2]: list(module.CODELETS) for module in FAMILIES}
+    found = {name: list(family) for name, family in FAMILIES.items()}
     found["neurons"] += [
         make(name) for make in (surrogates.state_gradient, surrogates.state_gradient_row) for name in SURROGATES
     ]
     found["neurons"] += [linear_neurons.EMITTED_FLAGS, linear_neurons.EMITTED_GRADIENT]
     makers = (dense.slice_codelet, dense.update_codelet)
     found["dense"] += [make(split, shift) for make in makers for split, shift in product(SPLITS, (0, -1))]
-    found["training"] += [elementwise.on_boxes(codelet) for codelet in training.CODELETS]
+    found["training"] += [elementwise.on_boxes(codelet) for codelet in FAMILIES["training"]]
     found["products"] = [
         make
         for dtype, partials in DTYPES
@@ -159,7 +159,7 @@ def extents(codelet: Codelet) -> Iterator[str]:
 def formats(codelet: Codelet) -> Iterator[tuple[str, str, str]]:
     """What other bytes change."""
     for given in FORMATS:
-        if ("kept_bytes" in given and codelet not in training.CODELETS) or (
+        if ("kept_bytes" in given and codelet not in FAMILIES["training"]) or (
             given["moved_bytes"] == 1 and codelet.cost not in OF_BYTES
         ):
             continue

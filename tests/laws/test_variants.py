@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from codelet_families import CODELETS
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import (
@@ -30,7 +31,7 @@ import mimdsim
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.checking.program import check_values
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
-from mimdsim.codelets import CODELETS, formats
+from mimdsim.codelets import formats
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.vertex_costs import SUBWORD_STORE_BUNDLES
 from mimdsim.compiler import Compiled

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from codelet_families import CODELETS, FAMILIES
 from networks import Outcome, assert_same_bits, assert_same_spikes, compiled, executed, given_values, small_network
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import (
-    CODELETS,
-    FAMILIES,
-)
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
@@ -313,4 +310,4 @@ def test_cycles_by_hand(name: str, turns: dict[str, int], floats: int, of_halves
 
 
 def test_every_codelet_has_a_name_of_its_own() -> None:
-    assert len(CODELETS) == sum(len(family.CODELETS) for family in FAMILIES)
+    assert len(CODELETS) == sum(len(family) for family in FAMILIES.values())

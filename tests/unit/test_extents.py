@@ -11,10 +11,10 @@ from weakref import ref
 
 import numpy as np
 import pytest
+from codelet_families import CODELETS
 from networks import compiled, given_values, small_network
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import CODELETS
 from mimdsim.codelets.losses import COUNT_LAST
 from mimdsim.codelets.neurons import LIF_UPDATE
 from mimdsim.execution import Executor

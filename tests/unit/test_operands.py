@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from codelet_families import CODELETS
 
 from mimdsim.checking import check_kernel
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
-from mimdsim.codelets import CODELETS
 from mimdsim.execution import Executor
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.kernels import Kernel

@@ -1,0 +1,61 @@
+"""All codelets by the file of their family: its records, and those that its functions make for training steps."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from mimdsim.codelets import (
+    array_products,
+    dense,
+    elementwise,
+    fan_in,
+    losses,
+    neurons,
+    recurrence_and_bias,
+    rows,
+    spikes,
+    training,
+    truncation,
+)
+from mimdsim.numerics.optimisers import FORMS
+from mimdsim.program import Codelet
+
+MODULES = (
+    *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
+    *(dense, losses, training, elementwise, array_products, rows),
+)
+BOXES = ("boxes", "boxes of states")
+MADE = {
+    dense: (
+        *(dense.slice_codelet(along, shift) for along, shift in (("rows", 0), ("slots", 0), ("slots", -1))),
+        *(dense.slice_codelet("columns", 0), dense.update_codelet("slots"), dense.update_codelet("columns")),
+        *(dense.slice_codelet(along, shift) for shift in (0, -1) for along in BOXES),
+        *(dense.update_codelet(along) for along in BOXES),
+        *(dense.copy_codelet(along, *shifts) for along in BOXES for shifts in ((), (0,), (-1,), (None, 0))),
+    ),
+    losses: tuple(losses.pool_codelet(what, by_timestep) for what, by_timestep in losses.POOLS),
+    training: tuple(training.update_codelet(kind, scheduled=rate) for kind, rate in product(FORMS, (False, True))),
+    elementwise: tuple(
+        make(name)
+        for make in (elementwise.add_surrogate, elementwise.surrogate_boxes)
+        for name in elementwise.SURROGATE_CALLS
+    ),
+}
+
+
+def _records() -> dict[str, dict[str, Codelet]]:
+    """By module and name, where they are defined: others import them from there, and come later."""
+    seen: set[str] = set()
+    found = {}
+    for module in (neurons, dense, *MODULES):
+        own = {record.name: record for record in vars(module).values() if isinstance(record, Codelet)}
+        found.setdefault(module.__name__, {name: record for name, record in own.items() if name not in seen})
+        seen |= set(own)
+    return found
+
+
+FAMILIES = {
+    module.__name__.rpartition(".")[2]: [*_records()[module.__name__].values(), *MADE.get(module, ())]
+    for module in MODULES
+}
+CODELETS = {record.name: record for family in FAMILIES.values() for record in family}
