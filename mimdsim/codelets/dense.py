@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.vertex_costs import by_item_bytes, vectors_each
+from mimdsim.codelets.vertex_costs import by_item_bytes, on_elements, vectors_each
 from mimdsim.costs.library.casts import fill_cycles
 from mimdsim.costs.library.network import uniform_cycles
 from mimdsim.costs.library.reductions import dynamic_slice_1d_cycles
 from mimdsim.numerics.dense import dense as numerics
-from mimdsim.program import Codelet, Field, Length, Size, TileFormula, fields_of, terms_of
-from mimdsim.program.codelet import columns_of
+from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
+from mimdsim.program.codelet import columns_of, entry_at
 
+MOVE_BYTES = 192  # code of a library codelet that moves or fills (assumed)
 FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles depend on the bytes of an element
 
 
@@ -32,38 +33,39 @@ class Part:
     """The part of a variable that a vertex moves: its box, and the function that copies it. name: in codelets."""
 
     name: str
-    box: tuple[str, ...]
+    box: str
     move: Callable[..., None]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return columns_of(tuple(self.box.split(", ")))
 
-BOX = ("row_start:row_stop", "start:stop")
+
+BOX = "row_start:row_stop, start:stop"
 PARTS = {
-    "rows": Part(name="Rows", box=("start:stop", ":"), move=numerics.move_rows),
-    "columns": Part(name="Columns", box=(":", "start:stop"), move=numerics.move_columns),
-    "states": Part(name="States", box=(":", ":", "start:stop"), move=numerics.move_columns),
-    "slots": Part(name="Slots", box=("sample", "slot_start:slot_stop"), move=numerics.move_slots),
+    "rows": Part(name="Rows", box="start:stop, :", move=numerics.move_rows),
+    "columns": Part(name="Columns", box=":, start:stop", move=numerics.move_columns),
+    "states": Part(name="States", box=":, :, start:stop", move=numerics.move_columns),
+    "slots": Part(name="Slots", box="sample, slot_start:slot_stop", move=numerics.move_slots),
     "boxes": Part(name="Boxes", box=BOX, move=numerics.move_boxes),
-    "boxes of states": Part(name="States", box=(":", *BOX), move=numerics.move_boxes),
+    "boxes of states": Part(name="States", box=f":, {BOX}", move=numerics.move_boxes),
 }
 
 
 def _at_timestep(name: str, source: str, target: str, along: str, shift: int) -> Codelet:
     """The offset is a counter that every tile keeps for itself, so a slice exchanges nothing and does not wait."""
     part = PARTS[along]
-    box = {"now": part.box, "sequence": (f"@t{shift:+d}" if shift else "@t", *part.box)}
-    return Codelet(
-        name=f"{name}{part.name}" + (f"({shift:+d})" if shift else ""),
-        fields=(
-            Field(name=source, access="read", box=box[source]),
-            Field(name=target, access="write", box=box[target]),
-            *fields_of("read timestep[tile] by entry of sequence"),
-        ),
-        columns=columns_of(part.box),
-        compute=part.move,
+    box = {"now": part.box, "sequence": f"{entry_at(shift)}, {part.box}"}
+    return on_elements(
+        f"{name}{part.name}" + (f"({shift:+d})" if shift else ""),
+        f"read {source}[{box[source]}]; write {target}[{box[target]}]; read timestep[tile] by entry of sequence",
+        part.move,
+        slice_formula(4),
+        "now",
+        flops=0,
+        columns=part.columns,
         joinable="boxes" not in along,
-        cost=slice_formula(4),
         code_bytes=320,
-        extents={"elements": Size("now")},
     )
 
 
@@ -86,29 +88,19 @@ def fill_formula(extents: dict[str, Any], item_bytes: int, contexts: int, vector
     return contexts * fill_cycles(per_worker, dtype=FORMATS[item_bytes], vector_bytes=vector_bytes)
 
 
-def _fill(name: str, box: tuple[str, ...], compute: Any, *constants: str, joinable: bool = True) -> Codelet:
-    return Codelet(
-        name=name,
-        fields=(Field(name="target", access="write", box=box),),
-        constants=constants,
-        compute=compute,
-        joinable=joinable,
-        cost=fill_formula(4),
-        code_bytes=192,
-        extents={"elements": Size("target")},
-    )
+def _fill(name: str, box: str, compute: Any, *constants: str, joinable: bool = True) -> Codelet:
+    more: dict[str, Any] = {"constants": constants, "joinable": joinable, "code_bytes": MOVE_BYTES}
+    return on_elements(name, f"write target[{box}]", compute, fill_formula(4), "target", flops=0, **more)
 
 
 FILL_ROWS = _fill("FillRows", PARTS["rows"].box, numerics.fill_rows)
 FILL_COLUMNS = _fill("FillColumns", PARTS["columns"].box, numerics.fill_columns)
 FILL_REPLICAS = _fill("FillReplicas", PARTS["states"].box, numerics.fill_columns)
-FILL_OWN_REPLICAS = _fill(
-    "FillOwnReplicas", ("first:last", "row_start:row_stop", "start:stop"), numerics.fill_replicas, joinable=False
-)
-FILL_VECTOR = _fill("FillVector", ("start:stop",), numerics.fill_vector, "value")
+FILL_OWN_REPLICAS = _fill("FillOwnReplicas", f"first:last, {BOX}", numerics.fill_replicas, joinable=False)
+FILL_VECTOR = _fill("FillVector", "start:stop", numerics.fill_vector, "value")
 FILL_SLOTS = _fill("FillSlots", PARTS["slots"].box, numerics.fill_slots)
 FILL_BOXES = _fill("FillBoxes", BOX, numerics.fill_boxes, joinable=False)
-FILL_STATES = _fill("FillStates", (":", *BOX), numerics.fill_boxes, joinable=False)
+FILL_STATES = _fill("FillStates", f":, {BOX}", numerics.fill_boxes, joinable=False)
 
 
 SCALAR_ADD_CYCLES = 11 + 6 * (58 + 7)  # one integer on one tile: launch, prologue, one add
@@ -118,24 +110,17 @@ SCALAR_ADD = TileFormula(
     source="PopLibs popops BinaryOp1DInPlace ADD int of one element (commit 7eac0f2), six contexts started",
 )
 
-COUNT_TIMESTEP = Codelet(
-    name="CountTimestep",
-    fields=fields_of("update timestep[tile]"),
-    constants=("by",),
-    compute=numerics.count_on,
-    cost=SCALAR_ADD,
-    code_bytes=192,
-    extents={"elements": Size("timestep")},
+COUNTER: dict[str, Any] = {"constants": ("by",), "flops": 0, "code_bytes": MOVE_BYTES}
+COUNT_TIMESTEP = on_elements(
+    "CountTimestep", "update timestep[tile]", numerics.count_on, SCALAR_ADD, "timestep", **COUNTER
 )
-
-OFFSET_FROM = Codelet(
-    name="PreviousTimestep",
-    fields=fields_of("write previous[tile]; read timestep[tile]"),
-    constants=("by",),
-    compute=numerics.offset_from,
-    cost=SCALAR_ADD,
-    code_bytes=192,
-    extents={"elements": Size("previous")},
+OFFSET_FROM = on_elements(
+    "PreviousTimestep",
+    "write previous[tile]; read timestep[tile]",
+    numerics.offset_from,
+    SCALAR_ADD,
+    "previous",
+    **COUNTER,
 )
 
 COPY_CYCLES = 288  # launch and rendezvous of a copy by six contexts
@@ -154,9 +139,9 @@ def copy_codelet(along: str, source_shift: int | None = None, target_shift: int 
     """A copy of boxes between variables, or entries of a sequence at t plus a shift, whose addresses are known when the
     program is compiled: no offset is sent, unlike for a slice. along: "boxes" or "boxes of states" of PARTS."""
     part = PARTS[along]
-
-    def box(shift: int | None) -> tuple[str, ...]:
-        return part.box if shift is None else (f"@t{shift:+d}" if shift else "@t", *part.box)
+    source, target = (
+        part.box if shift is None else f"{entry_at(shift)}, {part.box}" for shift in (source_shift, target_shift)
+    )
 
     def compute(source: Any, target: Any, *columns: Any) -> None:
         part.move(source, target, source, *columns)  # no array says which timestep it is
@@ -164,43 +149,37 @@ def copy_codelet(along: str, source_shift: int | None = None, target_shift: int 
     at = "".join(
         f"{word}{shift:+d}" for word, shift in (("From", source_shift), ("To", target_shift)) if shift is not None
     )
-    return Codelet(
-        name=f"Copy{part.name}{at}",
-        fields=(
-            Field(name="source", access="read", box=box(source_shift)),
-            Field(name="target", access="write", box=box(target_shift)),
-        ),
-        columns=columns_of(part.box),
-        compute=compute,
-        cost=copy_formula(4),
-        code_bytes=192,
-        extents={"elements": Size("target")},
+    signature = f"read source[{source}]; write target[{target}]"
+    return on_elements(
+        f"Copy{part.name}{at}", signature, compute, copy_formula(4), "target", flops=0, code_bytes=MOVE_BYTES
     )
 
 
-COPY_COLUMNS = Codelet(
-    name="CopyColumns",
-    fields=fields_of("read source[:, start:stop]; write target[:, start:stop]"),
-    compute=numerics.copy_columns,
+COPY_COLUMNS = on_elements(
+    "CopyColumns",
+    "read source[:, start:stop]; write target[:, start:stop]",
+    numerics.copy_columns,
+    copy_formula(4),
+    "target",
+    flops=0,
     joinable=True,
-    cost=copy_formula(4),
-    code_bytes=192,
-    extents={"elements": Size("target")},
+    code_bytes=MOVE_BYTES,
 )
 
-RANDOM_OFFSETS = Codelet(
-    name="RandomOffsets",
-    fields=fields_of("write offsets[slot]"),
-    compute=numerics.random_offsets,
-    cost=TileFormula(
+RANDOM_OFFSETS = on_elements(
+    "RandomOffsets",
+    "write offsets[slot]",
+    numerics.random_offsets,
+    TileFormula(
         cycles=lambda extents, contexts, vector: uniform_cycles(
             extents["elements"], worker_contexts=contexts, vector_bytes=vector
         ),
         kind="published",
         source="PopLibs poprand Uniform cycle estimator (commit 7eac0f2)",
     ),
+    "offsets",
+    flops=0,
     code_bytes=256,
-    extents={"elements": Size("offsets")},
 )
 
 
@@ -236,9 +215,7 @@ SUM_REPLICAS = Codelet(
 SUM_OWN_REPLICAS = replace(
     SUM_REPLICAS,
     name="SumOwnReplicas",
-    fields=fields_of(
-        "read replicas[first:last, row_start:row_stop, start:stop]; write totals[copy, row_start:row_stop, start:stop]"
-    ),
+    fields=fields_of(f"read replicas[first:last, {BOX}]; write totals[copy, {BOX}]"),
     columns=("first", "last", "row_start", "row_stop", "start", "stop", "copy"),
     compute=numerics.sum_own_replicas,
     joinable=False,
@@ -248,9 +225,7 @@ SUM_OWN_REPLICAS = replace(
 SUM_SOME_REPLICAS = replace(
     SUM_REPLICAS,
     name="SumSomeReplicas",
-    fields=fields_of(
-        "read replicas[first:last, row_start:row_stop, start:stop]; write total[row_start:row_stop, start:stop]"
-    ),
+    fields=fields_of(f"read replicas[first:last, {BOX}]; write total[{BOX}]"),
     columns=("first", "last", "row_start", "row_stop", "start", "stop"),
     compute=numerics.sum_some_replicas,
     joinable=False,
@@ -259,9 +234,7 @@ SUM_SOME_REPLICAS = replace(
 ADD_REPLICAS = replace(
     SUM_OWN_REPLICAS,
     name="AddReplicas",
-    fields=fields_of(
-        "read replicas[first:last, row_start:row_stop, start:stop]; update totals[copy, row_start:row_stop, start:stop]"
-    ),
+    fields=fields_of(f"read replicas[first:last, {BOX}]; update totals[copy, {BOX}]"),
     compute=numerics.add_replicas,
     cost=replace(sum_formula(4), cycles=_sum_and_add_cycles),
 )

@@ -8,58 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.dense import BOX, copy_formula
+from mimdsim.codelets.dense import BOX, MOVE_BYTES, copy_formula
+from mimdsim.codelets.vertex_costs import on_elements
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, fields_of
+from mimdsim.program import Codelet, Length, TileFormula
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
 SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
 LAUNCH_CYCLES = 11  # per vertex that all contexts share: PopLibs' supervisor part
 
 
-def _select(n: Any, contexts: int) -> Any:
+def _select(n: Any, *, worker_contexts: int) -> Any:
     """where(mask, a, b): one vertex per worker context, five cycles per element."""
-    return LAUNCH_CYCLES + contexts * library.select_cycles([-(-n // contexts)])
+    return LAUNCH_CYCLES + worker_contexts * library.select_cycles([-(-n // worker_contexts)])
 
 
-def _choose(n: Any, contexts: int) -> Any:
+def _choose(n: Any, *, worker_contexts: int) -> Any:
     """where(mask, scalar, scalar)."""
-    return LAUNCH_CYCLES + contexts * library.broadcast_select_cycles([-(-n // contexts)])
+    return LAUNCH_CYCLES + worker_contexts * library.broadcast_select_cycles([-(-n // worker_contexts)])
 
 
-def _scalar(op: str, in_place: bool = False) -> Callable[[Any, int], Any]:
-    return lambda n, contexts: library.broadcast_scalar_1d_cycles(n, op=op, in_place=in_place, worker_contexts=contexts)
-
-
-def _unary(op: str) -> Callable[[Any, int], Any]:
-    return lambda n, contexts: library.unary_1d_cycles(n, op=op, worker_contexts=contexts)
-
-
-def _binary(op: str, in_place: bool = False) -> Callable[[Any, int], Any]:
-    return lambda n, contexts: library.binary_1d_cycles(n, op=op, in_place=in_place, worker_contexts=contexts)
-
-
-CALLS: dict[str, Callable[[Any, int], Any]] = {
-    "above scalar": _scalar("GREATER_THAN"),
-    "plus scalar": _scalar("ADD"),
-    "times scalar": _scalar("MULTIPLY"),
-    "times scalar in place": _scalar("MULTIPLY", in_place=True),
-    "absolute": _unary("ABSOLUTE"),
-    "square": _unary("SQUARE"),
-    "inverse": _unary("INVERSE"),
-    "exponent": _unary("EXPONENT"),
-    "over": _binary("DIVIDE"),
-    "at least scalar": _scalar("MAXIMUM"),
-    "times": _binary("MULTIPLY"),
-    "plus": _binary("ADD"),
-    "plus in place": _binary("ADD", in_place=True),
+_scalar, _unary, _binary = library.broadcast_scalar_1d_cycles, library.unary_1d_cycles, library.binary_1d_cycles
+CALLS: dict[str, Callable[..., Any]] = {
+    "above scalar": partial(_scalar, op="GREATER_THAN"),
+    "plus scalar": partial(_scalar, op="ADD"),
+    "times scalar": partial(_scalar, op="MULTIPLY"),
+    "times scalar in place": partial(_scalar, op="MULTIPLY", in_place=True),
+    "absolute": partial(_unary, op="ABSOLUTE"),
+    "square": partial(_unary, op="SQUARE"),
+    "inverse": partial(_unary, op="INVERSE"),
+    "exponent": partial(_unary, op="EXPONENT"),
+    "over": partial(_binary, op="DIVIDE"),
+    "at least scalar": partial(_scalar, op="MAXIMUM"),
+    "times": partial(_binary, op="MULTIPLY"),
+    "plus": partial(_binary, op="ADD"),
+    "plus in place": partial(_binary, op="ADD", in_place=True),
     "select": _select,
     "one or zero": _choose,
 }
@@ -71,39 +61,35 @@ def calls_formula(*calls: str) -> TileFormula:
 
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
         n = np.asarray(extents["elements"])
-        return sum(CALLS[call](n, worker_contexts) for call in calls)
+        return sum(CALLS[call](n, worker_contexts=worker_contexts) for call in calls)
 
     return TileFormula(cycles=cycles, kind="published", source=f"{SOURCE}: {', '.join(calls)}")
 
 
-def _on_boxes(
-    name: str, fields: tuple[tuple[str, str], ...], compute: Any, calls: tuple[str, ...], constants: tuple[str, ...]
-) -> Codelet:
-    return Codelet(
-        name=name,
-        fields=tuple(Field(name=field, access=access, box=BOX) for field, access in fields),
+def _on_boxes(name: str, fields: str, compute: Any, calls: tuple[str, ...], *constants: str) -> Codelet:
+    """fields: access and name of each."""
+    names = fields.split("; ")
+    return on_elements(
+        name,
+        "; ".join(f"{field}[{BOX}]" for field in names),
+        compute,
+        calls_formula(*calls),
+        names[0].partition(" ")[2],
+        flops=sum(call not in ("select", "one or zero") for call in calls),
         constants=constants,
-        compute=compute,
-        cost=calls_formula(*calls),
-        flops=(Term(bundles=sum(call not in ("select", "one or zero") for call in calls), extents=("elements",)),),
         code_bytes=CALL_BYTES * len(set(calls)),
-        extents={"elements": Size(fields[0][0])},
     )
 
 
 LIF_BOXES = _on_boxes(
     "LifBoxes",
-    (("v", "update"), ("current", "read")),
+    "update v; read current",
     numerics.lif_boxes,
     ("above scalar", "times scalar in place", "select", "times scalar", "plus in place"),
-    ("decay", "scale", "threshold"),
+    *("decay", "scale", "threshold"),
 )
 SPIKE_BOXES = _on_boxes(
-    "SpikeBoxes",
-    (("v", "read"), ("spikes", "write")),
-    numerics.spike_boxes,
-    ("above scalar", "one or zero"),
-    ("threshold",),
+    "SpikeBoxes", "read v; write spikes", numerics.spike_boxes, ("above scalar", "one or zero"), "threshold"
 )
 # calls of a surrogate at x = v - threshold, without the product with the gradient
 SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
@@ -123,10 +109,10 @@ def add_surrogate(name: str) -> Codelet:
     """dv += g * surrogate, for every neuron."""
     return _on_boxes(
         f"AddSurrogate({name})",
-        (("dv", "update"), ("g", "read"), ("v", "read")),
+        "update dv; read g; read v",
         numerics.add_surrogate,
         (*SURROGATE_CALLS[name], "times", "plus in place"),
-        ("threshold", "slope", "kind"),
+        *("threshold", "slope", "kind"),
     )
 
 
@@ -135,67 +121,57 @@ def surrogate_boxes(name: str) -> Codelet:
     """target = g * surrogate, for every neuron."""
     return _on_boxes(
         f"Surrogate({name})",
-        (("target", "write"), ("g", "read"), ("v", "read")),
+        "write target; read g; read v",
         numerics.surrogate_boxes,
         (*SURROGATE_CALLS[name], "times"),
-        ("threshold", "slope", "kind"),
+        *("threshold", "slope", "kind"),
     )
 
 
-SCALE_BOXES = _on_boxes(
-    "ScaleBoxes", (("source", "read"), ("target", "write")), numerics.scale_boxes, ("times scalar",), ("factor",)
-)
-DECAY_BOXES = _on_boxes(
-    "DecayBoxes", (("dv", "update"),), numerics.decay_boxes, ("times scalar in place",), ("factor",)
-)
+SCALE_BOXES = _on_boxes("ScaleBoxes", "read source; write target", numerics.scale_boxes, ("times scalar",), "factor")
+DECAY_BOXES = _on_boxes("DecayBoxes", "update dv", numerics.decay_boxes, ("times scalar in place",), "factor")
 MASKED_DECAY_BOXES = _on_boxes(
     "MaskedDecayBoxes",
-    (("dv", "update"), ("v_previous", "read")),
+    "update dv; read v_previous",
     numerics.masked_decay_boxes,
     ("above scalar", "times scalar in place", "select"),
-    ("factor", "threshold"),
+    *("factor", "threshold"),
 )
-ADD_BOXES = _on_boxes("AddBoxes", (("target", "update"), ("more", "read")), numerics.add_boxes, ("plus in place",), ())
-SUM_BOXES = _on_boxes(
-    "SumBoxes", (("one", "read"), ("other", "read"), ("target", "write")), numerics.sum_boxes, ("plus",), ()
-)
+ADD_BOXES = _on_boxes("AddBoxes", "update target; read more", numerics.add_boxes, ("plus in place",))
+SUM_BOXES = _on_boxes("SumBoxes", "read one; read other; write target", numerics.sum_boxes, ("plus",))
 
-ARRANGE_BOXES = Codelet(
-    name="ArrangeBoxes",
-    fields=fields_of("read source[row_start:row_stop, start:stop]; write target[row_start:row_stop, start:stop]"),
-    compute=numerics.copy_boxes,
-    cost=copy_formula(4),
-    code_bytes=192,
-    extents={"elements": Size("target")},
+ARRANGE_BOXES = on_elements(
+    "ArrangeBoxes",
+    f"read source[{BOX}]; write target[{BOX}]",
+    numerics.copy_boxes,
+    copy_formula(4),
+    "target",
+    flops=0,
+    code_bytes=MOVE_BYTES,
 )
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 8  # a group of outputs by a group of inputs of the matrix unit in float32
 
 
-def _transpose_cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
-    counts, which = np.unique(extents["groups_of_outputs"] * extents["groups_of_inputs"], return_inverse=True)
-    each = [
-        transpose_cycles(int(count), TRANSPOSED_ROWS, TRANSPOSED_COLUMNS, dtype="f32", worker_contexts=worker_contexts)
-        for count in counts
-    ]
-    return np.array(each, np.int64)[which.ravel()]
+def transposing(codelet: Codelet, name: str, dtype: str, channels: int, target: str) -> Codelet:
+    """A copy that transposes what it moves into field `target`, a matrix for every group of the matrix unit."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+        counts, which = np.unique(extents["groups_of_outputs"] * extents["groups_of_inputs"], return_inverse=True)
+        shared: dict[str, Any] = {"dtype": dtype, "worker_contexts": worker_contexts}
+        each = [transpose_cycles(count, TRANSPOSED_ROWS, channels, **shared) for count in counts.tolist()]
+        return np.array(each, np.int64)[which.reshape(-1)]
+
+    source = f"PopLibs popsparse Transpose cycle estimator (7eac0f2), a matrix of {TRANSPOSED_ROWS} x {channels} for "
+    formula = TileFormula(cycles=cycles, kind="derived", source=f"{source}every group of the matrix unit")
+    groups = {
+        "groups_of_outputs": Length(target, 0, per=TRANSPOSED_ROWS),
+        "groups_of_inputs": Length(target, 1, per=channels),
+    }
+    return replace(codelet, name=name, cost=formula, code_bytes=512, extents=groups)
 
 
-TRANSPOSE_BOXES = replace(
-    ARRANGE_BOXES,
-    name="TransposeBoxes",
-    cost=TileFormula(
-        cycles=_transpose_cycles,
-        kind="derived",
-        source="PopLibs popsparse Transpose cycle estimator (7eac0f2), a matrix of 16 x 8 for every group of the "
-        "matrix unit",
-    ),
-    code_bytes=512,
-    extents={
-        "groups_of_outputs": Length("target", 0, per=TRANSPOSED_ROWS),
-        "groups_of_inputs": Length("target", 1, per=TRANSPOSED_COLUMNS),
-    },
-)
+TRANSPOSE_BOXES = transposing(ARRANGE_BOXES, "TransposeBoxes", "f32", TRANSPOSED_COLUMNS, "target")
 
 
 @lru_cache(maxsize=32)
@@ -208,7 +184,10 @@ def on_boxes(codelet: Codelet) -> Codelet:
         columns = (np.array([ends.get(name, 0)]) for name in codelet.columns)
         codelet.compute(*views, *columns, *constants)
 
-    fields = tuple(replace(item, box=BOX) if item.box == (":", "start:stop") else item for item in codelet.fields)
+    fields = tuple(
+        replace(item, box=tuple(BOX.split(", "))) if item.box == (":", "start:stop") else item
+        for item in codelet.fields
+    )
     return replace(
         codelet, name=f"{codelet.name}Boxes", fields=fields, columns=(), compute=compute, form="vertex", joinable=False
     )

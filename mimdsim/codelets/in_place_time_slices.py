@@ -11,6 +11,7 @@ from typing import Any
 
 from mimdsim.numerics.dense.rows import Kept
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
+from mimdsim.program.codelet import entry_at
 
 STEP_BUNDLES = 7  # load, advance and store the counter, times the bytes of a timestep, added to a pointer unpacked (2)
 SOURCE = f"{STEP_BUNDLES} to step through a sequence (instruction count of our own)"
@@ -34,7 +35,7 @@ def _costs_more(codelet: Codelet, terms: tuple[Term, ...] = ()) -> WorkerBundles
 @lru_cache(maxsize=256)
 def reading(codelet: Codelet, field: str, shift: int) -> Codelet:
     """The codelet with a field that reads a timestep of a sequence, `shift` from the current one."""
-    now = f"@t{shift:+d}" if shift else "@t"
+    now = entry_at(shift)
     fields = tuple(replace(item, box=(now, *item.box)) if item.name == field else item for item in codelet.fields)
     extents = {
         name: replace(each, axis=each.axis + 1) if isinstance(each, Length) and each.field == field else each

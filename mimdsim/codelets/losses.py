@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from mimdsim.codelets.vertex_costs import Formula, by_vectors, compiled
+from mimdsim.codelets.vertex_costs import Formula, by_vectors, compiled, on_elements
 from mimdsim.numerics.sparse import losses as numerics
 from mimdsim.numerics.sparse.recurrence_and_bias import add_columns
 from mimdsim.program import Codelet, Length, Size, fields_of, terms_of
@@ -174,30 +174,18 @@ CHOOSE_FORMULA = _stream_formula(5, "load, compare, two selects, store")
 SUM_IN_PLACE_FORMULA = _stream_formula(3, "a scaled add: two loads, add, store in 3 bundles")
 READ_OUT = "read u[:, :, start:stop]; write scores[:, start:stop]"
 SPREAD = "read gradient[:, start:stop]; write du[:, :, start:stop]"
-FACTOR = ("factor",)
 
 
-def _columns(
-    name: str, fields: str, compute: Callable[..., None], formula: Formula,
-    elements: str, constants: tuple[str, ...] = (),
-) -> Codelet:  # fmt: skip
+def _columns(name: str, signature: str, compute: Callable[..., None], formula: Formula, elements: str) -> Codelet:
     """One vertex per tile for the columns of its neurons, over all `elements` of a field."""
-    return Codelet(
-        name=name,
-        fields=fields_of(fields),
-        constants=constants,
-        compute=compute,
-        cost=formula(4),
-        flops=terms_of({"elements": 1}),
-        code_bytes=256,
-        extents={"elements": Size(elements)},
-    )
+    constants = ("factor",) if compute in (numerics.add_timesteps, numerics.spread_timesteps) else ()
+    return on_elements(name, signature, compute, formula(4), elements, constants=constants, code_bytes=256)
 
 
-ADD_TIMESTEPS = _columns("AddTimesteps", READ_OUT, numerics.add_timesteps, ADD_FORMULA, "u", FACTOR)
+ADD_TIMESTEPS = _columns("AddTimesteps", READ_OUT, numerics.add_timesteps, ADD_FORMULA, "u")
 TAKE_LAST = _columns("TakeLast", READ_OUT, numerics.take_last, ADD_FORMULA, "scores")
 HIGHEST = _columns("Highest", READ_OUT, numerics.highest, ADD_FORMULA, "u")
-SPREAD_TIMESTEPS = _columns("SpreadTimesteps", SPREAD, numerics.spread_timesteps, STORE_FORMULA, "du", FACTOR)
+SPREAD_TIMESTEPS = _columns("SpreadTimesteps", SPREAD, numerics.spread_timesteps, STORE_FORMULA, "du")
 GIVE_LAST = _columns("GiveLast", SPREAD, numerics.give_last, STORE_FORMULA, "du")
 GIVE_HIGHEST = _columns(
     "GiveHighest",
@@ -241,12 +229,11 @@ FIRING_PENALTY = Codelet(
     extents={"samples": Length("spikes", 0)},
 )
 
-ADD_EVEN = Codelet(
-    name="AddEven",
-    fields=fields_of("read g[sample, slot_start:slot_stop]; read even[:]; write total[sample, slot_start:slot_stop]"),
-    compute=numerics.add_even,
-    cost=SUM_IN_PLACE_FORMULA(4),
-    flops=terms_of({"elements": 1}),
+ADD_EVEN = on_elements(
+    "AddEven",
+    "read g[sample, slot_start:slot_stop]; read even[:]; write total[sample, slot_start:slot_stop]",
+    numerics.add_even,
+    SUM_IN_PLACE_FORMULA(4),
+    "total",
     code_bytes=192,
-    extents={"elements": Size("total")},
 )

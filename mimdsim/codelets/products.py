@@ -1,4 +1,9 @@
-"""Codelets of dense products on the matrix unit: partial product, sum of partial products."""
+"""Dense products on the matrix unit, as the library plans them: cycles of partial products and of their sums, and
+codelets whose operands and results keep the shape of the graph's values.
+
+Blocks are boxes of the values. Either operand may be stored transposed: the weights of the gradient of the inputs, the
+inputs of the gradient of the weights.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.codelets.vertex_costs import compiled
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
-from mimdsim.program import Codelet, Column, Length, TileFormula, fields_of, terms_of
+from mimdsim.numerics.dense import elementwise as numerics
+from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 POPLIN = "PopLibs lib/poplin/PerformanceEstimation.hpp (7eac0f2)"
 
@@ -95,51 +102,54 @@ def sum_formula(outputs: str, dtype: str, partials_dtype: str) -> TileFormula:
     return TileFormula(cycles=cycles, kind="published", source=f"ReduceAdd, {POPLIN}")
 
 
-def _multiply(left: np.ndarray, right: np.ndarray, partial: np.ndarray, rows: int, inner: int, columns: int) -> None:
-    """left [pieces, n] holds rows x inner, right inner x columns, partial [1, n] rows x columns, all in C order."""
-    a = left.reshape(-1)[: rows * inner].reshape(rows, inner).astype(np.float32)
-    b = right.reshape(-1)[: inner * columns].reshape(inner, columns).astype(np.float32)
-    flat = partial.reshape(-1)
-    flat[: rows * columns] = (a @ b).reshape(-1)
-    flat[rows * columns :] = 0
+ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"
+# per operand: whether it is stored transposed
+TRANSPOSED = {"forward": (False, False), "input gradient": (False, True), "weight gradient": (True, False)}
 
 
 @lru_cache(maxsize=64)
-def product_codelet(dtype: str, partials_dtype: str, units: int, channels: int, load_bytes: int) -> Codelet:
-    """Partial product of one tile on the matrix unit; the sums start at zero. Boxes: pieces of the operands."""
+def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes: int) -> Codelet:
+    """Partial product of a block on the matrix unit in float32; `direct`: complete, and stored in the result."""
+    left_transposed, right_transposed = TRANSPOSED[kind]
+    rows, inner, columns = (int(left_transposed), 1 - int(left_transposed), 1 - int(right_transposed))
     return Codelet(
-        name=f"PartialProduct<{dtype},{partials_dtype}>",
+        name=f"BlockProduct<{kind}>",
         fields=fields_of(
-            "read left[left_start:left_stop, :]; read right[right_start:right_stop, :]; write partial[sums, :]"
+            f"read left[{f'{INNER}, {ROWS}' if left_transposed else f'{ROWS}, {INNER}'}]; "
+            f"read right[{f'{COLUMNS}, {INNER}' if right_transposed else f'{INNER}, {COLUMNS}'}]; "
+            f"write partial[{'' if direct else 'part, '}{ROWS}, {COLUMNS}]"
         ),
-        columns=("rows", "inner", "positions"),
-        compute=_multiply,
-        form="vertex",
-        cost=product_formula(dtype, partials_dtype, units, channels, load_bytes),
-        flops=terms_of({"products": 2}),
+        columns=("row_start", "row_stop", "inner_start", "inner_stop", "start", "stop", "part"),
+        compute=numerics.multiply_blocks(left_transposed, right_transposed),
+        cost=product_formula("f32", "f32", units, channels, load_bytes),
+        flops=terms_of({"rows inner positions": 2}),
         code_bytes=1024,
         extents={
-            "positions": Column("positions"),
-            "out_groups": Column("rows", per=units),
-            "in_groups": Column("inner", per=channels),
+            "rows": Length("left", rows),
+            "inner": Length("left", inner),
+            "positions": Length("right", columns),
+            "out_groups": Length("left", rows, per=units),
+            "in_groups": Length("left", inner, per=channels),
         },
     )
 
 
-def _add(partials: np.ndarray, total: np.ndarray) -> None:
-    total.reshape(-1)[:] = partials.astype(np.float32).sum(axis=0)
+SUM_PARTS = Codelet(
+    name="SumParts",
+    fields=fields_of(f"read partial[:, {ROWS}, {COLUMNS}]; write total[{ROWS}, {COLUMNS}]"),
+    compute=numerics.sum_parts,
+    cost=sum_formula("elements", "f32", "f32"),
+    flops=terms_of({"elements partials": 1}),
+    code_bytes=512,
+    extents={"elements": Size("total"), "partials": Length("partial", 0)},
+)
 
-
-@lru_cache(maxsize=16)
-def sum_codelet(dtype: str, partials_dtype: str) -> Codelet:
-    """Sum of one share of the partial products of several tiles, cast to `dtype` as it is stored."""
-    return Codelet(
-        name=f"ReduceAdd<{partials_dtype},{dtype}>",
-        fields=fields_of("read partials[sums_start:sums_stop, share_start:share_stop]; write total[place, :]"),
-        compute=_add,
-        form="vertex",
-        cost=sum_formula("outputs", dtype, partials_dtype),
-        flops=terms_of({"outputs partials": 1}),
-        code_bytes=512,
-        extents={"outputs": Length("partials", 1), "partials": Length("partials", 0)},
-    )
+COUNT_ARRAY = Codelet(
+    name="CountArray",
+    fields=fields_of("read spikes[:, sample, :]; write totals[sample, :]"),
+    compute=numerics.count_rows,
+    cost=compiled({"timesteps classes": 3}, "3 bundles per number: load, add, loop", unpacked=(1, 2), kind="assumed"),
+    flops=terms_of({"timesteps classes": 1}),
+    code_bytes=256,
+    extents={"timesteps": Length("spikes", 0), "classes": Length("totals", 1)},
+)

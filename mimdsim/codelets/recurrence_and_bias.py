@@ -11,10 +11,10 @@ from typing import Any
 
 from mimdsim.codelets.dense import FORMATS
 from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, by_neuron, scale_cycles, vectors_of
-from mimdsim.codelets.vertex_costs import SOURCE, by_item_bytes, compiled
+from mimdsim.codelets.vertex_costs import SOURCE, by_item_bytes, compiled, on_elements
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics.sparse import recurrence_and_bias as numerics
-from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Size, Spikes, SpikesOver, Vectors, fields_of, terms_of
+from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, Vectors, fields_of, terms_of
 
 OWN = "instruction count of our own in the manner of the published codelets"
 IDS = (*fields_of("read ids[sample, :] in part; read counts[sample, :]"),)
@@ -111,26 +111,23 @@ BIAS_ADD = Codelet(
     extents=by_neuron("current"),
 )
 
-ADD_COLUMNS = Codelet(
-    name="AddColumns",
-    fields=fields_of("update total[:, start:stop]; read other[:, start:stop]"),
-    compute=numerics.add_columns,
+ADD_COLUMNS = on_elements(
+    "AddColumns",
+    "update total[:, start:stop]; read other[:, start:stop]",
+    numerics.add_columns,
+    add_formula(4),
+    "total",
     joinable=True,
-    cost=add_formula(4),
-    flops=terms_of({"elements": 1}),
     code_bytes=256,
-    extents={"elements": Size("total")},
 )
-
-ADD_SLOTS = Codelet(
-    name="AddSlots",
-    fields=fields_of("update total[sample, slot_start:slot_stop]; read other[sample, slot_start:slot_stop]"),
-    compute=numerics.add_slots,
+ADD_SLOTS = on_elements(
+    "AddSlots",
+    "update total[sample, slot_start:slot_stop]; read other[sample, slot_start:slot_stop]",
+    numerics.add_slots,
+    add_formula(4),
+    "total",
     joinable=True,
-    cost=add_formula(4),
-    flops=terms_of({"elements": 1}),
     code_bytes=256,
-    extents={"elements": Size("total")},
 )
 
 REPLICA = ("replica", "sample_start", "sample_stop", "start", "stop")

@@ -20,10 +20,7 @@ ROW = (":", "start:stop")
 def _with_row(name: str, compute: Any) -> Codelet:
     return Codelet(
         name=name,
-        fields=fields_of(
-            "read source[row_start:row_stop, start:stop]; read row[:, start:stop]; "
-            "write target[row_start:row_stop, start:stop]"
-        ),
+        fields=fields_of(f"read source[{BOX}]; read row[:, start:stop]; write target[{BOX}]"),
         compute=compute,
         cost=TileFormula(
             cycles=lambda extents, *machine: scale_cycles(extents, 4, *machine),
@@ -59,7 +56,7 @@ REDUCE_SOURCE = "PopLibs poplin ReduceAdd (commit 7eac0f2)"
 
 SUM_SAMPLES = Codelet(
     name="SumSamples",
-    fields=fields_of("read source[row_start:row_stop, start:stop]; write pieces[piece, start:stop]"),
+    fields=fields_of(f"read source[{BOX}]; write pieces[piece, start:stop]"),
     compute=numerics.sum_samples,
     cost=TileFormula(cycles=_sum_samples_cycles, kind="published", source=REDUCE_SOURCE),
     flops=terms_of({"elements": 1}),
@@ -69,10 +66,7 @@ SUM_SAMPLES = Codelet(
 
 SUM_PRODUCTS = Codelet(
     name="SumProducts",
-    fields=fields_of(
-        "read one[row_start:row_stop, start:stop]; read other[row_start:row_stop, start:stop]; "
-        "write pieces[piece, start:stop]"
-    ),
+    fields=fields_of(f"read one[{BOX}]; read other[{BOX}]; write pieces[piece, start:stop]"),
     compute=numerics.sum_products,
     cost=TileFormula(
         cycles=_sum_products_cycles, kind="published", source=f"element-wise product and {REDUCE_SOURCE}, a call each"
@@ -101,7 +95,7 @@ ADD_PIECES = Codelet(
 
 
 ROWS = ("row_start", "row_stop")
-WHOLE = (":", BOX[1])
+WHOLE = (":", "start:stop")
 
 
 @lru_cache(maxsize=128)
@@ -114,7 +108,7 @@ def on_rows(codelet: Codelet, whole: tuple[str, ...] = ()) -> Codelet:
     """
     cut = tuple(item.box[-2:] == WHOLE and item.name not in whole for item in codelet.fields)
     fields = (
-        replace(item, box=(*item.box[:-2], *BOX)) if part else item
+        replace(item, box=(*item.box[:-2], *BOX.split(", "))) if part else item
         for item, part in zip(codelet.fields, cut, strict=True)
     )
     return replace(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from mimdsim.codelets.vertex_costs import Formula, by_vectors, compiled
+from mimdsim.codelets.vertex_costs import Formula, by_vectors, compiled, on_elements
 from mimdsim.numerics import training as numerics
 from mimdsim.numerics.optimisers import FORMS, Form
 from mimdsim.numerics.optimisers.adam import adam
 from mimdsim.numerics.optimisers.sgd import sgd
-from mimdsim.program import Codelet, Field, Length, Size, fields_of, terms_of
+from mimdsim.program import Codelet, Length, fields_of, terms_of
 
-UPDATE_FIELDS = (*fields_of("update w[:, start:stop]; read gradient[:, start:stop]"),)
-
-PROGRESS = fields_of("read progress[:]")  # the number of the training step
-
+UPDATE = "update w[:, start:stop]; read gradient[:, start:stop]"
+PROGRESS = "; read progress[:]"  # the number of the training step
+RATE = "; read learning_rate[:]"
 
 sgd_formula = by_vectors(lambda _: 3, "PopLibs scaled add: 3 bundles per 64-bit vector (commit 7eac0f2)")
 
@@ -34,32 +33,17 @@ adam_formula = by_vectors(
     of_halves=", conversions to float and back, two at a time",
 )
 
-SGD = Codelet(
-    name="Sgd",
-    fields=UPDATE_FIELDS,
-    constants=("rate",),
-    compute=sgd,
-    joinable=True,
-    cost=sgd_formula(4),
-    flops=terms_of({"elements": 2}),
-    code_bytes=320,
-    extents={"elements": Size("w")},
-)
-
-ADAM = Codelet(
-    name="Adam",
-    fields=(
-        *UPDATE_FIELDS,
-        *fields_of("update m[:, start:stop]; update v[:, start:stop]"),
-        *PROGRESS,
-    ),
+SGD = on_elements("Sgd", UPDATE, sgd, sgd_formula(4), "w", flops=2, constants=("rate",), joinable=True, code_bytes=320)
+ADAM = on_elements(
+    "Adam",
+    f"{UPDATE}; update m[:, start:stop]; update v[:, start:stop]{PROGRESS}",
+    adam,
+    adam_formula(4),
+    "w",
+    flops=12,
     constants=("rate", "beta1", "beta2", "epsilon"),
-    compute=adam,
     joinable=True,
-    cost=adam_formula(4),
-    flops=terms_of({"elements": 12}),
     code_bytes=640,
-    extents={"elements": Size("w")},
 )
 
 
@@ -75,29 +59,22 @@ def update_formula(form: Form, scheduled: bool) -> Formula:
     return by_vectors(form.bundles, source + more, set_up=31 if scheduled else 29)
 
 
-RATE = fields_of("read learning_rate[:]")
-
-
-def _state(form: Form) -> tuple[Field, ...]:
-    kept = fields_of("; ".join(f"update {name}[:, start:stop]" for name in form.state.values())) if form.state else ()
-    return (*kept, *PROGRESS) if form.counts else kept
-
-
 @lru_cache(maxsize=16)
 def update_codelet(kind: str, *, scheduled: bool, decaying: bool = True) -> Codelet:
     """The update of an optimiser; its rate is a constant, or one number in memory if it is scheduled."""
     form = FORMS[kind]
     if kind in PLAIN and not scheduled and not decaying:
         return PLAIN[kind]
-    return Codelet(
-        name=f"{kind.title().replace('_', '')}{'AtRate' if scheduled else 'Decaying'}",
-        fields=(*UPDATE_FIELDS, *_state(form), *(RATE if scheduled else ())),
+    state = "".join(f"; update {name}[:, start:stop]" for name in form.state.values())
+    return on_elements(
+        f"{kind.title().replace('_', '')}{'AtRate' if scheduled else 'Decaying'}",
+        f"{UPDATE}{state}{PROGRESS if form.counts else ''}{RATE if scheduled else ''}",
+        form.at_rate if scheduled else form.compute,
+        update_formula(form, scheduled)(4),
+        "w",
+        flops=form.flops,
         constants=(*(() if scheduled else ("rate",)), *form.constants.values()),
-        compute=form.at_rate if scheduled else form.compute,
-        cost=update_formula(form, scheduled)(4),
-        flops=terms_of({"elements": form.flops}),
         code_bytes=form.code_bytes,
-        extents={"elements": Size("w")},
     )
 
 
@@ -112,14 +89,22 @@ scale_all_formula = by_vectors(  # one factor for all elements, in place
     "PopLibs scaled add without its second operand: load, multiply, store per 64 bits (commit 7eac0f2)",
 )
 
-SUM_SQUARES = Codelet(
-    name="SumSquares",
-    fields=fields_of("read gradient[:, start:stop]; write partial[part]"),
-    compute=numerics.sum_squares,
-    cost=squares_formula(4),
-    flops=terms_of({"elements": 2}),
+SUM_SQUARES = on_elements(
+    "SumSquares",
+    "read gradient[:, start:stop]; write partial[part]",
+    numerics.sum_squares,
+    squares_formula(4),
+    "gradient",
+    flops=2,
     code_bytes=256,
-    extents={"elements": Size("gradient")},
+)
+SCALE_ALL = on_elements(
+    "ScaleAll",
+    "update gradient[:, start:stop]; read factor[:]",
+    numerics.scale_all,
+    scale_all_formula(4),
+    "gradient",
+    code_bytes=256,
 )
 
 ADD_PARTS = Codelet(
@@ -147,14 +132,4 @@ CLIP_FACTOR = Codelet(
     flops=terms_of({"weights": 1}),
     code_bytes=192,
     extents={"weights": Length("totals", 0)},
-)
-
-SCALE_ALL = Codelet(
-    name="ScaleAll",
-    fields=fields_of("update gradient[:, start:stop]; read factor[:]"),
-    compute=numerics.scale_all,
-    cost=scale_all_formula(4),
-    flops=terms_of({"elements": 1}),
-    code_bytes=256,
-    extents={"elements": Size("gradient")},
 )

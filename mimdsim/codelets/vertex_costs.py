@@ -1,4 +1,4 @@
-"""What costs of vertices share: of C++ ones, their overhead; of library ones, formulas for any bytes an element."""
+"""What vertices share: of C++ ones, the overhead; of library ones, formulas for any number of bytes an element."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.program import TileFormula, WorkerBundles, terms_of
+from mimdsim.program import Codelet, Size, TileFormula, WorkerBundles, fields_of, terms_of
 
 LAUNCH_BUNDLES = 12  # launch and return of a vertex
 FRAME_BUNDLES = 8  # stack frame of a compiled function
@@ -97,3 +97,18 @@ def by_vectors(bundles: Callable[[int], float], source: str, *, set_up: int = 29
         return np.ceil(11 + contexts * (set_up + bundles(item_bytes) * vectors)).astype(np.int64)
 
     return formula
+
+
+def on_elements(
+    name: str, signature: str, compute: Any, cost: TileFormula, elements: str, *, flops: float = 1, **more: Any
+) -> Codelet:
+    """A library vertex that costs by the elements of one of its fields; more: of the codelet."""
+    return Codelet(
+        name=name,
+        fields=fields_of(signature),
+        compute=compute,
+        cost=cost,
+        flops=terms_of({"elements": flops}) if flops else (),
+        extents={"elements": Size(elements)},
+        **more,
+    )

@@ -10,16 +10,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets.array_products import SUM_PARTS, block_product
-from mimdsim.codelets.elementwise import TRANSPOSED_ROWS
-from mimdsim.codelets.products import product_codelet, sum_codelet
+from mimdsim.codelets.elementwise import transposing
+from mimdsim.codelets.products import SUM_PARTS, block_product, product_formula, sum_formula
 from mimdsim.compiler.place.product_plan import ProductPlan
 from mimdsim.compiler.place.products import Blocks, ProductPlace
-from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.elementwise import copy_codelet
 from mimdsim.kernels.parts import FORMATS, Parts, format_of, parts_of
-from mimdsim.program import Codelet, Length, Size, TileFormula, TileMapping, Variable
+from mimdsim.program import Codelet, Size, TileMapping, Variable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,27 +118,13 @@ def _move(k: Builder, step: str, source: Variable, target: Variable, parts: Part
     assert unit is not None
     dtype = format_of(source)
     channels = unit.channels(dtype)
-    codelet = transpose_codelet(dtype, channels) if transposed else copy_codelet(dtype, 2)
+    codelet = _transpose(dtype, channels) if transposed else copy_codelet(dtype, 2)
     k.place(step, codelet, parts.tiles, {"out": target, "source": source}, parts.columns)
 
 
 @lru_cache(maxsize=8)
-def transpose_codelet(dtype: str, channels: int) -> Codelet:
-    """A copy that transposes, a matrix for every group of the matrix unit."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
-        counts, which = np.unique(extents["groups_of_outputs"] * extents["groups_of_inputs"], return_inverse=True)
-        shared: dict[str, Any] = {"dtype": dtype, "worker_contexts": worker_contexts}
-        each = [transpose_cycles(count, TRANSPOSED_ROWS, channels, **shared) for count in counts.tolist()]
-        return np.array(each, np.int64)[which.reshape(-1)]
-
-    source = f"PopLibs popsparse Transpose cycle estimator (7eac0f2), a matrix of {TRANSPOSED_ROWS} x {channels} for "
-    formula = TileFormula(cycles=cycles, kind="derived", source=f"{source}every group of the matrix unit")
-    groups = {
-        "groups_of_outputs": Length("out", 0, per=TRANSPOSED_ROWS),
-        "groups_of_inputs": Length("out", 1, per=channels),
-    }
-    return replace(copy_codelet(dtype, 2), name=f"Transpose<{dtype}>", cost=formula, code_bytes=512, extents=groups)
+def _transpose(dtype: str, channels: int) -> Codelet:
+    return transposing(copy_codelet(dtype, 2), f"Transpose<{dtype}>", dtype, channels, "out")
 
 
 @lru_cache(maxsize=16)
@@ -154,20 +138,12 @@ def _codelets(dtype: str, direct: bool, units: int, channels: int, load_bytes: i
         total[...] = partial.sum(axis=0, dtype=np.float32)
 
     block = block_product("forward", direct, units, channels, load_bytes)
-    cost = product_codelet(dtype, dtype, units, channels, load_bytes).cost
+    cost = product_formula(dtype, dtype, units, channels, load_bytes)
     parts = {**SUM_PARTS.extents, "outputs": Size("total")}  # names used by the formula of the sum
-    alone: dict[str, Any] = {
-        "form": "vertex",
-        "columns": (),
-    }  # one by one, so that the bits do not depend on the order of vertices
+    # one by one, so that the bits do not depend on the order of vertices
+    alone: dict[str, Any] = {"form": "vertex", "columns": ()}
+    add_cost = sum_formula("outputs", dtype, dtype)
     return (
         replace(block, name=f"BlockProduct<{dtype}>", compute=multiply, cost=cost, **alone),
-        replace(
-            SUM_PARTS,
-            name=f"SumParts<{dtype}>",
-            compute=add,
-            cost=sum_codelet(dtype, dtype).cost,
-            extents=parts,
-            **alone,
-        ),
+        replace(SUM_PARTS, name=f"SumParts<{dtype}>", compute=add, cost=add_cost, extents=parts, **alone),
     )

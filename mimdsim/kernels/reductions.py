@@ -17,11 +17,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.costs.library.arithmetic import vector_elements
-from mimdsim.costs.library.reductions import (
-    reduce_contiguous_cycles,
-    reduce_strided_cycles,
-    reduce_to_scalar_cycles,
-)
+from mimdsim.costs.library.reductions import reduce_contiguous_cycles, reduce_strided_cycles, reduce_to_scalar_cycles
 from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.parts import Parts, format_of, parts_of, same_parts
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, TileMapping, Variable

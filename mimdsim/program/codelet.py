@@ -88,6 +88,11 @@ def now_shift(entry: str) -> int | None:
     return None if match is None else int(match.group(1) or 0)
 
 
+def entry_at(shift: int) -> str:
+    """The entry of a box that takes the current timestep plus a shift."""
+    return f"@t{shift:+d}" if shift else "@t"
+
+
 def columns_of(*boxes: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that boxes name, in order of first appearance."""
     cut = (entry for box in boxes for entry in box if entry != ":" and now_shift(entry) is None)

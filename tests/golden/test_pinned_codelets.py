@@ -18,12 +18,11 @@ import numpy as np
 import pytest
 from codelet_families import FAMILIES
 from linear_networks import PARAMETERS
-from padded_products import cast_codelet
+from padded_products import cast_codelet, product_codelet, sum_codelet
 from pins import assert_as_pinned
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import (
-    array_products,
     dense,
     elementwise,
     library_linear_neurons,
@@ -97,18 +96,16 @@ def families() -> dict[str, list[Codelet]]:
     makers = (dense.slice_codelet, dense.update_codelet)
     found["dense"] += [make(split, shift) for make in makers for split, shift in product(SPLITS, (0, -1))]
     found["training"] += [elementwise.on_boxes(codelet) for codelet in FAMILIES["training"]]
-    found["products"] = [
+    found["products"] += [
         make
         for dtype, partials in DTYPES
         for make in (
-            products.product_codelet(dtype, partials, *UNITS[dtype], 16),
-            products.sum_codelet(dtype, partials),
+            product_codelet(dtype, partials, *UNITS[dtype], 16),
+            sum_codelet(dtype, partials),
             cast_codelet(dtype, partials),
         )
     ]
-    found["products"] += [
-        array_products.block_product(kind, direct, 16, 8, 16) for kind in KINDS for direct in (True, False)
-    ]
+    found["products"] += [products.block_product(kind, direct, 16, 8, 16) for kind in KINDS for direct in (True, False)]
     found["matrix and vector"] = [
         matrix_vector.PLACE, *matrix_vector.DOT_PRODUCT.values(), *matrix_vector.ROW_SUM.values(),
     ]  # fmt: skip

@@ -297,7 +297,8 @@ def test_every_surrogate_has_its_calls() -> None:
     n = np.array([600])
     cycles = {name: int(add_surrogate(name).cost.cycles({"elements": n}, 6, 8)[0]) for name in SURROGATES}  # type: ignore[union-attr]
     assert cycles["straight_through"] == min(cycles.values())
-    by_hand = sum(int(CALLS[call](n, 6)[0]) for call in (*SURROGATE_CALLS["superspike"], "times", "plus in place"))
+    calls = (*SURROGATE_CALLS["superspike"], "times", "plus in place")
+    by_hand = sum(int(CALLS[call](n, worker_contexts=6)[0]) for call in calls)
     assert cycles["superspike"] == by_hand
 
 

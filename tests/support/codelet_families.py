@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 from mimdsim.codelets import (
-    array_products,
     dense,
     elementwise,
     fan_in,
     losses,
     neurons,
+    products,
     recurrence_and_bias,
     rows,
     spikes,
@@ -22,7 +22,7 @@ from mimdsim.program import Codelet
 
 MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
-    *(dense, losses, training, elementwise, array_products, rows),
+    *(dense, losses, training, elementwise, products, rows),
 )
 BOXES = ("boxes", "boxes of states")
 MADE = {

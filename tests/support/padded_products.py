@@ -13,11 +13,25 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.codelets.products import product_codelet, sum_codelet
+from mimdsim.codelets.products import product_formula, sum_formula
 from mimdsim.compiler.place.product_plan import ProductPlan
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Codelet, Field, Program, Size, Superstep, TileFormula, TileMapping, Variable, VertexTable
+from mimdsim.program import (
+    Codelet,
+    Column,
+    Field,
+    Length,
+    Program,
+    Size,
+    Superstep,
+    TileFormula,
+    TileMapping,
+    Variable,
+    VertexTable,
+    fields_of,
+    terms_of,
+)
 from mimdsim.program.exchanges import plan_exchanges
 
 NUMPY = {"f16": "float16", "f32": "float32"}
@@ -53,6 +67,56 @@ def cast_codelet(dtype: str, partials_dtype: str) -> Codelet:
         ),
         code_bytes=256,
         extents={"outputs": Size("total")},
+    )
+
+
+def _multiply(left: np.ndarray, right: np.ndarray, partial: np.ndarray, rows: int, inner: int, columns: int) -> None:
+    """left [pieces, n] holds rows x inner, right inner x columns, partial [1, n] rows x columns, all in C order."""
+    a = left.reshape(-1)[: rows * inner].reshape(rows, inner).astype(np.float32)
+    b = right.reshape(-1)[: inner * columns].reshape(inner, columns).astype(np.float32)
+    flat = partial.reshape(-1)
+    flat[: rows * columns] = (a @ b).reshape(-1)
+    flat[rows * columns :] = 0
+
+
+@lru_cache(maxsize=64)
+def product_codelet(dtype: str, partials_dtype: str, units: int, channels: int, load_bytes: int) -> Codelet:
+    """Partial product of one tile on the matrix unit; the sums start at zero. Boxes: pieces of the operands."""
+    return Codelet(
+        name=f"PartialProduct<{dtype},{partials_dtype}>",
+        fields=fields_of(
+            "read left[left_start:left_stop, :]; read right[right_start:right_stop, :]; write partial[sums, :]"
+        ),
+        columns=("rows", "inner", "positions"),
+        compute=_multiply,
+        form="vertex",
+        cost=product_formula(dtype, partials_dtype, units, channels, load_bytes),
+        flops=terms_of({"products": 2}),
+        code_bytes=1024,
+        extents={
+            "positions": Column("positions"),
+            "out_groups": Column("rows", per=units),
+            "in_groups": Column("inner", per=channels),
+        },
+    )
+
+
+def _add(partials: np.ndarray, total: np.ndarray) -> None:
+    total.reshape(-1)[:] = partials.astype(np.float32).sum(axis=0)
+
+
+@lru_cache(maxsize=16)
+def sum_codelet(dtype: str, partials_dtype: str) -> Codelet:
+    """Sum of one share of the partial products of several tiles, cast to `dtype` as it is stored."""
+    return Codelet(
+        name=f"ReduceAdd<{partials_dtype},{dtype}>",
+        fields=fields_of("read partials[sums_start:sums_stop, share_start:share_stop]; write total[place, :]"),
+        compute=_add,
+        form="vertex",
+        cost=sum_formula("outputs", dtype, partials_dtype),
+        flops=terms_of({"outputs partials": 1}),
+        code_bytes=512,
+        extents={"outputs": Length("partials", 1), "partials": Length("partials", 0)},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -91,7 +92,10 @@ def test_partial_products_keep_the_format_asked_for(partials: str, stored: str) 
 def test_every_vertex_stays_in_its_slices(m: int, k: int, n: int, dtype: str, partials: str, share: float) -> None:
     machine = tiled("tiny")
     plan = plan_product(machine, m, k, n, dtype, partials, share)
-    executor = Executor(product_program(plan, machine))
+    program = product_program(plan, machine)
+    for codelet in {table.codelet for superstep, _, _ in program.supersteps() for table in superstep.tables}:
+        program = program.with_codelet(codelet.name, replace(codelet, scratch_bytes=1 << 16))  # operands as floats
+    executor = Executor(program)
     random = np.random.default_rng(m)
     a, b = random.integers(-1, 2, (m, k)), random.integers(-1, 2, (k, n))
     executor.write(arranged(plan, a, b))

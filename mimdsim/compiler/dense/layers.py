@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import array_products, elementwise, rows, surrogates
+from mimdsim.codelets import elementwise, products, rows, surrogates
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import ProductPlace
 from mimdsim.graph import Operation
@@ -88,11 +88,11 @@ def _multiply(
     if not direct:
         shape = (place.parts, plan.m, plan.n)
         partial = low.variable(f"partial.{op.name}", shape, "float32", place.partials, "exchange buffers")
-    codelet = array_products.block_product(
+    codelet = products.block_product(
         kind, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle
     )
     operands = {"left": left, "right": right, "partial": partial, "total": result}
-    tables = place.tables(codelet, array_products.SUM_PARTS, operands, op.layer)
+    tables = place.tables(codelet, products.SUM_PARTS, operands, op.layer)
     for step, (name, table) in enumerate(tables):
         number = f" {step}" if plan.steps > 1 and name == "multiply" else ""
         done = ((result, op.outputs[0]),) if step == len(tables) - 1 else ()
@@ -232,7 +232,7 @@ def lower_counts(low: ArrayLowering, ops: Operations) -> None:
     low.storage[op.outputs[0]] = (totals,)
     low.outputs[op.outputs[0]] = totals
     operands, defines = {"spikes": low.storage[op.inputs[0]][0], "totals": totals}, ((totals, op.outputs[0]),)
-    codelet = array_products.COUNT_ARRAY
+    codelet = products.COUNT_ARRAY
     low.compute("count spikes", op, codelet, *low.per_sample, operands, defines=defines, named=False)
 
 
