@@ -20,6 +20,7 @@ from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMappi
 from mimdsim.program.mapping import whole_numbers
 
 Tiles = int | Sequence[int] | np.ndarray
+Operand = Variable | str  # of this kernel, itself or by name
 OWN_FILES = (str(Path(__file__).resolve().parents[1]), contextlib.__file__)
 
 

@@ -20,7 +20,7 @@ from mimdsim.costs.library import operation_costs as tables
 from mimdsim.costs.library.arithmetic import element_bytes
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.network import heap_sort_cycles
-from mimdsim.kernels.builder import Builder
+from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.parts import box_of, format_of, parts_of
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, Variable
 
@@ -90,23 +90,30 @@ TRUTHS = (*(name.lower() for name in tables.COMPARISONS), "logical_and", "logica
 TRUTHS = (*TRUTHS, "is_finite", "is_inf", "is_nan")  # these leave booleans
 
 
-def fill(k: Builder, target: Variable, value: float) -> None:
-    """Every element of `target` <- value."""
+@at_users_line()
+def fill(k: Builder, x: Operand, value: float) -> None:
+    """Every element of x <- value."""
+    target = k.known(x)
     number = np.dtype(target.dtype).type(value)
     if number != value:
         raise MappingError(f"fill: '{target.name}' of {target.dtype} cannot hold {value!r}")
     _on_parts(k, f"fill {target.name}", _fill(format_of(target), len(target.shape)), target, {}, {"value": number})
 
 
-def copy(k: Builder, source: Variable, target: Variable) -> None:
-    """`target` <- `source`, on the tiles of `target`."""
-    _same_shape("copy", source, target)
-    _same_format("copy", source, target)
-    _on_parts(k, f"copy {target.name}", copy_codelet(format_of(target), len(target.shape)), target, {"source": source})
+@at_users_line()
+def copy(k: Builder, source: Operand, *, to: Operand) -> None:
+    """to <- source, of the same shape and format, with vertices on the tiles of `to`."""
+    source, to = k.known(source), k.known(to)
+    _same_shape("copy", source, to)
+    _same_format("copy", source, to)
+    _on_parts(k, f"copy {to.name}", copy_codelet(format_of(to), len(to.shape)), to, {"source": source})
 
 
-def broadcast(k: Builder, source: Variable, target: Variable) -> None:
-    """A copy of `source` on every tile of `target`: an exchange, no vertex."""
+@at_users_line()
+def broadcast(k: Builder, x: Operand, *, to: Operand) -> None:
+    """A copy of x on every tile of `to`, declared with mapping=k.everywhere or another replicated one: an exchange
+    that sends every element once."""
+    source, target = k.known(x), k.known(to)
     _same_shape("broadcast", source, target)
     _same_format("broadcast", source, target)
     if not target.mapping.is_replicated:
@@ -117,15 +124,23 @@ def broadcast(k: Builder, source: Variable, target: Variable) -> None:
     k.move(f"broadcast {target.name}", source, target)
 
 
-def cast(k: Builder, source: Variable, target: Variable) -> None:
-    """`target` <- `source` in the number format of `target`, rounded to nearest (floats to integers: truncated)."""
-    _same_shape("cast", source, target)
-    codelet = _cast(format_of(source), format_of(target), len(target.shape))
-    _on_parts(k, f"cast {target.name}", codelet, target, {"source": source})
+@at_users_line()
+def cast(k: Builder, source: Operand, *, to: Operand) -> None:
+    """to <- source in the number format of `to`, rounded to nearest (floats to integers: truncated)."""
+    source, to = k.known(source), k.known(to)
+    _same_shape("cast", source, to)
+    codelet = _cast(format_of(source), format_of(to), len(to.shape))
+    _on_parts(k, f"cast {to.name}", codelet, to, {"source": source})
 
 
-def elementwise(k: Builder, op: str, one: Variable, other: Variable | float | None, out: Variable) -> None:
-    """`out` <- one op other, or op(one); in place if `out` is `one`."""
+@at_users_line()
+def elementwise(k: Builder, op: str, x: Operand, other: Operand | float | None = None, *, out: Operand) -> None:
+    """out <- x op other (a variable of the same shape or a number), or op(x); in place if `out` is x.
+
+    op: an operation of the vendor's tables in lower case, such as "add", "divide", "greater_than", "exponent".
+    """
+    one, out = k.known(x), k.known(out)
+    other = k.known(other) if isinstance(other, Operand) else other
     if op not in (UNARY if other is None else BINARY):
         wrong, right = (BINARY, UNARY) if other is None else (UNARY, BINARY)
         if op in wrong:
@@ -149,10 +164,11 @@ def elementwise(k: Builder, op: str, one: Variable, other: Variable | float | No
     _on_parts(k, f"{op} {out.name}", codelet, out, operands, constants)
 
 
-def sort(k: Builder, keys: Variable) -> None:
-    """Sort every row along the last axis, ascending, in place; each row entirely on one tile."""
-    parts = parts_of(keys)
-    if (parts.lengths[:, -1] != keys.shape[-1]).any():
+@at_users_line()
+def sort(k: Builder, x: Operand) -> None:
+    """Sort every row of x along its last axis in place; each row is entirely on one tile and sorted by one context."""
+    keys = k.known(x)
+    if (parts_of(keys).lengths[:, -1] != keys.shape[-1]).any():
         raise MappingError(
             f"sort: rows of '{keys.name}' are split between tiles; the time of the library's sort of such rows "
             "depends on the data, which is not modelled: spread the variable along an axis other than its last"

@@ -14,7 +14,7 @@ from mimdsim.codelets.elementwise import transposing
 from mimdsim.codelets.products import SUM_PARTS, block_product, product_formula, sum_formula
 from mimdsim.compiler.place.product_plan import ProductPlan
 from mimdsim.compiler.place.products import Blocks, ProductPlace
-from mimdsim.kernels.builder import Builder
+from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.elementwise import copy_codelet
 from mimdsim.kernels.parts import FORMATS, Parts, format_of, parts_of
 from mimdsim.program import Codelet, Size, TileMapping, Variable
@@ -47,8 +47,10 @@ class PlannedProduct:
 _PLANNED: WeakKeyDictionary[Builder, dict[tuple[int, int, int, str], PlannedProduct]] = WeakKeyDictionary()
 
 
-def plan_product(kernel: Builder, m: int, k: int, n: int, dtype: str) -> PlannedProduct:
-    """The plan on the first chip of the kernel's machine, of "float32" or "float16"."""
+@at_users_line()
+def plan_matmul(kernel: Builder, m: int, k: int, n: int, dtype: str = "float32") -> PlannedProduct:
+    """How `matmul` will split [m, k] times [k, n], of "float32" or "float16": declare operands with its mappings to
+    place them accordingly."""
     if dtype not in ("float32", "float16"):
         raise MappingError(f"matmul: the matrix units multiply float32 or float16, not {dtype}")
     known, key = _PLANNED.setdefault(kernel, {}), (m, k, n, dtype)
@@ -57,8 +59,11 @@ def plan_product(kernel: Builder, m: int, k: int, n: int, dtype: str) -> Planned
     return known[key]
 
 
-def matmul(k: Builder, a: Variable, b: Variable, out: Variable) -> PlannedProduct:
-    """out[m, n] <- a[m, k] b[k, n]; returns the plan."""
+@at_users_line()
+def matmul(k: Builder, a: Operand, b: Operand, *, out: Operand) -> PlannedProduct:
+    """out [m, n] <- a [m, k] b [k, n] on the matrix units of the first chip, planned as the library plans it; operands
+    not placed as planned are arranged first, and so is the result. Returns the plan."""
+    a, b, out = k.known(a), k.known(b), k.known(out)
     shapes = [len(each.shape) == 2 for each in (a, b, out)]
     if not all(shapes) or a.shape[1] != b.shape[0] or out.shape != (a.shape[0], b.shape[1]):
         raise MappingError(
@@ -70,7 +75,7 @@ def matmul(k: Builder, a: Variable, b: Variable, out: Variable) -> PlannedProduc
             f"matmul: '{a.name}' is {a.dtype}, '{b.name}' {b.dtype}, '{out.name}' {out.dtype}; cast them"
         )
     k.require_between_supersteps("matmul")
-    found = plan_product(k, a.shape[0], a.shape[1], b.shape[1], a.dtype)
+    found = plan_matmul(k, a.shape[0], a.shape[1], b.shape[1], a.dtype)
     place, unit = found.place, k.machine.matrix
     assert unit is not None  # the plan refused a machine without
     left, right = _arranged(k, a, place.left, found.left), _arranged(k, b, place.right, found.right)

@@ -18,7 +18,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.costs.library.arithmetic import vector_elements
 from mimdsim.costs.library.reductions import reduce_contiguous_cycles, reduce_strided_cycles, reduce_to_scalar_cycles
-from mimdsim.kernels.builder import Builder
+from mimdsim.kernels.builder import Builder, Operand, at_users_line
+from mimdsim.kernels.elementwise import broadcast
 from mimdsim.kernels.parts import Parts, format_of, parts_of, same_parts
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, TileMapping, Variable
 
@@ -30,8 +31,10 @@ SOURCE = (
 )
 
 
-def reduce(k: Builder, x: Variable, axis: int | None, out: Variable, op: str) -> None:
-    """`out` <- x reduced along `axis`, or to a single number if axis is None or x has one axis."""
+@at_users_line()
+def reduce(k: Builder, x: Operand, axis: int | None = None, *, out: Operand, op: str = "add") -> None:
+    """out <- x reduced along `axis` (None: to one number, of shape (1,)) by "add", "max" or "min", in stages."""
+    x, out = k.known(x), k.known(out)
     axis, rest = _checked_axis(x, axis, out, op)
     k.require_between_supersteps("a reduction over tiles")
     parts, ends = parts_of(x), parts_of(out)
@@ -60,6 +63,18 @@ def reduce(k: Builder, x: Variable, axis: int | None, out: Variable, op: str) ->
         stages.gather(partial, more, held, reach, held.boxes[:, 1:])
         partial = more
     stages.gather(partial, out, ends, np.tile([0, partial.shape[0]], (len(ends.tiles), 1)), ends.boxes)
+
+
+@at_users_line()
+def all_reduce(k: Builder, x: Operand, *, out: Operand, op: str = "add") -> None:
+    """x reduced along its first axis, as `reduce`, and a copy of the result on every tile of `out`: summed in shares by
+    all tiles, chip by chip first, then sent to all."""
+    target = k.known(out)
+    longest = max(range(len(target.shape)), key=lambda axis: target.shape[axis])
+    name = k.unused_name(f"{k.known(x).name} reduced")
+    shares = k.variable(name, target.shape, target.dtype, spread=longest)
+    reduce(k, x, 0, out=shares, op=op)
+    broadcast(k, shares, to=target)
 
 
 class _Stages:

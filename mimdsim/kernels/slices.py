@@ -14,7 +14,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
-from mimdsim.kernels.builder import Builder
+from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
 from mimdsim.kernels.parts import Parts, box_of, format_of, parts_of, same_parts
 from mimdsim.kernels.reductions import reduce
@@ -22,8 +22,10 @@ from mimdsim.program import Codelet, Field, Length, Term, TileFormula, TileMappi
 from mimdsim.program.loop_extents import Extent
 
 
-def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> None:
-    """out[i] <- table[indices[i]]; an index outside the table gives zeros."""
+@at_users_line()
+def gather(k: Builder, table: Operand, indices: Operand, *, out: Operand) -> None:
+    """out[i] <- table[indices[i]] of a table [rows, width]; an index outside the table gives zeros."""
+    table, indices, out = k.known(table), k.known(indices), k.known(out)
     _check("gather", table, indices, out)
     k.require_between_supersteps("gather")
     parts, rows = parts_of(table), indices.shape[0]
@@ -45,13 +47,16 @@ def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> Non
     codelet = _gather(format_of(table), len(shape))
     _over_table(k, f"gather {out.name}", codelet, parts, {"out": held, "table": table}, indices, piece)
     if len(spans) == 1:
-        copy(k, held, out)
+        copy(k, held, to=out)
     else:
-        reduce(k, held, 0, out, "add")
+        reduce(k, held, 0, out=out)
 
 
-def scatter_add(k: Builder, table: Variable, indices: Variable, rows: Variable) -> None:
-    """table[indices[i]] += rows[i], for every i; an index outside the table adds nothing."""
+@at_users_line()
+def scatter_add(k: Builder, table: Operand, indices: Operand, rows: Operand) -> None:
+    """table[indices[i]] += rows[i] for every i, on the tiles of the table [rows, width]; an index outside the table
+    adds nothing."""
+    table, indices, rows = k.known(table), k.known(indices), k.known(rows)
     _check("scatter_add", table, indices, rows)
     codelet = _scatter(format_of(table))
     _over_table(k, f"scatter_add {table.name}", codelet, parts_of(table), {"table": table, "rows": rows}, indices)
