@@ -61,13 +61,13 @@ class Tally:
     ) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
         at_once, self.link_bytes = self.link_bytes, np.zeros_like(self.link_bytes[:1])
-        self._count_in(spatial_mapping(variable, drop), variable, drop, wide(tiles), boxes)
+        self.count_in(spatial_mapping(variable, drop), variable, drop, wide(tiles), boxes)
         more = self.link_bytes if relay is None else _in_rounds(self.link_bytes[0], relay)
         self.link_bytes = np.zeros((max(len(at_once), len(more)), self.chips, self.chips), np.int64)
         self.link_bytes[: len(at_once)] += at_once
         self.link_bytes[: len(more)] += more
 
-    def _count_in(
+    def count_in(
         self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
         shape = variable.shape[drop:]
@@ -90,7 +90,7 @@ class Tally:
                 on, inside = on[np.broadcast_to(wanting, on.shape)], inside[np.broadcast_to(wanting, on.shape)]
                 nearest = nearest_copy(np.array([copy.tiles[0] for copy in copies]), on, self.tiles // self.chips)
                 for which in np.unique(nearest).tolist():
-                    self._count_in(copies[which], variable, drop, on[nearest == which], inside[nearest == which])
+                    self.count_in(copies[which], variable, drop, on[nearest == which], inside[nearest == which])
         elif mapping.is_replicated:
             self._count_replicas(mapping.tiles, variable, drop, tiles, boxes)
         else:
@@ -153,9 +153,9 @@ class Tally:
             begin, end = np.searchsorted(wanted.which, (low, high))
             cut = _cut(mapping, box[first:last] - low, np.ascontiguousarray(parts[:, :, first:last]), shape)
             on = wanted.tiles[begin:end]
-            self._count_pieces(cut, item_bytes, wanted.which[begin:end] - low, on, wanted.apart)
+            self.count_pieces(cut, item_bytes, wanted.which[begin:end] - low, on, wanted.apart)
 
-    def _count_pieces(self, cut: _Pieces, item_bytes: int, which: np.ndarray, tiles: np.ndarray, apart: bool) -> None:
+    def count_pieces(self, cut: Pieces, item_bytes: int, which: np.ndarray, tiles: np.ndarray, apart: bool) -> None:
         """Add pieces of boxes, box `which[k]` wanted on `tiles[k]`, in ascending order of both; apart: no two boxes
         share an element."""
         if not len(cut.sender):
@@ -299,7 +299,7 @@ class _Wanted:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Pieces:
+class Pieces:
     """Pieces of distinct boxes, cut where the sender changes: the box of each, its sender, int64[axes, 2, pieces].
 
     For a FLAT mapping they are runs of elements with one axis; axis: the one that is cut.
@@ -333,7 +333,7 @@ def _edges(mapping: TileMapping, box: np.ndarray, bounds: np.ndarray, shape: np.
     return [0, *wanted[wanted < parts].tolist(), parts]
 
 
-def _cut(mapping: TileMapping, of: np.ndarray, bounds: np.ndarray, shape: np.ndarray) -> _Pieces:
+def _cut(mapping: TileMapping, of: np.ndarray, bounds: np.ndarray, shape: np.ndarray) -> Pieces:
     """The pieces of parts of boxes, of[k] the box of part k, of a variable of `shape`."""
     axis, box = mapping.axis, of
     if axis == FLAT:
@@ -345,7 +345,7 @@ def _cut(mapping: TileMapping, of: np.ndarray, bounds: np.ndarray, shape: np.nda
     pieces = bounds.take(run, axis=2)
     np.maximum(pieces[axis, 0], mapping.starts[interval], out=pieces[axis, 0])
     np.minimum(pieces[axis, 1], mapping.stops[interval], out=pieces[axis, 1])
-    return _Pieces(box=box[run], sender=mapping.tiles[interval], bounds=pieces, shape=shape, axis=axis)
+    return Pieces(box=box[run], sender=mapping.tiles[interval], bounds=pieces, shape=shape, axis=axis)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -353,14 +353,14 @@ class _Sent:
     """Pieces that are sent. different: one of those that are equal; number: of each piece, the same where they are
     equal (None: no two are); apart: whether those that differ share no element."""
 
-    cut: _Pieces
+    cut: Pieces
     elements: np.ndarray
     number: np.ndarray | None
     different: np.ndarray
     apart: bool
 
     @classmethod
-    def of(cls, cut: _Pieces, elements: np.ndarray, wanted: np.ndarray, apart: bool) -> _Sent:
+    def of(cls, cut: Pieces, elements: np.ndarray, wanted: np.ndarray, apart: bool) -> _Sent:
         """apart: whether boxes share no element, so that no pieces do."""
         if apart:
             return cls(cut=cut, elements=elements, number=None, different=wanted, apart=True)

@@ -88,9 +88,7 @@ def _multiply(
     if not direct:
         shape = (place.parts, plan.m, plan.n)
         partial = low.variable(f"partial.{op.name}", shape, "float32", place.partials, "exchange buffers")
-    codelet = products.block_product(
-        kind, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle
-    )
+    codelet = products.block_product(kind, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle)
     operands = {"left": left, "right": right, "partial": partial, "total": result}
     tables = place.tables(codelet, products.SUM_PARTS, operands, op.layer)
     for step, (name, table) in enumerate(tables):
