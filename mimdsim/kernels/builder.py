@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,15 +43,6 @@ def at_users_line() -> Iterator[None]:
         raise KernelError(f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}: {refusal}") from refusal
 
 
-@dataclass(kw_only=True)
-class OpenSuperstep:
-    """A superstep that vertices are added to."""
-
-    name: str
-    tables: list[VertexTable] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
-
-
 class Builder:
     """Variables, vertices, supersteps and repeats of one program; `Kernel` adds the library's vertices.
 
@@ -66,7 +57,7 @@ class Builder:
         self._constants: set[str] = set()
         self._outputs: dict[str, str] = {}
         self.blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
-        self.opened: OpenSuperstep | None = None
+        self.opened: Superstep | None = None
         self._taken: set[str] = set()  # names of supersteps
 
     @property
@@ -103,7 +94,22 @@ class Builder:
 
         Raises KernelError for a name that is taken, and for an invalid shape, format or mapping.
         """
-        return self._declare(name, shape, dtype, mapping, spread, tiles, category, None)
+        self._fresh(name, self.variables, "a variable")
+        extents = tuple(
+            int(extent) for extent in np.atleast_1d(whole_numbers(f"'{name}': shape", np.atleast_1d(shape)))
+        )
+        if not extents or min(extents) < 1:
+            raise MappingError(f"'{name}': shape {list(extents)} must have at least 1 element along every axis")
+        if np.dtype(dtype).name not in FORMATS:
+            raise MappingError(f"'{name}': format '{dtype}' is not one that tiles have{suggest(str(dtype), FORMATS)}")
+        if mapping is None:
+            mapping = self._evenly(name, extents, spread, tiles)
+        elif tiles is not None or spread:
+            raise MappingError(f"'{name}': give a mapping, or spread and tiles to have one made, not both")
+        declared = Variable(name=name, shape=extents, dtype=np.dtype(dtype).name, mapping=mapping, category=category)
+        self._plan({name: declared}, ())
+        self.variables[name] = declared
+        return declared
 
     @at_users_line()
     def constant(
@@ -122,8 +128,12 @@ class Builder:
         """
         held = np.asarray(values)
         held = held.astype({"float64": "float32", "int64": "int32"}.get(held.dtype.name, held.dtype.name))
+        declared = self.variable(
+            name, held.shape, held.dtype.name, mapping=mapping, spread=spread, tiles=tiles, category=category
+        )
         self._constants.add(name)
-        return self._declare(name, held.shape, held.dtype.name, mapping, spread, tiles, category, held)
+        self.variables[name] = replace(declared, persistent=True, values=held)
+        return self.variables[name]
 
     @at_users_line()
     def input(self, variable: Variable | str, name: str | None = None) -> Variable:
@@ -161,42 +171,6 @@ class Builder:
         if name in known:
             raise MappingError(f"kernel '{self.name}' already has {what} '{name}'")
         return name
-
-    def _declare(
-        self,
-        name: str,
-        shape: int | Sequence[int],
-        dtype: str,
-        mapping: TileMapping | None,
-        spread: int,
-        tiles: Tiles | None,
-        category: str,
-        values: np.ndarray | None,
-    ) -> Variable:
-        self._fresh(name, self.variables, "a variable")
-        extents = tuple(
-            int(extent) for extent in np.atleast_1d(whole_numbers(f"'{name}': shape", np.atleast_1d(shape)))
-        )
-        if not extents or min(extents) < 1:
-            raise MappingError(f"'{name}': shape {list(extents)} must have at least 1 element along every axis")
-        if np.dtype(dtype).name not in FORMATS:
-            raise MappingError(f"'{name}': format '{dtype}' is not one that tiles have{suggest(str(dtype), FORMATS)}")
-        if mapping is None:
-            mapping = self._evenly(name, extents, spread, tiles)
-        elif tiles is not None or spread:
-            raise MappingError(f"'{name}': give a mapping, or spread and tiles to have one made, not both")
-        made = Variable(
-            name=name,
-            shape=extents,
-            dtype=np.dtype(dtype).name,
-            mapping=mapping,
-            category=category,
-            persistent=values is not None,
-            values=values,
-        )
-        self._plan({name: made}, ())
-        self.variables[name] = made
-        return made
 
     def _evenly(self, name: str, shape: tuple[int, ...], spread: int, tiles: Tiles | None) -> TileMapping:
         if not -len(shape) <= spread < len(shape):
@@ -267,11 +241,7 @@ class Builder:
             columns={name: _column(f"column '{name}'", column, len(tiles)) for name, column in columns.items()},
             constants=dict(constants or {}),
         )
-        if self.opened is None:
-            self.append(step, "compute", (table,), ())
-        else:
-            self._planned(Superstep(name=self.opened.name, tables=(table,)))
-            self.opened.tables.append(table)
+        self._add(Superstep(name=step, tables=(table,)))
 
     def _refuse_constant(self, variable: Variable, who: str) -> None:
         if variable.name in self._constants:
@@ -281,12 +251,16 @@ class Builder:
     def move(self, step: str, source: Variable, target: Variable) -> None:
         """`target` <- `source`, written by the exchange of the open superstep, or of a new one."""
         self._refuse_constant(target, "a copy")
-        copy = Copy(source=source.name, target=target.name)
+        self._add(Superstep(name=step, copies=(Copy(source=source.name, target=target.name),)))
+
+    def _add(self, more: Superstep) -> None:
+        """To the open superstep, or as one of its own."""
         if self.opened is None:
-            self.append(step, "compute", (), (copy,))
+            self._append(more)
         else:
-            self._planned(Superstep(name=self.opened.name, copies=(copy,)))
-            self.opened.copies.append(copy)
+            self._planned(replace(more, name=self.opened.name))
+            tables, copies = (*self.opened.tables, *more.tables), (*self.opened.copies, *more.copies)
+            self.opened = replace(self.opened, tables=tables, copies=copies)
 
     def require_between_supersteps(self, what: str) -> None:
         """Refuse `what`, which takes several supersteps, inside a superstep."""
@@ -301,16 +275,15 @@ class Builder:
         with at_users_line():
             if self.opened is not None:
                 raise MappingError(f"superstep '{self.opened.name}' is still open; supersteps do not nest")
-            Superstep(name=name, phase=phase)  # its names can be
-        self.opened = opened = OpenSuperstep(name=name)
+            self.opened = Superstep(name=name, phase=phase)
         try:
             yield
         finally:
-            self.opened = None
+            opened, self.opened = self.opened, None
         with at_users_line():
             if not opened.tables and not opened.copies:
                 raise MappingError(f"superstep '{name}' has no vertices; add some within it, or leave it out")
-            self.append(name, phase, tuple(opened.tables), tuple(opened.copies))
+            self._append(opened)
 
     @contextmanager
     def repeat(self, times: int, *, reverse: bool = False) -> Iterator[None]:
@@ -344,11 +317,11 @@ class Builder:
             outputs=dict(self._outputs),
         )
 
-    def append(self, name: str, phase: str, tables: tuple[VertexTable, ...], copies: tuple[Copy, ...]) -> None:
-        name = _numbered(name, self._taken)
-        made = self._planned(Superstep(name=name, phase=phase, stage=name, tables=tables, copies=copies))
+    def _append(self, superstep: Superstep) -> None:
+        name = _numbered(superstep.name, self._taken)
+        planned = self._planned(replace(superstep, name=name, stage=name))
         self._taken.add(name)
-        self.blocks[-1].append(made)
+        self.blocks[-1].append(planned)
 
     def _planned(self, superstep: Superstep) -> Superstep:
         """The superstep with its exchange; raises MappingError immediately if it cannot be planned."""
