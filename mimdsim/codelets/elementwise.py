@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.dense import BOX, MOVE_BYTES, copy_formula
+from mimdsim.codelets.neurons import by_neuron, scale_cycles
+from mimdsim.codelets.products import partial_sum_cycles
 from mimdsim.codelets.vertex_costs import on_elements
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.program import Codelet, Length, TileFormula
+from mimdsim.numerics.dense.rows import OnRows
+from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
 SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
@@ -153,7 +156,7 @@ ARRANGE_BOXES = on_elements(
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 8  # a group of outputs by a group of inputs of the matrix unit in float32
 
 
-def transposing(codelet: Codelet, name: str, dtype: str, channels: int, target: str) -> Codelet:
+def transpose_of(codelet: Codelet, name: str, dtype: str, channels: int, target: str) -> Codelet:
     """A copy that transposes what it moves into field `target`, a matrix for every group of the matrix unit."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
@@ -171,7 +174,73 @@ def transposing(codelet: Codelet, name: str, dtype: str, channels: int, target: 
     return replace(codelet, name=name, cost=formula, code_bytes=512, extents=groups)
 
 
-TRANSPOSE_BOXES = transposing(ARRANGE_BOXES, "TransposeBoxes", "f32", TRANSPOSED_COLUMNS, "target")
+TRANSPOSE_BOXES = transpose_of(ARRANGE_BOXES, "TransposeBoxes", "f32", TRANSPOSED_COLUMNS, "target")
+
+
+# ---- between matrices and rows with one number per neuron: a bias, a synapse onto itself
+
+
+def _with_row(name: str, compute: Any) -> Codelet:
+    formula = TileFormula(
+        cycles=lambda extents, *machine: scale_cycles(extents, 4, *machine),
+        kind="published",
+        source="PopLibs popops BroadcastVectorInner1D cycle estimator (commit 7eac0f2): one number per neuron, "
+        "samples as blocks; a multiply loops like an add",
+    )
+    signature = f"read source[{BOX}]; read row[:, start:stop]; write target[{BOX}]"
+    return on_elements(name, signature, compute, formula, "target", extents=by_neuron("target"), code_bytes=CALL_BYTES)
+
+
+ADD_ROW = _with_row("AddRow", numerics.add_row)
+MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_row)
+REDUCE_SOURCE = "PopLibs poplin ReduceAdd (commit 7eac0f2)"
+
+
+def _reduce_formula(outputs: str, partials: str, source: str, *calls: str) -> TileFormula:
+    """Sums of `partials` for each of so many `outputs`, both extents, and library calls beside it."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        how: dict[str, Any] = {"dtype": "f32", "out_dtype": "f32", "vector_bytes": vector_bytes}
+        added = partial_sum_cycles(extents[outputs], extents[partials], worker_contexts=worker_contexts, **how)
+        return added + calls_formula(*calls).cycles(extents, worker_contexts, vector_bytes) if calls else added
+
+    return TileFormula(cycles=cycles, kind="published", source=source)
+
+
+SUM_SAMPLES = on_elements(
+    "SumSamples",
+    f"read source[{BOX}]; write pieces[piece, start:stop]",
+    numerics.sum_samples,
+    _reduce_formula("neurons", "samples", REDUCE_SOURCE),
+    "source",
+    extents=by_neuron("source"),
+    code_bytes=512,
+)
+SUM_PRODUCTS = on_elements(
+    "SumProducts",
+    f"read one[{BOX}]; read other[{BOX}]; write pieces[piece, start:stop]",
+    numerics.sum_products,
+    _reduce_formula("neurons", "samples", f"element-wise product and {REDUCE_SOURCE}, a call each", "times"),
+    "one",
+    flops=2,
+    extents=by_neuron("one"),
+    code_bytes=512 + CALL_BYTES,
+)
+ADD_PIECES = Codelet(
+    name="AddPieces",
+    fields=fields_of("update total[:, start:stop]; read pieces[:, start:stop]"),
+    compute=numerics.add_pieces,
+    cost=_reduce_formula(
+        "elements", "pieces", f"{REDUCE_SOURCE} and an addition in place, a call each", "plus in place"
+    ),
+    flops=terms_of({"elements pieces": 1}),
+    code_bytes=512 + CALL_BYTES,
+    extents={"elements": Size("total"), "pieces": Length("pieces", 0)},
+)
+
+# ---- other codelets on boxes
+
+AREA, WHOLE = tuple(BOX.split(", ")), (":", "start:stop")
 
 
 @lru_cache(maxsize=32)
@@ -184,10 +253,27 @@ def on_boxes(codelet: Codelet) -> Codelet:
         columns = (np.array([ends.get(name, 0)]) for name in codelet.columns)
         codelet.compute(*views, *columns, *constants)
 
-    fields = tuple(
-        replace(item, box=tuple(BOX.split(", "))) if item.box == (":", "start:stop") else item
-        for item in codelet.fields
-    )
+    fields = tuple(replace(item, box=AREA) if item.box == WHOLE else item for item in codelet.fields)
     return replace(
         codelet, name=f"{codelet.name}Boxes", fields=fields, columns=(), compute=compute, form="vertex", joinable=False
+    )
+
+
+@lru_cache(maxsize=128)
+def on_rows(codelet: Codelet, whole: tuple[str, ...] = ()) -> Codelet:
+    """The codelet with `BOX` for every box that ends in whole columns (":", "start:stop"), and two columns more.
+
+    whole: fields that stay as they are. Costs follow from the boxes; values are those of the codelet itself.
+    """
+    cut = tuple(item.box[-2:] == WHOLE and item.name not in whole for item in codelet.fields)
+    fields = (
+        replace(item, box=(*item.box[:-2], *AREA)) if part else item
+        for item, part in zip(codelet.fields, cut, strict=True)
+    )
+    return replace(
+        codelet,
+        name=f"{codelet.name}Rows",
+        fields=tuple(fields),
+        columns=("row_start", "row_stop", *codelet.columns),
+        compute=OnRows(codelet.compute, cut, len(codelet.columns)),
     )

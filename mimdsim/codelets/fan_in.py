@@ -7,7 +7,7 @@ from dataclasses import replace
 from mimdsim.codelets.neurons import vectors_of
 from mimdsim.codelets.recurrence_and_bias import IDS
 from mimdsim.codelets.spikes import INPUT_GRADIENT, WEIGHT_GRADIENT
-from mimdsim.codelets.vertex_costs import SOURCE, compiled
+from mimdsim.codelets.vertex_costs import SOURCE, cpp_cost
 from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, fields_of, terms_of
 
@@ -19,7 +19,7 @@ SYNAPSE_CURRENT_PART = Codelet(
     fields=(*fields_of("write current[fan_in_part, sample, first:last]; read w[start:stop, first:last]"), *IDS),
     columns=("fan_in_part", "sample", "start", "stop", "first", "last"),
     compute=numerics.synapse_current_part,
-    cost=compiled(
+    cost=cpp_cost(
         # as in the sum of all weights
         {"spikes": LOOKED_AT, "hits pairs": (4, 1), "pairs": (4, 1)},
         f"{SOURCE}; the sum of the fused update, 4 per spike in range and neuron pair; {OWN}",
@@ -38,7 +38,7 @@ WEIGHT_GRADIENT_PART = Codelet(
     ),
     columns=("replica", "sample_start", "sample_stop", "start", "stop", "first", "last"),
     compute=numerics.weight_gradient_part,
-    cost=compiled(
+    cost=cpp_cost(
         {"spikes": LOOKED_AT, "hits pairs": (7, 1), "samples": 8},
         f"{SOURCE}; about 7 per spike in range and neuron pair where aliasing cannot be excluded; {OWN}",
         unpacked=(5, 4),
@@ -63,7 +63,7 @@ INPUT_GRADIENT_PART = replace(
     ),
     columns=("part", "sample", "start", "stop", "first", "last"),
     compute=numerics.input_gradient_part,
-    cost=compiled(
+    cost=cpp_cost(
         # and a zero where it is not in range
         {"listed": LOOKED_AT + 1, "hits pairs": (7, 2)},
         f"{SOURCE}; about 7 per listed id in range and neuron pair where aliasing cannot be excluded; {OWN}",

@@ -12,7 +12,7 @@ import numpy as np
 from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.codelets.surrogates import COSTS, at_an_id
-from mimdsim.codelets.vertex_costs import SOURCE, SURROGATE_PAIRABLE, compiled, overhead_bundles
+from mimdsim.codelets.vertex_costs import SOURCE, SURROGATE_PAIRABLE, cpp_cost, overhead_bundles
 from mimdsim.numerics.sparse import neurons as numerics
 from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, WorkerBundles, fields_of, terms_of
 
@@ -187,7 +187,7 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
         joinable=True,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
         compute=_compute(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
-        cost=compiled(
+        cost=cpp_cost(
             {"listed": 4, "hits": (2 + bundles + more, SURROGATE_PAIRABLE)},
             f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more} for the read-out, ours",
             unpacked=(4, len(fields)),
@@ -223,7 +223,7 @@ EMITTED_FLAGS = Codelet(
     fields=fields_of("write flags[sample, start:stop]; read ids[sample, :] in part; read counts[sample, :]"),
     joinable=True,
     compute=numerics.emitted_flags,
-    cost=compiled(
+    cost=cpp_cost(
         # store zero, next address, branch; load id, subtract the tile's start, compare, branch; address, store one
         {"neurons": 3, "spikes": 4, "hits": 2},
         f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
@@ -239,7 +239,7 @@ EMITTED_GRADIENT = Codelet(
         "write partial[part, sample, :]; read d_fired[sample, start:stop]; read ids[sample, :]; read counts[sample, :]"
     ),
     compute=numerics.emitted_gradient,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, subtract the tile's start, compare, branch, store; load the gradient
         {"listed": 5, "hits": 1},
         f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from mimdsim.codelets.vertex_costs import Formula, by_vectors, compiled, on_elements
+from mimdsim.codelets.vertex_costs import Formula, by_vectors, cpp_cost, on_elements
 from mimdsim.numerics.sparse import losses as numerics
 from mimdsim.numerics.sparse.recurrence_and_bias import add_columns
 from mimdsim.program import Codelet, Length, Size, fields_of, terms_of
@@ -15,7 +15,7 @@ COUNT_SPIKES = Codelet(
     name="CountSpikes",
     fields=fields_of("read ids[:, sample, :]; read counts[:, sample, :]; write totals[sample, :]"),
     compute=numerics.count_spikes,
-    cost=compiled(
+    cost=cpp_cost(
         {"timesteps": 8, "classes": 2},
         "about 8 bundles per timestep: loop over a short list, one read-modify-write per spike",
         unpacked=(1, 3),
@@ -30,7 +30,7 @@ CROSS_ENTROPY = Codelet(
     fields=fields_of("read totals[sample, :]; read labels[sample]; write losses[sample]; write gradient[sample, :]"),
     constants=("scale",),
     compute=numerics.cross_entropy,
-    cost=compiled(
+    cost=cpp_cost(
         # max, exponential (3), sum, division (3), stores
         {"classes": 20},
         "three passes over the classes, exponential 3 and division 3 cycles (PopLibs operation tables)",
@@ -49,7 +49,7 @@ LIST_COUNT_GRADIENT = Codelet(
         "read ids[:, sample, :]; read counts[:, sample, :]; read gradient[sample, :]; write g[:, sample, :]"
     ),
     compute=numerics.list_count_gradient,
-    cost=compiled(
+    cost=cpp_cost(
         {"timesteps capacity": 4},
         "about 4 bundles per slot: load id, load gradient, select, store",
         unpacked=(1, 4),
@@ -74,7 +74,7 @@ EMITTED_ROWS = Codelet(
     name="EmittedRows",
     fields=(*COUNT_SPIKES.fields[:2], *fields_of("write rows[:, sample, :]")),
     compute=numerics.emitted_rows,
-    cost=compiled(
+    cost=cpp_cost(
         # clear a row, then a load and a store per spike of a short list
         {"timesteps": 8, "timesteps neurons": 1},
         "about 8 bundles per timestep as for counting spikes, a store per neuron to clear",
@@ -101,7 +101,7 @@ CROSS_ENTROPY_BY_TIMESTEP = replace(
         "read totals[:, sample, :]; read labels[sample]; write losses[sample]; write gradient[:, sample, :]"
     ),
     compute=numerics.cross_entropy_by_timestep,
-    cost=compiled(
+    cost=cpp_cost(
         {"timesteps classes": 20, "timesteps": 20},
         "the cross-entropy of one row, for every timestep",
         unpacked=(1, 4),
@@ -124,7 +124,7 @@ SQUARED_ERROR = replace(
     name="SquaredError",
     constants=("correct", "incorrect", "timesteps"),
     compute=numerics.squared_error,
-    cost=compiled(
+    cost=cpp_cost(
         # load, compare with the label, select, subtract, square and add, scale, store
         {"classes": 8},
         "one pass over the classes: load, compare, select, subtract, square and add, scale, store, loop",
@@ -153,7 +153,7 @@ def pool_codelet(what: str, by_timestep: bool) -> Codelet:
         fields=fields_of(f"read {given}[{box}]; write {made}[{box}]"),
         constants=("each",),
         compute=POOLS[what, by_timestep],
-        cost=compiled(
+        cost=cpp_cost(
             {"elements": 3}, "load, add or store, next address per neuron and timestep", unpacked=(1, 2), kind="assumed"
         ),
         flops=terms_of({"elements": 1}) if what == "Pool" else (),
@@ -206,7 +206,7 @@ COUNT_LISTED = Codelet(
     name="CountListed",
     fields=fields_of("read counts[:, sample, :]; write spikes[sample]"),
     compute=numerics.count_listed,
-    cost=compiled({"timesteps": 3}, "load, add, next address per timestep", unpacked=(1, 2), kind="assumed"),
+    cost=cpp_cost({"timesteps": 3}, "load, add, next address per timestep", unpacked=(1, 2), kind="assumed"),
     code_bytes=128,
     extents={"timesteps": Length("counts", 0)},
 )
@@ -216,7 +216,7 @@ FIRING_PENALTY = Codelet(
     fields=fields_of("read spikes[:]; write penalty[place]; write even[place]"),
     constants=("target", "strength", "places"),
     compute=numerics.firing_penalty,
-    cost=compiled(
+    cost=cpp_cost(
         # a division; subtract, square, scale, store twice
         {"samples": 2},
         "load and add per sample, then one division (3) and some eight operations",

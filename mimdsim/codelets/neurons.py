@@ -17,7 +17,7 @@ from mimdsim.codelets.vertex_costs import (
     SURROGATE_PAIRABLE,
     SURROGATE_SOURCE,
     by_item_bytes,
-    compiled,
+    cpp_cost,
 )
 from mimdsim.costs.library.elementwise import bias_add_cycles
 from mimdsim.numerics.sparse import neurons as numerics
@@ -44,7 +44,7 @@ LIF_UPDATE = Codelet(
     constants=("decay", "scale", "threshold"),
     compute=numerics.lif_update,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, load a weight pair, add; the loop reloads; compare, select, multiply, add, store
         {"spikes pairs": (4, 1), "neurons": 15},
         f"{SOURCE}; about 4 per spike and neuron pair, about 15 per neuron",
@@ -60,7 +60,7 @@ LIF_UPDATE_DENSE = replace(
     name="LifUpdateDense",
     fields=(*LIF_UPDATE.fields[:2], *fields_of("read row[sample, :]")),
     compute=numerics.lif_update_dense,
-    cost=compiled(
+    cost=cpp_cost(
         # load the byte, branch, count; the row of weights by the count, load a weight pair, add; the loop reloads
         {"inputs": 4.5, "spikes pairs": (4, 1), "neurons": 15},
         f"{SOURCE}; the update from listed ids, with 4-5 per byte looked at as in the scan of flags",
@@ -75,7 +75,7 @@ LIF_INTEGRATE = Codelet(
     constants=("decay", "scale", "threshold"),
     compute=numerics.lif_integrate,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # like the end of the fused update, plus loading the current
         {"neurons": 16},
         f"{SOURCE}; about 15 per neuron, and 1 to load the current",
@@ -95,7 +95,7 @@ STATE_GRADIENT = Codelet(
     constants=("threshold", "slope"),
     compute=numerics.state_gradient,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, subtract the tile's start, compare, branch; load the state and the threshold of the neuron, then the
         # surrogate
         {"listed": 4, "hits": (2 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
@@ -116,7 +116,7 @@ STATE_GRADIENT_ROW = Codelet(
     ),
     constants=("slope",),
     compute=numerics.state_gradient_rows,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, state and threshold, count and branch; then the surrogate
         {"listed": (5 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
         f"{SOURCE}; {SURROGATE_SOURCE}; the row itself arrives by exchange and is updated in place",
@@ -191,7 +191,7 @@ ADJOINT_ROWS = Codelet(
     constants=("decay", "scale"),
     compute=numerics.adjoint_rows,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # load, multiply, store, multiply, store, branch
         {"samples pairs": (6, 2), "samples": 6},
         "instruction count of our own: a load, two multiplies and two stores of 64 bits, branch; 6 per row",
@@ -208,7 +208,7 @@ MASKED_ADJOINT_ROWS = replace(
     fields=(*ADJOINT_ROWS.fields, *fields_of("read v_previous[row_start:row_stop, start:stop]")),
     constants=("decay", "scale", "threshold"),
     compute=numerics.masked_adjoint_rows,
-    cost=compiled(
+    cost=cpp_cost(
         # a load, a compare and an and-not more
         {"samples pairs": (9, 3), "samples": 8},
         "instruction count of our own: two loads, two multiplies, compare, and-not and two stores of 64 bits, "

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.vertex_costs import compiled
+from mimdsim.codelets.vertex_costs import cpp_cost
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
 from mimdsim.numerics.dense import elementwise as numerics
@@ -148,7 +148,7 @@ COUNT_ARRAY = Codelet(
     name="CountArray",
     fields=fields_of("read spikes[:, sample, :]; write totals[sample, :]"),
     compute=numerics.count_rows,
-    cost=compiled({"timesteps classes": 3}, "3 bundles per number: load, add, loop", unpacked=(1, 2), kind="assumed"),
+    cost=cpp_cost({"timesteps classes": 3}, "3 bundles per number: load, add, loop", unpacked=(1, 2), kind="assumed"),
     flops=terms_of({"timesteps classes": 1}),
     code_bytes=256,
     extents={"timesteps": Length("spikes", 0), "classes": Length("totals", 1)},

@@ -11,7 +11,7 @@ from typing import Any
 
 from mimdsim.codelets.dense import FORMATS
 from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, by_neuron, scale_cycles, vectors_of
-from mimdsim.codelets.vertex_costs import SOURCE, by_item_bytes, compiled, on_elements
+from mimdsim.codelets.vertex_costs import SOURCE, by_item_bytes, cpp_cost, on_elements
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics.sparse import recurrence_and_bias as numerics
 from mimdsim.program import Codelet, Hits, Length, Listed, Lists, Spikes, SpikesOver, Vectors, fields_of, terms_of
@@ -25,7 +25,7 @@ SYNAPSE_CURRENT = Codelet(
     fields=(*CURRENT, LIF_UPDATE.field("w"), *IDS),
     compute=numerics.synapse_current,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, load a weight pair, add; the loop reloads: as in the fused update; clear the sums, store them, next
         # address, branch
         {"spikes pairs": (4, 1), "pairs": (4, 1)},
@@ -42,7 +42,7 @@ SYNAPSE_CURRENT_DENSE = replace(
     name="SynapseCurrentDense",
     fields=(*CURRENT, LIF_UPDATE.field("w"), LIF_UPDATE_DENSE.field("row")),
     compute=numerics.synapse_current_dense,
-    cost=compiled(
+    cost=cpp_cost(
         # load the byte, branch, count
         {"inputs": 4.5, "spikes pairs": (4, 1), "pairs": (4, 1)},
         f"{SOURCE}; the sum of the update from a row of bytes; {OWN}: 4 per pair to store it",
@@ -56,7 +56,7 @@ SELF_SYNAPSE = Codelet(
     fields=(*CURRENT, *fields_of("read r[:, start:stop]"), *IDS),
     compute=numerics.self_synapse,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # store zeros, next address, branch; load id, subtract the tile's start, compare, branch; load the weight,
         # store it
         {"pairs": 3, "spikes": 4, "hits": 2},
@@ -76,7 +76,7 @@ SELF_SYNAPSE_DENSE = replace(
     name="SelfSynapseDense",
     fields=(*SELF_SYNAPSE.fields[:2], *fields_of("read row[sample, start:stop]")),
     compute=numerics.self_synapse_dense,
-    cost=compiled(
+    cost=cpp_cost(
         # load the byte, load the weight, compare, select, store, branch
         {"neurons": 6},
         f"{OWN}: 6 per neuron",
@@ -142,7 +142,7 @@ SELF_WEIGHT_GRADIENT = Codelet(
     columns=REPLICA,
     compute=numerics.self_weight_gradient,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, subtract the tile's start, compare, branch; load the gradient, load the sum, add, store, two
         # pointers reloaded because the store may alias
         {"spikes": 4, "hits": (6, 1), "samples": 8},
@@ -161,7 +161,7 @@ SELF_INPUT_GRADIENT = Codelet(
         *IDS,
     ),
     compute=numerics.self_input_gradient,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, subtract the tile's start, compare, branch, store zero; load weight and gradient, multiply
         {"listed": 5, "hits": (3, 1)},
         f"{OWN}: 5 per listed id, 3 more per id of the tile's neurons",
@@ -178,7 +178,7 @@ BIAS_GRADIENT = Codelet(
     columns=REPLICA,
     compute=numerics.bias_gradient,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # load a pair, add, branch; load the sums, add, store, next address, branch
         {"samples pairs": (3, 1), "pairs": (5, 1)},
         f"{OWN}: 3 per sample and neuron pair, 5 per pair",

@@ -12,7 +12,7 @@ from mimdsim.codelets.vertex_costs import (
     SUBWORD_STORE_BUNDLES,
     SUBWORD_STORE_SOURCE,
     by_item_bytes,
-    compiled,
+    cpp_cost,
     overhead_bundles,
     vectors_each,
 )
@@ -62,7 +62,7 @@ FLAG_SPIKES_ABOVE = Codelet(
     code_bytes=192,
 )
 
-FLAG_ROWS_COST = compiled(
+FLAG_ROWS_COST = cpp_cost(
     # three pointers of the row, loop
     {"samples neurons": (9, 2), "samples": 6},
     "instruction count of our own: load, two compares, and-not, two ands, two stores, loop; 6 per row",
@@ -97,7 +97,7 @@ SCAN_FLAGS = Codelet(
     ),
     constants=("capacity",),
     compute=numerics.scan_flags,
-    cost=compiled(
+    cost=cpp_cost(
         # load flag, branch, increment; store the id, increment
         {"states": 4.5, "hits": 3},
         f"{SOURCE}; 4-5 per flag and 3 per hit, early exit at capacity left out",
@@ -114,7 +114,7 @@ COMBINE_WORKERS = Codelet(
         "write tile_counts[slot]"
     ),
     compute=numerics.combine_workers,
-    cost=compiled({"hits": 3.5, "workers": 6}, f"{SOURCE}; 3-4 per id, about 6 per worker list", unpacked=(2, 3)),
+    cost=cpp_cost({"hits": 3.5, "workers": 6}, f"{SOURCE}; 3-4 per id, about 6 per worker list", unpacked=(2, 3)),
     code_bytes=320,
     extents={"workers": Length("worker_ids", 0), "hits": ROW_HITS},
 )
@@ -126,7 +126,7 @@ COMBINE_TILES = Codelet(
     ),
     columns=("sample", "first", "middle", "last"),
     compute=numerics.combine_tiles,
-    cost=compiled({"listed": 3.5, "lists": 6}, f"{SOURCE}; 3-4 per id, about 6 per tile list", unpacked=(2, 4)),
+    cost=cpp_cost({"listed": 3.5, "lists": 6}, f"{SOURCE}; 3-4 per id, about 6 per tile list", unpacked=(2, 4)),
     code_bytes=384,
     extents={"lists": Length("tile_ids", 0), "listed": Lists(Listed)},
 )
@@ -137,7 +137,7 @@ SPIKES_TO_DENSE = Codelet(
     name="SpikesToDense",
     fields=fields_of("write row[sample, :]; read ids[sample, :]; read counts[sample, :]"),
     compute=numerics.spikes_to_dense,
-    cost=compiled(
+    cost=cpp_cost(
         # store, next address, branch; load id, count, branch, then a byte into its word
         {"vectors": 3, "spikes": 4 + SUBWORD_STORE_BUNDLES},
         f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
@@ -156,7 +156,7 @@ WEIGHT_GRADIENT = Codelet(
     columns=("replica", "sample_start", "sample_stop", "start", "stop"),
     compute=numerics.weight_gradient,
     joinable=True,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, load, add, store; the loop reloads
         {"spikes pairs": (7, 1), "samples": 8},
         f"{SOURCE}; about 7 per spike and neuron pair where aliasing cannot be excluded",
@@ -174,7 +174,7 @@ INPUT_GRADIENT = Codelet(
         "read counts[sample, :]"
     ),
     compute=numerics.input_gradient,
-    cost=compiled(
+    cost=cpp_cost(
         # load id, load, multiply, add, store
         {"listed pairs": (7, 2)},
         f"{SOURCE}; about 7 per listed id and neuron pair where aliasing cannot be excluded",
@@ -192,7 +192,7 @@ REDUCE_PARTS = Codelet(
     ),
     columns=("part_start", "part_stop", "group", "sample", "slot"),
     compute=numerics.reduce_parts,
-    cost=compiled(
+    cost=cpp_cost(
         # a pair of parts: load, add
         {"listed parts": (1, 0.5)},
         f"{SOURCE}; load and add per pair of parts, vectorised by the compiler; nothing when not listed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from mimdsim.codelets.vertex_costs import Formula, by_vectors, compiled, on_elements
+from mimdsim.codelets.vertex_costs import Formula, by_vectors, cpp_cost, on_elements
 from mimdsim.numerics import training as numerics
 from mimdsim.numerics.optimisers import FORMS, Form
 from mimdsim.numerics.optimisers.adam import adam
@@ -111,7 +111,7 @@ ADD_PARTS = Codelet(
     name="AddParts",
     fields=fields_of("read partial[:]; write totals[which]"),
     compute=numerics.add_parts,
-    cost=compiled({"parts": (2, 1)}, "a load and an add per part, on one context", unpacked=(0, 2)),
+    cost=cpp_cost({"parts": (2, 1)}, "a load and an add per part, on one context", unpacked=(0, 2)),
     flops=terms_of({"parts": 1}),
     code_bytes=128,
     extents={"parts": Length("partial", 0)},
@@ -122,7 +122,7 @@ CLIP_FACTOR = Codelet(
     fields=fields_of("read totals[:]; write factor[place]"),
     constants=("largest_norm", "floor"),
     compute=numerics.clip_factor,
-    cost=compiled(
+    cost=cpp_cost(
         # square root, division; add, minimum, store
         {"weights": (2, 1)},
         "a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",

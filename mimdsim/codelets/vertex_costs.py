@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.program import Codelet, Size, TileFormula, WorkerBundles, fields_of, terms_of
+from mimdsim.program.loop_extents import Extent
 
 LAUNCH_BUNDLES = 12  # launch and return of a vertex
 FRAME_BUNDLES = 8  # stack frame of a compiled function
@@ -42,7 +43,7 @@ def overhead_bundles(scalars: int, vectors: int) -> float:
     return LAUNCH_BUNDLES + FRAME_BUNDLES + SCALAR_FIELD_BUNDLES * scalars + VECTOR_FIELD_BUNDLES * vectors
 
 
-def compiled(
+def cpp_cost(
     loops: Mapping[str, float | tuple[float, float]],
     source: str,
     *,
@@ -100,7 +101,15 @@ def by_vectors(bundles: Callable[[int], float], source: str, *, set_up: int = 29
 
 
 def on_elements(
-    name: str, signature: str, compute: Any, cost: TileFormula, elements: str, *, flops: float = 1, **more: Any
+    name: str,
+    signature: str,
+    compute: Any,
+    cost: TileFormula,
+    elements: str,
+    *,
+    flops: float = 1,
+    extents: Mapping[str, Extent] | None = None,
+    **more: Any,
 ) -> Codelet:
     """A library vertex that costs by the elements of one of its fields; more: of the codelet."""
     return Codelet(
@@ -109,6 +118,6 @@ def on_elements(
         compute=compute,
         cost=cost,
         flops=terms_of({"elements": flops}) if flops else (),
-        extents={"elements": Size(elements)},
+        extents={"elements": Size(elements), **(extents or {})},
         **more,
     )

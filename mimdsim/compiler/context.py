@@ -11,8 +11,8 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
+from mimdsim.codelets.elementwise import on_rows
 from mimdsim.codelets.formats import in_format
-from mimdsim.codelets.rows import on_rows
 from mimdsim.compiler.place.collectives import Trees, best_trees, direct
 from mimdsim.compiler.place.layer_partition import LayerPlacement, Placement
 from mimdsim.graph import Graph, Layer, Operation, SpikingNetwork, Value

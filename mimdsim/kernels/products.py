@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets.elementwise import transposing
+from mimdsim.codelets.elementwise import transpose_of
 from mimdsim.codelets.products import SUM_PARTS, block_product, product_formula, sum_formula
 from mimdsim.compiler.place.product_plan import ProductPlan
 from mimdsim.compiler.place.products import Blocks, ProductPlace
@@ -129,7 +129,7 @@ def _move(k: Builder, step: str, source: Variable, target: Variable, parts: Part
 
 @lru_cache(maxsize=8)
 def _transpose(dtype: str, channels: int) -> Codelet:
-    return transposing(copy_codelet(dtype, 2), f"Transpose<{dtype}>", dtype, channels, "out")
+    return transpose_of(copy_codelet(dtype, 2), f"Transpose<{dtype}>", dtype, channels, "out")
 
 
 @lru_cache(maxsize=16)

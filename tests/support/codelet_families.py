@@ -12,7 +12,6 @@ from mimdsim.codelets import (
     neurons,
     products,
     recurrence_and_bias,
-    rows,
     spikes,
     training,
     truncation,
@@ -22,7 +21,7 @@ from mimdsim.program import Codelet
 
 MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
-    *(dense, losses, training, elementwise, products, rows),
+    *(dense, losses, training, elementwise, products),
 )
 BOXES = ("boxes", "boxes of states")
 MADE = {

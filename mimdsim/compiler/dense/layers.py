@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import elementwise, products, rows, surrogates
+from mimdsim.codelets import elementwise, products, surrogates
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import ProductPlace
 from mimdsim.graph import Operation
@@ -180,14 +180,14 @@ def lower_bias(low: ArrayLowering, ops: Operations) -> None:
     """bias_add: the same row for every sample."""
     (op,) = ops
     current, row = (low.storage[name][0] for name in op.inputs)
-    _lower_with_row(low, op, rows.ADD_ROW, current, row)
+    _lower_with_row(low, op, elementwise.ADD_ROW, current, row)
 
 
 def lower_self_synapse(low: ArrayLowering, ops: Operations) -> None:
     """self_synapse, self_synapse_spike_gradient: every neuron's own spike, or q, times its weight."""
     (op,) = ops
     source, *_, row = (low.storage[name][0] for name in op.inputs)
-    _lower_with_row(low, op, rows.MULTIPLY_ROW, source, row)
+    _lower_with_row(low, op, elementwise.MULTIPLY_ROW, source, row)
 
 
 def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
@@ -202,13 +202,13 @@ def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
     shape = (len(spans), width)
     mapping = TileMapping.of_boxes(blocks.tiles, bounds, shape)
     pieces = low.variable(f"pieces.{gradient.name}", shape, "float32", mapping, "exchange buffers")
-    codelet = rows.SUM_SAMPLES if len(names) == 1 else rows.SUM_PRODUCTS  # of a bias, or of own spikes
+    codelet = elementwise.SUM_SAMPLES if len(names) == 1 else elementwise.SUM_PRODUCTS  # of a bias, or of own spikes
     fields = (item.name for item in codelet.fields)
     operands = dict(zip(fields, (*names, pieces), strict=True))
     low.on_boxes("sum samples", gradient, codelet, blocks, operands, {"piece": piece}, mergeable=False)
     operands, defines = {"total": total, "pieces": pieces}, ((total, add.outputs[0]),)
     ends = low.blocks[total]
-    low.on_boxes("add pieces", gradient, rows.ADD_PIECES, ends, operands, defines=defines, mergeable=False)
+    low.on_boxes("add pieces", gradient, elementwise.ADD_PIECES, ends, operands, defines=defines, mergeable=False)
 
 
 def lower_steady(low: ArrayLowering, ops: Operations) -> None:
