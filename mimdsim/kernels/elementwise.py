@@ -15,6 +15,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.codelets.dense import copy_formula, fill_formula
+from mimdsim.codelets.vertex_costs import on_elements
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library import operation_costs as tables
 from mimdsim.costs.library.arithmetic import element_bytes
@@ -22,7 +23,7 @@ from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.network import heap_sort_cycles
 from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.parts import box_of, format_of, parts_of
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, Variable
+from mimdsim.program import Codelet, Length, TileFormula, Variable
 
 POPOPS = "PopLibs popops cycle estimators (commit 7eac0f2)"
 CALL_BYTES, MOVE_BYTES = 320, 192  # code of a library codelet (assumed, as of slices, fills and copies)
@@ -202,19 +203,14 @@ def _same_format(what: str, one: Variable, other: Variable) -> None:
         raise MappingError(f"{what}: '{one.name}' is {one.dtype}, '{other.name}' {other.dtype}; cast one of them")
 
 
-def _codelet(
-    name: str, axes: int, fields: dict[str, str], compute: Function, cost: TileFormula, code: int, **more: Any
+def _on_boxes(
+    name: str, axes: int, fields: str, compute: Function, cost: TileFormula, code_bytes: int, **more: Any
 ) -> Codelet:
-    return Codelet(
-        name=name,
-        fields=tuple(Field(name=field, access=access, box=box_of(axes)) for field, access in fields.items()),
-        compute=compute,
-        form="vertex",
-        cost=cost,
-        code_bytes=code,
-        extents={"elements": Size("out"), "keys": Length("out", axes - 1)},
-        **more,
-    )
+    """fields: access and name of each, all with the box of a part."""
+    signature = "; ".join(f"{field}[{box_of(axes)}]" for field in fields.split("; "))
+    extents = {"keys": Length("out", axes - 1)}
+    more |= {"extents": extents, "form": "vertex", "code_bytes": code_bytes}
+    return on_elements(name, signature, compute, cost, "out", **({"flops": 0} | more))
 
 
 @lru_cache(maxsize=32)
@@ -223,7 +219,7 @@ def _fill(dtype: str, axes: int) -> Codelet:
         out[...] = value
 
     formula = fill_formula(element_bytes(dtype))
-    return _codelet(f"Fill<{dtype}>", axes, {"out": "write"}, compute, formula, MOVE_BYTES, constants=("value",))
+    return _on_boxes(f"Fill<{dtype}>", axes, "write out", compute, formula, MOVE_BYTES, constants=("value",))
 
 
 @lru_cache(maxsize=32)
@@ -234,7 +230,7 @@ def copy_codelet(dtype: str, axes: int) -> Codelet:
         out[...] = source
 
     formula = copy_formula(element_bytes(dtype))
-    return _codelet(f"Copy<{dtype}>", axes, {"out": "write", "source": "read"}, compute, formula, MOVE_BYTES)
+    return _on_boxes(f"Copy<{dtype}>", axes, "write out; read source", compute, formula, MOVE_BYTES)
 
 
 @lru_cache(maxsize=64)
@@ -249,7 +245,7 @@ def _cast(source: str, target: str, axes: int) -> Codelet:
 
     formula = TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: Cast1D")
     name = f"Cast<{source},{target}>"
-    return _codelet(name, axes, {"out": "write", "source": "read"}, compute, formula, CALL_BYTES)
+    return _on_boxes(name, axes, "write out; read source", compute, formula, CALL_BYTES)
 
 
 @lru_cache(maxsize=256)
@@ -279,12 +275,10 @@ def _operation(op: str, form: str, dtype: str, in_place: bool, axes: int) -> Cod
         with np.errstate(all="ignore"):
             out[...] = function(*given)
 
-    fields = {"out": "update" if in_place else "write"}
-    fields |= {} if in_place else {"one": "read"}
-    fields |= {"other": "read"} if form == "binary" else {}
+    fields = ("update out" if in_place else "write out; read one") + ("; read other" if form == "binary" else "")
     called = {"binary": "BinaryOp1D", "scalar": "BroadcastScalar1D", "unary": "UnaryOp1D"}[form]
     called += "InPlace" if in_place else ""
-    return _codelet(
+    return _on_boxes(
         f"{called}<{op.upper()},{dtype}>",
         axes,
         fields,
@@ -292,7 +286,7 @@ def _operation(op: str, form: str, dtype: str, in_place: bool, axes: int) -> Cod
         TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: {called} {op.upper()}"),
         CALL_BYTES,
         constants=("scalar",) if form == "scalar" else (),
-        flops=(Term(bundles=1, extents=("elements",)),) if dtype in ("f32", "f16") else (),
+        flops=dtype in ("f32", "f16"),
     )
 
 
@@ -309,4 +303,4 @@ def _sort(axes: int) -> Codelet:
     formula = TileFormula(
         cycles=cycles, kind="published", source=f"{POPOPS}: HeapSortVertex, a worker context for each row in turn"
     )
-    return _codelet("HeapSort", axes, {"out": "update"}, compute, formula, CALL_BYTES)
+    return _on_boxes("HeapSort", axes, "update out", compute, formula, CALL_BYTES)

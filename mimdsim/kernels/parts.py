@@ -47,16 +47,10 @@ class Parts:
         extents: np.ndarray = self.boxes[:, :, 1] - self.boxes[:, :, 0]
         return extents
 
-    @property
-    def elements(self) -> np.ndarray:
-        """int64[parts]"""
-        result: np.ndarray = np.prod(self.lengths, axis=1, dtype=np.int64)
-        return result
 
-
-def box_of(axes: int) -> tuple[str, ...]:
+def box_of(axes: int) -> str:
     """The box of a field that takes a part of a variable with this many axes."""
-    return tuple(f"start{axis}:stop{axis}" for axis in range(axes))
+    return ", ".join(f"start{axis}:stop{axis}" for axis in range(axes))
 
 
 def parts_of(variable: Variable) -> Parts:

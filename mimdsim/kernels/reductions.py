@@ -20,8 +20,8 @@ from mimdsim.costs.library.arithmetic import vector_elements
 from mimdsim.costs.library.reductions import reduce_contiguous_cycles, reduce_strided_cycles, reduce_to_scalar_cycles
 from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.elementwise import broadcast
-from mimdsim.kernels.parts import Parts, format_of, parts_of, same_parts
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, TileMapping, Variable
+from mimdsim.kernels.parts import Parts, box_of, format_of, parts_of, same_parts
+from mimdsim.program import Codelet, Length, Size, TileFormula, TileMapping, Variable, fields_of, terms_of
 
 MORE_STAGES = 64  # reductionFactorThresholdToAddMoreStages: elements a result, or a piece of a stage, is worth
 OPERATIONS: dict[str, np.ufunc] = {"add": np.add, "max": np.maximum, "min": np.minimum}
@@ -247,14 +247,13 @@ def _reduction(op: str, dtype: str, axis: int | None, axes: int, out_axes: int) 
 
     return Codelet(
         name=f"Reduce<{op.upper()},{dtype}>",
-        fields=(
-            Field(name="out", access="write", box=tuple(f"start{index}:stop{index}" for index in range(out_axes))),
-            Field(name="source", access="read", box=tuple(f"start_in{i}:stop_in{i}" for i in range(axes))),
+        fields=fields_of(
+            f"write out[{box_of(out_axes)}]; read source[{', '.join(f'start_in{i}:stop_in{i}' for i in range(axes))}]"
         ),
         compute=compute,
         form="vertex",
         cost=TileFormula(cycles=cycles, kind="derived", source=SOURCE),
-        flops=(Term(bundles=1, extents=("elements",)),) if dtype in ("f32", "f16") else (),
+        flops=terms_of({"elements": 1}) if dtype in ("f32", "f16") else (),
         code_bytes=512,
         extents={"outputs": Size("out"), "elements": Size("source"), **behind},
     )

@@ -18,7 +18,7 @@ from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
 from mimdsim.kernels.parts import Parts, box_of, format_of, parts_of, same_parts
 from mimdsim.kernels.reductions import reduce
-from mimdsim.program import Codelet, Field, Length, Term, TileFormula, TileMapping, Variable
+from mimdsim.program import Codelet, Length, TileFormula, TileMapping, Variable, fields_of, terms_of
 from mimdsim.program.loop_extents import Extent
 
 
@@ -112,10 +112,8 @@ def _gather(dtype: str, axes: int) -> Codelet:
 
     return Codelet(
         name=f"MultiSlice<{dtype}>",
-        fields=(
-            Field(name="out", access="write", box=(*(("piece",) if axes == 3 else ()), ":", "start1:stop1")),
-            Field(name="table", access="read", box=box_of(2)),
-            Field(name="indices", access="read", box=(":",)),
+        fields=fields_of(
+            f"write out[{'piece, ' if axes == 3 else ''}:, start1:stop1]; read table[{box_of(2)}]; read indices[:]"
         ),
         columns=("start0",),
         compute=compute,
@@ -140,16 +138,12 @@ def _scatter(dtype: str) -> Codelet:
 
     return Codelet(
         name=f"MultiUpdateAdd<{dtype}>",
-        fields=(
-            Field(name="table", access="update", box=box_of(2)),
-            Field(name="rows", access="read", box=(":", "start1:stop1")),
-            Field(name="indices", access="read", box=(":",)),
-        ),
+        fields=fields_of(f"update table[{box_of(2)}]; read rows[:, start1:stop1]; read indices[:]"),
         columns=("start0",),
         compute=compute,
         form="vertex",
         cost=TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: MultiUpdateOp ADD, worst case"),
-        flops=(Term(bundles=1, extents=("elements", "offsets")),) if dtype in ("f32", "f16") else (),
+        flops=terms_of({"elements offsets": 1}) if dtype in ("f32", "f16") else (),
         code_bytes=CALL_BYTES,
         extents=LOOPS,
     )
