@@ -18,7 +18,7 @@ SOURCE = f"{STEP_BUNDLES} to step through a sequence (instruction count of our o
 KEPT = "kept"  # the field through which a vertex stores a timestep
 
 
-def _costs_more(codelet: Codelet, terms: tuple[Term, ...] = ()) -> WorkerBundles | TileFormula:
+def _add_stepping(codelet: Codelet, terms: tuple[Term, ...] = ()) -> WorkerBundles | TileFormula:
     cost = codelet.cost
     if isinstance(cost, WorkerBundles):
         fixed, source = cost.fixed + STEP_BUNDLES, f"{cost.source}; {SOURCE}"
@@ -42,7 +42,7 @@ def reading(codelet: Codelet, field: str, shift: int) -> Codelet:
         for name, each in codelet.extents.items()
     }
     name = f"{codelet.name}({field}[{now}])"
-    return replace(codelet, name=name, fields=fields, extents=extents, cost=_costs_more(codelet))
+    return replace(codelet, name=name, fields=fields, extents=extents, cost=_add_stepping(codelet))
 
 
 @lru_cache(maxsize=256)
@@ -55,13 +55,13 @@ def keeping(codelet: Codelet, field: str) -> Codelet:
         codelet,
         name=f"{codelet.name}({field} kept)",
         fields=(*codelet.fields, Field(name=KEPT, access="write", box=("@t", *box))),
-        compute=Kept(codelet.compute, len(codelet.fields), place, _rows_of(codelet, box)),
-        cost=_costs_more(codelet, (stored,)),
+        compute=Kept(codelet.compute, len(codelet.fields), place, _row_columns(codelet, box)),
+        cost=_add_stepping(codelet, (stored,)),
         extents={**codelet.extents, KEPT: Size(KEPT)},
     )
 
 
-def _rows_of(codelet: Codelet, box: tuple[str, ...]) -> tuple[int, int, int, int]:
+def _row_columns(codelet: Codelet, box: tuple[str, ...]) -> tuple[int, int, int, int]:
     """Which columns say the rows and columns that a vertex writes; of one row, twice the same."""
     rows, columns = (entry.split(":") for entry in box[-2:])
     names = (rows[0], rows[-1], *columns)
@@ -69,7 +69,7 @@ def _rows_of(codelet: Codelet, box: tuple[str, ...]) -> tuple[int, int, int, int
     return first, last, start, stop
 
 
-def can_keep(codelet: Codelet, field: str) -> bool:
+def can_store_in_place(codelet: Codelet, field: str) -> bool:
     """Whether `keeping` knows the boxes of this field."""
     box = codelet.field(field).box
     leading, ends = box[:-2], [entry for entry in box[-2:] if entry != ":"]

@@ -9,7 +9,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.program import Variable
 from mimdsim.program.mapping import FLAT
-from mimdsim.program.vertex_boxes import bounds_of, boxes_on_tiles, distinct, spatial_mapping
+from mimdsim.program.vertex_boxes import bounds_of, boxes_on_tiles, distinct_boxes, spatial_mapping
 
 # the vendor's names of number formats, by numpy's
 FORMATS = {
@@ -66,7 +66,7 @@ def parts_of(variable: Variable) -> Parts:
         )
     tiles, boxes = boxes_on_tiles(mapping, variable.shape)
     if mapping.axis == FLAT:
-        tiles, bounds = distinct(tiles, bounds_of(boxes))
+        tiles, bounds = distinct_boxes(tiles, bounds_of(boxes))
         return Parts(tiles=tiles, boxes=bounds.transpose(2, 0, 1))
     return Parts(tiles=tiles, boxes=boxes)
 

@@ -254,10 +254,10 @@ class Codelet:
                     f'name a field taken at "@t", of which there are {sequences}'
                 )
         for name, extent in self.extents.items():
-            if wrong := self._misdeclared(extent):
+            if wrong := self._extent_problem(extent):
                 yield f"extent '{name}' {wrong}"
 
-    def _misdeclared(self, extent: Extent) -> str:
+    def _extent_problem(self, extent: Extent) -> str:
         """What is wrong with a declared extent, or ''."""
         if isinstance(extent, Lists):
             if extent.kind not in RECORDED:

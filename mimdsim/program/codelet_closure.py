@@ -35,7 +35,7 @@ def closure_of(compute: Callable[..., Any]) -> dict[str, Any]:
 
 def _walk_closure(compute: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     compute = getattr(compute, "py_func", compute)
-    for name, value in _held(compute):
+    for name, value in _members_of(compute):
         if id(value) in seen:
             continue
         seen.add(id(value))
@@ -44,7 +44,7 @@ def _walk_closure(compute: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
             yield from _walk_closure(value, seen)
 
 
-def _held(compute: Any) -> Iterator[tuple[str, Any]]:
+def _members_of(compute: Any) -> Iterator[tuple[str, Any]]:
     """What a function, a partial, a method, a class or an object holds itself."""
     if isinstance(compute, partial):
         yield from ((f"argument {place}", value) for place, value in enumerate(compute.args))
@@ -54,7 +54,7 @@ def _held(compute: Any) -> Iterator[tuple[str, Any]]:
         yield "self", compute.__self__
         yield "func", compute.__func__
     elif isinstance(compute, FunctionType):
-        yield from _of_function(compute)
+        yield from _members_of_function(compute)
     else:
         owner = compute if isinstance(compute, type) else type(compute)
         own = [each for each in owner.__mro__ if is_users(each.__module__)]
@@ -71,7 +71,7 @@ def _held(compute: Any) -> Iterator[tuple[str, Any]]:
             yield from getattr(compute, "__dict__", {}).items()
 
 
-def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def _members_of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents

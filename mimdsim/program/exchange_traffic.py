@@ -18,8 +18,8 @@ from mimdsim.program.mapping import BANDED, FLAT, SideBySide, TileMapping, repea
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
 from mimdsim.program.vertex_boxes import (
     bounds_of,
+    cut_at_bands,
     equal_rows,
-    in_bands,
     is_local,
     order_of,
     runs_of_boxes,
@@ -47,7 +47,7 @@ def nearest_copy(heads: np.ndarray, tiles: np.ndarray, per_chip: int) -> np.ndar
     return chosen
 
 
-class Tally:
+class ExchangeCounter:
     """Running totals of one exchange phase, by tile and by pair of chips; or, if `pairs` are given, only these."""
 
     def __init__(self, tiles: int, chips: int = 1, pairs: Pairs | None = None):
@@ -85,7 +85,7 @@ class Tally:
                 on = tiles[cut.row[part]]
                 self._count(cut.apart.mapping, cut.shape, variable.item_bytes, on, cut.at(part, band))
                 return
-            for copies, _, on, inside in in_bands(mapping, tiles, boxes):
+            for copies, _, on, inside in cut_at_bands(mapping, tiles, boxes):
                 wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
                 on, inside = on[np.broadcast_to(wanting, on.shape)], inside[np.broadcast_to(wanting, on.shape)]
                 nearest = nearest_copy(np.array([copy.tiles[0] for copy in copies]), on, self.tiles // self.chips)

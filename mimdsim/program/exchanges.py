@@ -24,7 +24,7 @@ from mimdsim.program.checks.bounds import (
     outside_boxes,
 )
 from mimdsim.program.checks.scope import Scope
-from mimdsim.program.exchange_traffic import Pairs, Tally
+from mimdsim.program.exchange_traffic import ExchangeCounter, Pairs
 from mimdsim.program.mapping import BANDED, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Delivery, Exchange, Problem, Superstep, Variable
@@ -34,9 +34,9 @@ from mimdsim.program.vertex_boxes import (
     bounds_of,
     boxes_on_tiles,
     by_tiles,
-    distinct,
+    cut_at_bands,
+    distinct_boxes,
     equal_rows,
-    in_bands,
     is_local,
     spatial_mapping,
     to_runs,
@@ -54,7 +54,7 @@ def plan_exchanges(program: Program) -> Program:
 
     Raises MappingError, worded as in `verify`, for tiles and variables that do not exist and for boxes that do not fit.
     """
-    _refuse(check_homes(program, program.tiles))
+    _raise_first(check_homes(program, program.tiles))
     described: dict[TileMapping, bytes] = {}
 
     def planned(superstep: Superstep) -> Superstep:
@@ -68,10 +68,10 @@ def matches_derivation(scope: Scope) -> bool:
     """Whether the exchange of a superstep was derived from the superstep as it is now, and was not changed."""
     exchange = scope.superstep.exchange
     known = None if exchange is None else _DERIVED.get(exchange)
-    return exchange is not None and known is not None and known == _digest(scope, exchange)
+    return exchange is not None and known is not None and known == _exchange_digest(scope, exchange)
 
 
-def _digest(scope: Scope, exchange: Exchange) -> bytes:
+def _exchange_digest(scope: Scope, exchange: Exchange) -> bytes:
     """A key of everything an exchange depends on and of the exchange itself; arrays by content, as they may be
     changed."""
     program, superstep, described = scope.program, scope.superstep, scope.described
@@ -84,15 +84,15 @@ def _digest(scope: Scope, exchange: Exchange) -> bytes:
     for name in sorted(names):
         variable = program.variables[name]
         if variable.mapping not in described:
-            described[variable.mapping] = _key(_described(variable.mapping))
+            described[variable.mapping] = _digest_of(_content_of(variable.mapping))
         parts += [name, variable.shape, variable.item_bytes, described[variable.mapping]]
     parts += [exchange.total_tiles, exchange.tiles, exchange.columns, exchange.link_bytes, exchange.relayed]
     for delivery in exchange.deliveries:
         parts += [delivery.variable, delivery.tiles, delivery.boxes.transpose(1, 2, 0)]  # as they lie
-    return _key(parts)
+    return _digest_of(parts)
 
 
-def _key(parts: Sequence[object]) -> bytes:
+def _digest_of(parts: Sequence[object]) -> bytes:
     """Of the words of arrays and the text of anything else."""
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
@@ -108,7 +108,7 @@ def _key(parts: Sequence[object]) -> bytes:
     return found.digest()
 
 
-def _described(mapping: TileMapping) -> list[np.ndarray]:
+def _content_of(mapping: TileMapping) -> list[np.ndarray]:
     """All that a mapping says: its numbers and those of its bands, then their intervals joined; of a mapping that
     several bands have, once."""
     numbers: list[np.ndarray] = []
@@ -127,7 +127,7 @@ def _described(mapping: TileMapping) -> list[np.ndarray]:
     return [np.concatenate(numbers), np.concatenate(intervals)]
 
 
-def _refuse(problems: Iterable[Problem]) -> None:
+def _raise_first(problems: Iterable[Problem]) -> None:
     for problem in problems:
         raise MappingError(problem.message)
 
@@ -138,17 +138,17 @@ def derive_exchange(scope: Scope) -> Exchange | None:
     Raises MappingError for names, shapes and boxes that a check refuses.
     """
     for check in NAMES_AND_SHAPES:
-        _refuse(check(scope))
-    exchange = _exchange(scope, None)
+        _raise_first(check(scope))
+    exchange = _derive(scope, None)
     if exchange is not None:
-        _DERIVED[exchange] = _digest(scope, exchange)
+        _DERIVED[exchange] = _exchange_digest(scope, exchange)
     return exchange
 
 
 def sampled_exchange(program: Program, superstep: Superstep, receiving: np.ndarray) -> Exchange | None:
     """The exchange of a superstep whose vertices are all on tiles of `receiving` bool[tiles], and of what its copies
     bring to these; the places that it names are not checked."""
-    return _exchange(Scope(program=program, superstep=superstep, tiles=program.tiles), receiving)
+    return _derive(Scope(program=program, superstep=superstep, tiles=program.tiles), receiving)
 
 
 def copy_parts(program: Program, copy: Copy, receiving: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +168,7 @@ def bytes_within_tiles(program: Program) -> int:
     within = 0
     for superstep, _, _ in program.supersteps():
         for copy in superstep.copies:
-            source, tally = program.variables[copy.source], Tally(program.tiles, program.chips)
+            source, tally = program.variables[copy.source], ExchangeCounter(program.tiles, program.chips)
             tiles, boxes = copy_parts(program, copy)
             tally.count(source, copy.source_shift is not None, tiles, boxes)
             elements = np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum()
@@ -179,16 +179,16 @@ def bytes_within_tiles(program: Program) -> int:
 def count_pairs(program: Program, exchange: Exchange, pairs: Pairs) -> None:
     """Add what an exchange brings from tile to tile of a chip to `pairs`; over one reader they sum to its bytes
     received, but for those from other chips."""
-    tally = Tally(program.tiles, program.chips, pairs)
+    tally = ExchangeCounter(program.tiles, program.chips, pairs)
     for delivery in exchange.deliveries:
         variable = program.variables[delivery.variable]
         drop = delivery.boxes.shape[1] < len(variable.shape)
         tally.count(variable, drop, delivery.tiles, delivery.boxes)
 
 
-def _exchange(scope: Scope, receiving: np.ndarray | None) -> Exchange | None:
+def _derive(scope: Scope, receiving: np.ndarray | None) -> Exchange | None:
     program, superstep = scope.program, scope.superstep
-    tally = Tally(program.tiles, program.chips)
+    tally = ExchangeCounter(program.tiles, program.chips)
     deliveries: list[Delivery] = []
     for name, drop, tiles, boxes in _remote_reads(scope):
         deliveries.append(Delivery(variable=name, tiles=tiles, boxes=boxes))
@@ -212,14 +212,14 @@ def _remote_reads(scope: Scope) -> list[tuple[str, bool, np.ndarray, np.ndarray]
     reads: dict[_Key, list[_Parts]] = {}
     known: dict[TileMapping, ByTile] = {}
     for parts in by_tiles(scope.superstep.tables):
-        for key, (field, wanted) in _wanted_in(scope, parts, known).items():
+        for key, (field, wanted) in _remote_parts(scope, parts, known).items():
             first[key] = min(field, first.get(key, field))
-            reads.setdefault(key, []).append(distinct(*_joined(wanted)))
-    ordered = ((key, *_joined(reads[key])) for key in sorted(reads, key=first.__getitem__))
+            reads.setdefault(key, []).append(distinct_boxes(*_concatenate(wanted)))
+    ordered = ((key, *_concatenate(reads[key])) for key in sorted(reads, key=first.__getitem__))
     return [(name, shift is not None, tiles, bounds.transpose(2, 0, 1)) for (name, shift), tiles, bounds in ordered]
 
 
-def _wanted_in(
+def _remote_parts(
     scope: Scope, parts: list[Part], known: dict[TileMapping, ByTile]
 ) -> dict[_Key, tuple[int, list[_Parts]]]:
     """The number of the first field that reads a variable from other tiles, and what is read there, by vertex."""
@@ -240,20 +240,20 @@ def _wanted_in(
             local.add(alike)
         else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
             bounds = bounds_of(boxes).take(remote, axis=2)
-            _refuse(outside_boxes(scope, access, bounds, rows[remote]))
+            _raise_first(outside_boxes(scope, access, bounds, rows[remote]))
             key = access.variable.name, access.shift
             wanted.setdefault(key, (number, []))[1].append((part.tiles[remote], bounds))
     return wanted
 
 
-def _joined(parts: list[_Parts]) -> _Parts:
+def _concatenate(parts: list[_Parts]) -> _Parts:
     if len(parts) == 1:
         return parts[0]
     tiles, bounds = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
     return tiles, bounds
 
 
-def _count_arranged(scope: Scope, tally: Tally) -> None:
+def _count_arranged(scope: Scope, tally: ExchangeCounter) -> None:
     """Add the pieces that must be put into one row: boxes of `one_row` fields from several tiles, once per tile.
 
     Vertices of a tile that read the same box of a variable share its row; boxes that differ, even if they overlap, get
@@ -272,26 +272,26 @@ def _count_arranged(scope: Scope, tally: Tally) -> None:
                 bounds = bounds_of(replace(access, table=part).boxes)
                 wanted.setdefault((access.variable.name, access.shift), []).append((part.tiles, bounds))
         for (name, shift), rows_of in wanted.items():
-            _count_rows(scope.program.variables[name], shift is not None, *_joined(rows_of), tally)
+            _count_rows(scope.program.variables[name], shift is not None, *_concatenate(rows_of), tally)
 
 
-def _count_rows(variable: Variable, drop: bool, tiles: np.ndarray, bounds: np.ndarray, tally: Tally) -> None:
+def _count_rows(variable: Variable, drop: bool, tiles: np.ndarray, bounds: np.ndarray, tally: ExchangeCounter) -> None:
     """Add the rows that hold these boxes of a variable, each once per tile."""
     _, one_of_each = equal_rows(np.vstack([tiles[None], bounds.reshape(-1, len(tiles))]))
     tiles, boxes = tiles[one_of_each], bounds.take(one_of_each, axis=2).transpose(2, 0, 1)
-    pieces = _pieces(spatial_mapping(variable, drop), tiles, boxes, variable.shape[drop:])
+    pieces = _pieces_of(spatial_mapping(variable, drop), tiles, boxes, variable.shape[drop:])
     gathered = pieces > 1
     volume = np.prod(boxes[gathered, :, 1] - boxes[gathered, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
     np.add.at(tally.total["fragments_arranged"], tiles[gathered], pieces[gathered])
     np.add.at(tally.total["bytes_arranged"], tiles[gathered], volume)
 
 
-def _pieces(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _pieces_of(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """int64[rows]: from how many pieces, each of one tile, a box is put together; copies count as one."""
     if mapping.axis == BANDED:
         found = np.zeros(len(tiles), np.int64)
-        for (copy, *_), rows, on, inside in in_bands(mapping, tiles, boxes):
-            found[rows] += _pieces(copy, on, inside, shape)
+        for (copy, *_), rows, on, inside in cut_at_bands(mapping, tiles, boxes):
+            found[rows] += _pieces_of(copy, on, inside, shape)
         return found
     if mapping.is_replicated:
         return np.ones(len(tiles), np.int64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.numerics.columns.exchange_fragments import element_runs
-from mimdsim.program.exchange_traffic import Pieces, Tally
+from mimdsim.program.exchange_traffic import ExchangeCounter, Pieces
 from mimdsim.program.mapping import BANDED, TileMapping, repeat_each
 from mimdsim.program.program import Program
 from mimdsim.program.records import Exchange, Variable
@@ -46,7 +46,7 @@ def messages_of(program: Program, exchange: Exchange) -> Messages | None:
     return None if listed.room < 0 else _together(np.concatenate(listed.readings, axis=1))
 
 
-class _Listing(Tally):
+class _Listing(ExchangeCounter):
     """Lists what is counted, piece by piece and reader by reader."""
 
     delivery: int
@@ -60,7 +60,7 @@ class _Listing(Tally):
     def count_in(
         self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
-        """As of `Tally`; bands are taken element by element, as runs go on from one to the next."""
+        """As of `ExchangeCounter`; bands are taken element by element, as runs go on from one to the next."""
         if mapping.axis == BANDED and not mapping.has_copies:
             holders, held = boxes_on_tiles(mapping, self.shape)
             if int(runs_of_boxes(held, self.shape)[1].sum()) > self.room:
@@ -70,7 +70,7 @@ class _Listing(Tally):
         super().count_in(mapping, variable, drop, tiles, boxes)
 
     def count_pieces(self, cut: Pieces, item_bytes: int, which: np.ndarray, tiles: np.ndarray, _apart: bool) -> None:
-        """As of `Tally`: readings of pieces that stay on their chip."""
+        """As of `ExchangeCounter`: readings of pieces that stay on their chip."""
         bounds, shape = cut.bounds, cut.shape
         if len(shape) == len(self.shape):  # copies side by side lie further along the axis
             shape = np.array(self.shape, np.int64)

@@ -139,7 +139,7 @@ def boxes_on_tiles(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.nda
     return mapping.tiles, boxes
 
 
-def distinct(tiles: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_boxes(tiles: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct (tile, box) rows in ascending order, runs along an axis joined, last axis first; boxes as bounds."""
     axes, _, rows = bounds.shape
     columns = np.vstack([tiles[None], bounds.reshape(2 * axes, rows)])
@@ -222,7 +222,7 @@ def _in_windows(table: VertexTable, window: np.ndarray, windows: int) -> tuple[V
 ByTile = tuple[int, np.ndarray]  # as from `interval_of_tiles`
 
 
-def in_bands(
+def cut_at_bands(
     mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
 ) -> Iterator[tuple[tuple[TileMapping, ...], np.ndarray, np.ndarray, np.ndarray]]:
     """(mappings of the copies of a range, rows that touch it, their tiles, what of their boxes is in it)."""
@@ -258,7 +258,7 @@ def is_local(
         if apart is not None:
             return apart.holds(tiles, bounds_of(boxes), shape)
         in_all = np.ones(len(tiles), bool)
-        for copies, rows, on, inside in in_bands(mapping, tiles, boxes):
+        for copies, rows, on, inside in cut_at_bands(mapping, tiles, boxes):
             in_all[rows] &= np.any([is_local(copy, on, inside, shape) for copy in copies], axis=0)
         return in_all
     if mapping.is_replicated:

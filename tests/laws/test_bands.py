@@ -10,7 +10,7 @@ from networks import SEEDS, SMALL
 
 from mimdsim.program import Codelet, Delivery, Field, Program, Superstep, TileMapping, Variable, VertexTable, verify
 from mimdsim.program.codelet import WorkerBundles
-from mimdsim.program.exchange_traffic import Tally
+from mimdsim.program.exchange_traffic import ExchangeCounter
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT, Band
 from mimdsim.program.messages import messages_of
@@ -78,7 +78,7 @@ def test_an_exchange_counts_bands_as_the_same_elements_one_by_one(seed: int) -> 
     found = []
     for one in (mapping, flat):
         variable = Variable(name="x", shape=(ROWS, COLUMNS), dtype="float32", mapping=one)
-        tally = Tally(TILES)
+        tally = ExchangeCounter(TILES)
         tally.count(variable, False, tiles, boxes)
         exchange = tally.exchange((Delivery(variable="x", tiles=tiles, boxes=boxes),))
         program = Program(tiles=TILES, variables={"x": variable}, body=())
@@ -99,7 +99,7 @@ def test_messages_bring_what_is_counted_as_received_of_the_nearest_copies(seed: 
     boxes = np.stack([np.minimum(low, high - 1), high], axis=2)
     tiles = draw.permutation(TILES)[:5]
     variable = Variable(name="x", shape=(ROWS, COLUMNS), dtype="float32", mapping=mapping)
-    tally = Tally(TILES, chips)
+    tally = ExchangeCounter(TILES, chips)
     tally.count(variable, False, tiles, boxes)
     exchange = tally.exchange((Delivery(variable="x", tiles=tiles, boxes=boxes),))
     messages = messages_of(Program(tiles=TILES, chips=chips, variables={"x": variable}, body=()), exchange)

@@ -17,7 +17,7 @@ from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips
 from mimdsim.numerics.sparse import recurrence_and_bias
 from mimdsim.program import Exchange
-from mimdsim.program.checks.exchange import _other_counts
+from mimdsim.program.checks.exchange import _first_other_count
 from mimdsim.program.records import EXCHANGE_COLUMNS
 
 BEGINNING = """
@@ -122,8 +122,8 @@ def test_a_tile_that_only_one_of_two_exchanges_counts_is_named() -> None:
         return Exchange(deliveries=(), total_tiles=9, tiles=np.array(tiles), columns=columns)
 
     first = EXCHANGE_COLUMNS[0].replace("_", " ")
-    assert _other_counts(exchange([3, 5]), exchange([3, 5])) == ""
-    assert f"counts 0 {first} on tile 4, what it delivers amounts to 8" in _other_counts(
+    assert _first_other_count(exchange([3, 5]), exchange([3, 5])) == ""
+    assert f"counts 0 {first} on tile 4, what it delivers amounts to 8" in _first_other_count(
         exchange([5]), exchange([4, 5])
     )
 

@@ -27,13 +27,13 @@ BOX_FITS = "box fits variable"
 def check_homes(program: Program, tiles: int) -> Iterator[Problem]:
     """Variables with elements on no tile, beyond their shape, or on tiles that do not exist."""
     for variable in program.variables.values():
-        if text := _uncovered(variable.mapping, variable.shape, set()):
+        if text := _coverage_gap(variable.mapping, variable.shape, set()):
             yield Problem(rule=ON_A_TILE, message=f"variable '{variable.name}' {text}")
             continue
-        outside = _outside(variable.mapping.tiles, min(tiles, program.tiles))
+        outside = _out_of_range(variable.mapping.tiles, min(tiles, program.tiles))
         if len(outside):
             tile = int(variable.mapping.tiles[outside[0]])
-            text = f"variable '{variable.name}' has elements on tile {tile}, {_but_tiles(program, tile, tiles)}"
+            text = f"variable '{variable.name}' has elements on tile {tile}, {_tiles_there_are(program, tile, tiles)}"
             yield Problem(rule="tile exists", message=text)
 
 
@@ -55,14 +55,14 @@ def require_homes(program: Program) -> None:
         raise MappingError(problems[0].message)
 
 
-def _outside(numbers: np.ndarray, tiles: int) -> np.ndarray:
+def _out_of_range(numbers: np.ndarray, tiles: int) -> np.ndarray:
     """The positions of tile numbers that are not among the first `tiles`; two passes without a copy if all are."""
     if not len(numbers) or (numbers.min() >= 0 and numbers.max() < tiles):
         return np.zeros(0, np.int64)
     return np.flatnonzero((numbers < 0) | (numbers >= tiles))
 
 
-def _but_tiles(program: Program, tile: int, tiles: int) -> str:
+def _tiles_there_are(program: Program, tile: int, tiles: int) -> str:
     if not 0 <= tile < program.tiles:
         return (
             f"but the program is placed on tiles 0 to {program.tiles - 1}; map it to these or place the program on more"
@@ -70,7 +70,7 @@ def _but_tiles(program: Program, tile: int, tiles: int) -> str:
     return f"but the machine has tiles 0 to {tiles - 1}; map it to fewer tiles or choose a larger machine"
 
 
-def _uncovered(mapping: TileMapping, shape: tuple[int, ...], covered: set[TileMapping]) -> str:
+def _coverage_gap(mapping: TileMapping, shape: tuple[int, ...], covered: set[TileMapping]) -> str:
     """Which elements the mapping omits or has in excess; empty if it covers a variable of `shape` exactly.
 
     covered: mappings that do: over many chips, most of the bands of bands are the same few.
@@ -79,7 +79,7 @@ def _uncovered(mapping: TileMapping, shape: tuple[int, ...], covered: set[TileMa
         return ""
     covered.add(mapping)  # any other ends the search
     if mapping.axis == BANDED:
-        return _uncovered_in_bands(mapping, shape, covered)
+        return _coverage_gap_of_bands(mapping, shape, covered)
     if mapping.is_replicated:
         return "" if len(mapping.tiles) else "is not replicated on any tile; name the tiles that hold it"
     if mapping.axis == FLAT:
@@ -93,7 +93,7 @@ def _uncovered(mapping: TileMapping, shape: tuple[int, ...], covered: set[TileMa
     return _gap(mapping.starts, mapping.stops, extent, counted)
 
 
-def _uncovered_in_bands(mapping: TileMapping, shape: tuple[int, ...], covered: set[TileMapping]) -> str:
+def _coverage_gap_of_bands(mapping: TileMapping, shape: tuple[int, ...], covered: set[TileMapping]) -> str:
     axis = mapping.bands[0].axis
     if not 0 <= axis < len(shape):
         return f"is cut into bands along axis {axis}, its shape {list(shape)} has {len(shape)}; cut an axis it has"
@@ -101,7 +101,7 @@ def _uncovered_in_bands(mapping: TileMapping, shape: tuple[int, ...], covered: s
     alien = (FLAT, PER_TIMESTEP, axis) if len(starts) > 1 else (FLAT, PER_TIMESTEP)
     if any(one.axis in alien for one in own):
         return f"has bands along axis {axis} that are spread along it or element by element; spread them along others"
-    gaps = (_uncovered(one, shape, covered) for one in own)
+    gaps = (_coverage_gap(one, shape, covered) for one in own)
     return _gap(starts, stops, shape[axis], f"indices of axis {axis}") or next((text for text in gaps if text), "")
 
 
@@ -143,11 +143,11 @@ def check_copies(scope: Scope) -> Iterator[Problem]:
         elif not shapes[0]:
             text += ", which leaves no axis to copy along; give both one of extent 1"
             yield scope.problem("shapes of a copy agree", text)
-        if copy.relay is not None and (text := _too_early(copy.relay, scope.program.chips)):
+        if copy.relay is not None and (text := _relay_problem(copy.relay, scope.program.chips)):
             yield scope.problem("chips pass on what they have", f"copies '{copy.source}' {text}")
 
 
-def _too_early(relay: Relay, chips: int) -> str:
+def _relay_problem(relay: Relay, chips: int) -> str:
     """What of a relay cannot be: a chip that passes on what it gets later, or never."""
     if any(len(rows) != chips or any(len(row) != chips for row in rows) for rows in (relay.parent, relay.step)):
         return f"by a relay that is not of the program's {chips} chips; give parent and step for every pair of chips"
@@ -170,10 +170,10 @@ def _too_early(relay: Relay, chips: int) -> str:
 def check_tiles(scope: Scope) -> Iterator[Problem]:
     """The first vertex of a table on a tile that does not exist: beyond the program's tiles, or the machine's."""
     for table in scope.superstep.tables:
-        outside = _outside(table.tiles, min(scope.tiles, scope.program.tiles))
+        outside = _out_of_range(table.tiles, min(scope.tiles, scope.program.tiles))
         if len(outside):
             row = int(outside[0])
-            text = _but_tiles(scope.program, int(table.tiles[row]), scope.tiles)
+            text = _tiles_there_are(scope.program, int(table.tiles[row]), scope.tiles)
             yield scope.problem("tile exists", text, table, row)
 
 
@@ -230,15 +230,15 @@ def check_entries(scope: Scope) -> Iterator[Problem]:
     variables = scope.program.variables
     for copy in scope.superstep.copies:
         for name, shift, writes in ((copy.source, copy.source_shift, False), (copy.target, copy.target_shift, True)):
-            if shift is not None and (text := _unfit_entries(variables[name], shift, scope.stretch, writes=writes)):
+            if shift is not None and (text := _entry_problem(variables[name], shift, scope.stretch, writes=writes)):
                 yield scope.problem(IN_REPEAT, f"a copy {text}")
     for access in scope.accesses:
         shift, writes = access.shift, access.field.writes
-        if shift is not None and (text := _unfit_entries(access.variable, shift, scope.stretch, writes=writes)):
+        if shift is not None and (text := _entry_problem(access.variable, shift, scope.stretch, writes=writes)):
             yield scope.problem(IN_REPEAT, text, access.table)
 
 
-def _unfit_entries(variable: Variable, shift: int, stretch: Stretch, *, writes: bool) -> str:
+def _entry_problem(variable: Variable, shift: int, stretch: Stretch, *, writes: bool) -> str:
     """What is wrong with taking "@t" and a shift of a variable in a stretch, or ''.
 
     Reading before the first timestep is legal and gives zero; no such entry exists to be written, nor does one before

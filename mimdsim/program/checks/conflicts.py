@@ -45,14 +45,16 @@ def check_conflicts(scope: Scope) -> Iterator[Problem]:
         if access.table.vertices:
             by_variable.setdefault(access.variable.name, []).append(access)
     for name, group in by_variable.items():
-        writers = _by_shift([access for access in group if access.field.writes])
-        pair = _written_twice(writers, timesteps)
+        writers = _group_by_shift([access for access in group if access.field.writes])
+        pair = _first_double_write(writers, timesteps)
         if pair is not None:
             (other, other_row), (access, row) = pair
             text = f"writes {describe_box(name, access.boxes[row])}, which {vertex_name(other.table, other_row)} writes"
             yield scope.problem(TWICE, f"{text} too", access.table, row)
         for reader in (access for access in group if not access.field.writes):
-            pair = next(filter(None, (_shared(part, [reader], timesteps, skip=True) for part in writers)), None)
+            pair = next(
+                filter(None, (_overlap_between(part, [reader], timesteps, skip=True) for part in writers)), None
+            )
             if pair is not None:
                 (other, other_row), (_, row) = pair
                 text = f"reads {describe_box(name, reader.boxes[row])} while {vertex_name(other.table, other_row)}"
@@ -62,7 +64,7 @@ def check_conflicts(scope: Scope) -> Iterator[Problem]:
 Pair = tuple[tuple[Access, int], tuple[Access, int]]  # two vertices' boxes that share an element
 
 
-def _by_shift(accesses: list[Access]) -> list[list[Access]]:
+def _group_by_shift(accesses: list[Access]) -> list[list[Access]]:
     """Grouped by the timestep that they take; those that take none form a group too."""
     found: dict[int | None, list[Access]] = {}
     for access in accesses:
@@ -70,28 +72,29 @@ def _by_shift(accesses: list[Access]) -> list[list[Access]]:
     return list(found.values())
 
 
-def _written_twice(writers: list[list[Access]], timesteps: range) -> Pair | None:
+def _first_double_write(writers: list[list[Access]], timesteps: range) -> Pair | None:
     for place, part in enumerate(writers):
-        pair = None if _once_on_tiles(part) else _twice(part)
+        pair = None if _is_surely_apart(part) else _overlap_within(part)
         for other in writers[:place]:
-            pair = pair or _shared(other, part, timesteps, skip=False)
+            pair = pair or _overlap_between(other, part, timesteps, skip=False)
         if pair is not None:
             return pair
     return None
 
 
-def _once_on_tiles(accesses: list[Access]) -> bool:
+def _is_surely_apart(accesses: list[Access]) -> bool:
     """Whether it is certain that no two of these boxes, each of which lies on one tile, share an element: tiles after
     tiles, as the boxes of many vertices at once would take several times the memory of the program."""
     if sum(access.table.vertices for access in accesses) <= vertex_boxes.ROWS_AT_ONCE:
         return False
     return all(
-        _twice([replace(access, table=part) for access, (part, _) in zip(accesses, parts, strict=True)]) is None
+        _overlap_within([replace(access, table=part) for access, (part, _) in zip(accesses, parts, strict=True)])
+        is None
         for parts in vertex_boxes.by_tiles([access.table for access in accesses])
     )
 
 
-def _twice(accesses: list[Access]) -> Pair | None:
+def _overlap_within(accesses: list[Access]) -> Pair | None:
     """Two of these boxes, all with the same axes, that share an element."""
     each = [bounds_of(access.boxes) for access in accesses]
     bounds = each[0] if len(each) == 1 else np.concatenate(each, axis=2)
@@ -102,12 +105,12 @@ def _twice(accesses: list[Access]) -> Pair | None:
             return None
         first = np.unique(which, return_index=True)[1]
         two = int((first[which] != np.arange(rows)).argmax())
-        return _located(accesses, int(first[which[two]])), _located(accesses, two)
+        return _locate(accesses, int(first[which[two]])), _locate(accesses, two)
     pair = _first_meeting(bounds, np.arange(rows), bounds, np.arange(rows))
-    return None if pair is None else (_located(accesses, min(pair)), _located(accesses, max(pair)))
+    return None if pair is None else (_locate(accesses, min(pair)), _locate(accesses, max(pair)))
 
 
-def _shared(left: list[Access], right: list[Access], timesteps: range, *, skip: bool) -> Pair | None:
+def _overlap_between(left: list[Access], right: list[Access], timesteps: range, *, skip: bool) -> Pair | None:
     """A box of `left` and one of `right` that share an element; `skip`: ignoring pairs of the same vertex."""
     shifts = left[0].shift, right[0].shift
     if shifts[0] != shifts[1] and None not in shifts:
@@ -115,15 +118,15 @@ def _shared(left: list[Access], right: list[Access], timesteps: range, *, skip: 
     sides = []
     for accesses in (left, right):
         alike = shifts[0] == shifts[1]
-        boxes = [access.boxes if alike else _with_timesteps(access, timesteps) for access in accesses]
+        boxes = [access.boxes if alike else _boxes_with_timesteps(access, timesteps) for access in accesses]
         sides.append(bounds_of(np.concatenate(boxes)))
-    vertices = _numbered(left + right) if skip else np.arange(sides[0].shape[2] + sides[1].shape[2])
+    vertices = _number_vertices(left + right) if skip else np.arange(sides[0].shape[2] + sides[1].shape[2])
     whose = np.split(vertices, [sides[0].shape[2]])
     pair = _first_meeting(sides[0], whose[0], sides[1], whose[1])
-    return None if pair is None else (_located(left, pair[0]), _located(right, pair[1]))
+    return None if pair is None else (_locate(left, pair[0]), _locate(right, pair[1]))
 
 
-def _with_timesteps(access: Access, timesteps: range) -> np.ndarray:
+def _boxes_with_timesteps(access: Access, timesteps: range) -> np.ndarray:
     """The boxes, with the entries taken in these timesteps as their first axis."""
     if access.shift is None:
         return access.boxes
@@ -132,7 +135,7 @@ def _with_timesteps(access: Access, timesteps: range) -> np.ndarray:
     return np.concatenate([first, access.boxes], axis=1)
 
 
-def _numbered(accesses: list[Access]) -> np.ndarray:
+def _number_vertices(accesses: list[Access]) -> np.ndarray:
     """A number for every row of these, the same for the rows of one vertex."""
     first: dict[int, int] = {}
     count, numbers = 0, []
@@ -144,7 +147,7 @@ def _numbered(accesses: list[Access]) -> np.ndarray:
     return np.concatenate(numbers)
 
 
-def _located(accesses: list[Access], row: int) -> tuple[Access, int]:
+def _locate(accesses: list[Access], row: int) -> tuple[Access, int]:
     for access in accesses:
         if row < access.table.vertices:
             return access, row

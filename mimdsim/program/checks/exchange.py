@@ -23,8 +23,8 @@ from mimdsim.program.vertex_boxes import (
     ByTile,
     bounds_of,
     by_rows,
+    cut_at_bands,
     describe_box,
-    in_bands,
     is_local,
     order_of,
     spatial_mapping,
@@ -37,7 +37,7 @@ WRITES_LOCAL = "writes are local"
 def check_deliveries(scope: Scope) -> Iterator[Problem]:
     """Anything that an exchange names but that does not exist, so that its deliveries cannot be checked."""
     if scope.superstep.exchange is not None:
-        yield from _of_exchange(scope, _misplaced(scope.program, scope.superstep.exchange))
+        yield from _exchange_problem(scope, _delivery_problem(scope.program, scope.superstep.exchange))
 
 
 def check_exchange(scope: Scope) -> Iterator[Problem]:
@@ -52,16 +52,16 @@ def check_exchange(scope: Scope) -> Iterator[Problem]:
     if wanted is None:
         nothing = np.zeros((len(EXCHANGE_COLUMNS), 0), np.int64)
         wanted = Exchange(deliveries=(), total_tiles=scope.program.tiles, tiles=np.zeros(0, np.int64), columns=nothing)
-    yield from _of_exchange(scope, _other_parts(planned, wanted) or _other_counts(planned, wanted))
+    yield from _exchange_problem(scope, _first_other_part(planned, wanted) or _first_other_count(planned, wanted))
 
 
-def _of_exchange(scope: Scope, text: str) -> Iterator[Problem]:
+def _exchange_problem(scope: Scope, text: str) -> Iterator[Problem]:
     """The problem `text` of an exchange; none if it is empty."""
     if text:
         yield scope.problem(EXCHANGE_RULE, f"its exchange {text}; plan the exchanges again (plan_exchanges)")
 
 
-def _misplaced(program: Program, exchange: Exchange) -> str:
+def _delivery_problem(program: Program, exchange: Exchange) -> str:
     """Deliveries of data, or to tiles, that do not exist."""
     if exchange.total_tiles != program.tiles:
         return f"is planned for {exchange.total_tiles} tiles, the program has {program.tiles}"
@@ -104,7 +104,7 @@ def _parts(exchange: Exchange) -> dict[tuple[str, int], np.ndarray]:
     return {key: rows[np.lexsort(rows.T[::-1])] for key, rows in parts.items()}
 
 
-def _other_parts(given: Exchange, wanted: Exchange) -> str:
+def _first_other_part(given: Exchange, wanted: Exchange) -> str:
     """The first part that is delivered but not wanted, or wanted but not delivered, counting repetitions."""
     there, here = _parts(wanted), _parts(given)
     for key in sorted(there | here):
@@ -130,7 +130,7 @@ def _other_parts(given: Exchange, wanted: Exchange) -> str:
     return ""
 
 
-def _other_counts(given: Exchange, wanted: Exchange) -> str:
+def _first_other_count(given: Exchange, wanted: Exchange) -> str:
     """The first tile and column whose count differs from the sum of the parts."""
     tiles = np.union1d(given.tiles, wanted.tiles)
     sides = []
@@ -163,7 +163,7 @@ def check_copies_delivered(scope: Scope) -> Iterator[Problem]:
         tiles, boxes = copy_parts(scope.program, copy)
         remote = np.flatnonzero(~is_local(spatial_mapping(source, drop), tiles, boxes, source.shape[drop:]))
         remote = remote[order_of(tiles[None, remote], [0])]  # parts are looked up tile by tile
-        missing = remote[_undelivered(scope.superstep, source.name, tiles[remote], boxes[remote])]
+        missing = remote[_missing_rows(scope.superstep, source.name, tiles[remote], boxes[remote])]
         if len(missing):
             text = (
                 f"copies {describe_box(source.name, boxes[missing[0]])} to '{copy.target}' on tile "
@@ -176,14 +176,16 @@ def check_reach(scope: Scope) -> Iterator[Problem]:
     """The first vertex of each field that reads what is neither local nor delivered, or writes what is not local."""
     for access in scope.accesses:
         known: dict[TileMapping, ByTile] = {}
-        reached = (_reach(scope, replace(access, table=part), rows, known) for part, rows in by_rows(access.table))
+        reached = (
+            _reach_problem(scope, replace(access, table=part), rows, known) for part, rows in by_rows(access.table)
+        )
         broken = next(filter(None, reached), None)
         if broken is not None:
             rule, text, vertex = broken
             yield scope.problem(rule, text, access.table, vertex)
 
 
-def _reach(
+def _reach_problem(
     scope: Scope, access: Access, rows: np.ndarray, known: dict[TileMapping, ByTile]
 ) -> tuple[str, str, int] | None:
     """(rule, what is wrong, vertex) of the first of these vertices, `rows` of a table, that breaks one."""
@@ -197,21 +199,21 @@ def _reach(
         return None
     row = int(remote[0])
     if writes:
-        text = _lies_elsewhere("writes", name, mapping, boxes[row], shape, int(tiles[row]))
+        text = _describe_remote("writes", name, mapping, boxes[row], shape, int(tiles[row]))
         return WRITES_LOCAL, text, int(rows[row])
     if any(is_written_by(copy, name, access.shift) for copy in scope.superstep.copies):
         text = f"reads {describe_box(name, boxes[row])} of another tile while a copy of the same exchange writes it"
         return MEANWHILE, f"{text}; read it in the next superstep", int(rows[row])
     far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
-    missing = remote[_undelivered(scope.superstep, name, tiles[remote], far)]
+    missing = remote[_missing_rows(scope.superstep, name, tiles[remote], far)]
     if not len(missing):
         return None
     row = int(missing[0])
-    text = _lies_elsewhere("reads", name, mapping, boxes[row], shape, int(tiles[row]))
+    text = _describe_remote("reads", name, mapping, boxes[row], shape, int(tiles[row]))
     return LOCAL_OR_DELIVERED, f"{text} and is not delivered in this superstep's exchange", int(rows[row])
 
 
-def _undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+def _missing_rows(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """bool[rows]: not contained in any delivered box of the variable to that tile."""
     missing = np.ones(len(tiles), bool)
     if superstep.exchange is None:
@@ -220,11 +222,11 @@ def _undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: 
         # one timestep and the whole sequence are delivered separately, as boxes of different axes
         alike = delivery.variable == variable and delivery.boxes.shape[1] == boxes.shape[1]
         if alike and len(delivery.tiles) and len(tiles):
-            missing &= ~_contained(delivery, tiles, boxes)
+            missing &= ~_is_inside_delivery(delivery, tiles, boxes)
     return missing
 
 
-def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+def _is_inside_delivery(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """bool[rows]: inside one delivered box."""
     owners, delivered = delivery.tiles, delivery.boxes
     if (owners[1:] < owners[:-1]).any():
@@ -236,23 +238,23 @@ def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.n
     return inside
 
 
-def _lies_elsewhere(
+def _describe_remote(
     does: str, name: str, mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...], tile: int
 ) -> str:
-    element, owner = _first_elsewhere(mapping, box, shape, tile)
+    element, owner = _first_remote(mapping, box, shape, tile)
     part = "" if element == tuple(box[:, 0].tolist()) else f"from {name}{list(element)} on "
     return f"{does} {describe_box(name, box)}, which {part}lies on tile {owner}"
 
 
-def _first_elsewhere(
+def _first_remote(
     mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...], tile: int
 ) -> tuple[tuple[int, ...], int]:
     """(the first element of a box that lies on another tile than `tile`, that tile); box int64[axes, 2]."""
     if mapping.axis == BANDED:
         one, boxes = np.array([tile]), box[None]
-        for copies, _, _, inside in in_bands(mapping, one, boxes):
+        for copies, _, _, inside in cut_at_bands(mapping, one, boxes):
             if not any(is_local(copy, one, inside, shape).all() for copy in copies):
-                return _first_elsewhere(copies[0], inside[0], shape, tile)
+                return _first_remote(copies[0], inside[0], shape, tile)
     if mapping.axis == FLAT:
         corners = np.ix_(*(np.arange(start, stop) for start, stop in box.tolist()))
         places = np.ravel_multi_index(corners, shape).reshape(-1)

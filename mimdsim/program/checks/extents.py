@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, near
 from mimdsim.program.checks.scope import Scope
-from mimdsim.program.checks.spike_provenance import origins_of
+from mimdsim.program.checks.spike_provenance import provenance_of
 from mimdsim.program.codelet import LackingExtent, TileFormula, formula_cycles
 from mimdsim.program.loop_extents import RECORDED, Derived, Hits, Lists, Recorded
 from mimdsim.program.program import Program
@@ -26,11 +26,11 @@ def check_extents(scope: Scope) -> Iterator[Problem]:
     Expects boxes that fit their variables.
     """
     for table in scope.superstep.tables:
-        for text in _wrong_extents(scope.program, table):
+        for text in _extent_problems(scope.program, table):
             yield scope.problem(EXTENTS_FOLLOW, text, table)
 
 
-def _wrong_extents(program: Program, table: VertexTable) -> list[str]:
+def _extent_problems(program: Program, table: VertexTable) -> list[str]:
     codelet = table.codelet
     derived = {name for name, extent in codelet.extents.items() if isinstance(extent, Derived)}
     known = derived | set(table.extents)
@@ -49,9 +49,9 @@ def _wrong_extents(program: Program, table: VertexTable) -> list[str]:
     ]
     for name, extent in table.extents.items():
         declared = codelet.extents.get(name)
-        text = _miscounted(table, extent, declared) if isinstance(declared, Lists) else ""
+        text = _count_problem(table, extent, declared) if isinstance(declared, Lists) else ""
         if not text and isinstance(extent, RECORDED):
-            text = origins_of(program).disagrees(table, extent)
+            text = provenance_of(program).contradiction(table, extent)
             text = f"spikes of {text}" if text else ""
         texts += [f"counts in its extent '{name}' {text}"] if text else []
     return texts
@@ -77,7 +77,7 @@ def _call_formula(program: Program, table: VertexTable) -> tuple[set[str], str]:
     return set(), ""
 
 
-def _miscounted(table: VertexTable, extent: np.ndarray | Recorded, declared: Lists) -> str:
+def _count_problem(table: VertexTable, extent: np.ndarray | Recorded, declared: Lists) -> str:
     """How a table's counting differs from its codelet's declaration, or ''."""
     if not isinstance(extent, declared.kind):
         given = "a column" if isinstance(extent, np.ndarray) else type(extent).__name__

@@ -135,7 +135,7 @@ def check_written(program: Program, _tiles: int) -> list[Problem]:
     Expects a program that keeps the other rules.
     """
     held = _tracked_variables(program)
-    left = {id(step): _accesses(program, step, held) for step, _, _ in program.supersteps()}
+    left = {id(step): _followed_accesses(program, step, held) for step, _, _ in program.supersteps()}
     problems: list[Problem] = []
     for superstep, t in program.turns():
         for copy in superstep.copies:
@@ -154,7 +154,7 @@ def check_written(program: Program, _tiles: int) -> list[Problem]:
                 problems.append(problem)
                 write.held.stop_following()
         left[id(superstep)] = [one for one in reads if one.may_matter], [one for one in writes if one.may_matter]
-    return problems + _outputs(program, held)
+    return problems + _unwritten_outputs(program, held)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -189,7 +189,7 @@ class _FollowedAccess:
         for entry in self._fresh(t):
             touched = self._touched(entry)
             if self.held.was_read_as_loaded(entry, touched):
-                return problem_in(superstep, STALE_RULE, _changes(self.held.variable.name), self.access.table)
+                return problem_in(superstep, STALE_RULE, _stale_value_text(self.held.variable.name), self.access.table)
             self.held.add(entry, touched)
         return None
 
@@ -273,7 +273,7 @@ def _is_never_written(one: DefinedElements | None) -> bool:
     return one is not None and not (one.writers or one.loaded or one.reported or one.whole.all())
 
 
-def _accesses(
+def _followed_accesses(
     program: Program, superstep: Superstep, held: dict[str, DefinedElements]
 ) -> tuple[list[_FollowedAccess], list[_FollowedAccess]]:
     """What the vertices of a superstep read, and what they write, of variables that are not defined from the start.
@@ -307,7 +307,7 @@ def _follow_copy(superstep: Superstep, copy: Copy, held: dict[str, DefinedElemen
             source.note_loaded_read(entry, ~source.written(entry))
     if target is not None and any(target.was_read_as_loaded(entry, None) for entry in there) and not target.reported:
         target.stop_following()
-        return [problem_in(superstep, STALE_RULE, _changes(copy.target))]
+        return [problem_in(superstep, STALE_RULE, _stale_value_text(copy.target))]
     # before the first timestep everything is zero
     if source is None or source.loaded or not len(here) or source.whole[here.start : here.stop].all():
         if target is not None:
@@ -331,14 +331,14 @@ def _follow_copy(superstep: Superstep, copy: Copy, held: dict[str, DefinedElemen
     return []
 
 
-def _changes(name: str) -> str:
+def _stale_value_text(name: str) -> str:
     return (
         f"changes '{name}', which is loaded with values once and has been read: a second run would begin with what the "
         "first one left; write its first values in a superstep, or make it persistent if it is to be kept"
     )
 
 
-def _outputs(program: Program, held: dict[str, DefinedElements]) -> list[Problem]:
+def _unwritten_outputs(program: Program, held: dict[str, DefinedElements]) -> list[Problem]:
     """Outputs with elements that were never written."""
     problems = []
     for value, name in program.outputs.items():

@@ -28,12 +28,12 @@ NOTHING: frozenset[Entry] = frozenset()
 
 
 @lru_cache(maxsize=1)
-def origins_of(program: Program) -> Origins:
+def provenance_of(program: Program) -> Provenance:
     """Computed once per program."""
-    return Origins(program)
+    return Provenance(program)
 
 
-class Origins:
+class Provenance:
     """Where the data that every table of a program reads comes from, and what becomes of the data it writes."""
 
     def __init__(self, program: Program):
@@ -46,9 +46,9 @@ class Origins:
         self._entries: dict[Content, set[Entry]] = {}  # of the recorded sequences that a content is stored in
         self._ends: list[dict[str, Content]] = []  # by repeat: what variables hold at the end of a turn
         self._repeats: list[Repeat] = []
-        self._walk(program.body, {})
+        self._follow_body(program.body, {})
 
-    def disagrees(self, table: VertexTable, extent: Recorded) -> str:
+    def contradiction(self, table: VertexTable, extent: Recorded) -> str:
         """Whatever contradicts that a table counts spikes as `extent` says, or ''."""
         recorded = self._program.recorded
         if not recorded:
@@ -69,12 +69,18 @@ class Origins:
             return ""
         if found:
             name, entries = next(iter(found.items()))
-            return f"{_words([wanted])}, but reads '{name}', which holds those of {_words(entries)}"
-        return f"{_words([wanted])}, but what it writes becomes the list of {_words(becomes)}" if becomes else ""
+            return (
+                f"{_describe_entries([wanted])}, but reads '{name}', which holds those of {_describe_entries(entries)}"
+            )
+        return (
+            f"{_describe_entries([wanted])}, but what it writes becomes the list of {_describe_entries(becomes)}"
+            if becomes
+            else ""
+        )
 
     # ---- the walk
 
-    def _walk(self, body: Body, held: dict[str, Content]) -> None:
+    def _follow_body(self, body: Body, held: dict[str, Content]) -> None:
         for item in body:
             if isinstance(item, Repeat):
                 number = len(self._repeats)
@@ -86,12 +92,12 @@ class Origins:
                 }
                 self._repeats.append(item)
                 self._ends.append(within)
-                self._walk(item.body, within)
+                self._follow_body(item.body, within)
                 held.clear()  # entries are relative to the timestep of the repeat
             else:
-                self._step(item, held)
+                self._follow_superstep(item, held)
 
-    def _step(self, superstep: Superstep, held: dict[str, Content]) -> None:
+    def _follow_superstep(self, superstep: Superstep, held: dict[str, Content]) -> None:
         arrived = [
             (copy.target, copy.target_shift, self._read(copy.source, copy.source_shift, held))
             for copy in superstep.copies
@@ -209,6 +215,6 @@ def _space(item: Field) -> tuple[str, ...]:
     return item.box if _shift(item) is None else item.box[1:]
 
 
-def _words(entries: Iterable[Entry]) -> str:
+def _describe_entries(entries: Iterable[Entry]) -> str:
     """`'hidden0' at t-1`"""
     return " and ".join(f"'{layer}' at t{shift:+d}" if shift else f"'{layer}' at t" for layer, shift in sorted(entries))
