@@ -166,17 +166,18 @@ COPY_COLUMNS = on_elements(
     code_bytes=MOVE_BYTES,
 )
 
+UNIFORM_FORMULA = TileFormula(
+    cycles=lambda extents, contexts, vector: uniform_cycles(
+        extents["elements"], worker_contexts=contexts, vector_bytes=vector
+    ),
+    kind="published",
+    source="PopLibs poprand Uniform cycle estimator (commit 7eac0f2)",
+)
 RANDOM_OFFSETS = on_elements(
     "RandomOffsets",
     "write offsets[slot]",
     numerics.random_offsets,
-    TileFormula(
-        cycles=lambda extents, contexts, vector: uniform_cycles(
-            extents["elements"], worker_contexts=contexts, vector_bytes=vector
-        ),
-        kind="published",
-        source="PopLibs poprand Uniform cycle estimator (commit 7eac0f2)",
-    ),
+    UNIFORM_FORMULA,
     "offsets",
     flops=0,
     code_bytes=256,

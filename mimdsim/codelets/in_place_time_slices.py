@@ -5,12 +5,14 @@ Each counts the timesteps in its own state, as every vertex runs once a timestep
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from mimdsim.codelets.vertex_costs import plus
 from mimdsim.numerics.dense.rows import Kept
-from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Size, TileFormula, WorkerBundles
 from mimdsim.program.codelet import entry_at
 
 STEP_BUNDLES = 7  # load, advance and store the counter, times the bytes of a timestep, added to a pointer unpacked (2)
@@ -18,15 +20,14 @@ SOURCE = f"{STEP_BUNDLES} to step through a sequence (instruction count of our o
 KEPT = "kept"  # the field through which a vertex stores a timestep
 
 
-def _add_stepping(codelet: Codelet, terms: tuple[Term, ...] = ()) -> WorkerBundles | TileFormula:
+def _add_stepping(codelet: Codelet, loops: Mapping[str, tuple[float, float]]) -> WorkerBundles | TileFormula:
     cost = codelet.cost
     if isinstance(cost, WorkerBundles):
-        fixed, source = cost.fixed + STEP_BUNDLES, f"{cost.source}; {SOURCE}"
-        return replace(cost, fixed=fixed, terms=(*cost.terms, *terms), source=source)
+        return plus(cost, SOURCE, STEP_BUNDLES, loops)
     formula = cost.cycles
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        more = sum(term.bundles * extents[name] for term in terms for name in term.extents)
+        more = sum(bundles * extents[name] for name, (bundles, _) in loops.items())
         return formula(extents, worker_contexts, vector_bytes) + worker_contexts * STEP_BUNDLES + more
 
     return TileFormula(cycles=cycles, kind=cost.kind, source=f"{cost.source}; {SOURCE}")
@@ -42,7 +43,7 @@ def reading(codelet: Codelet, field: str, shift: int) -> Codelet:
         for name, each in codelet.extents.items()
     }
     name = f"{codelet.name}({field}[{now}])"
-    return replace(codelet, name=name, fields=fields, extents=extents, cost=_add_stepping(codelet))
+    return replace(codelet, name=name, fields=fields, extents=extents, cost=_add_stepping(codelet, {}))
 
 
 @lru_cache(maxsize=256)
@@ -50,13 +51,12 @@ def keeping(codelet: Codelet, field: str) -> Codelet:
     """The codelet that stores what it leaves in a field in the current timestep of a sequence too."""
     place = next(index for index, item in enumerate(codelet.fields) if item.name == field)
     box = codelet.fields[place].box
-    stored = Term(bundles=1, extents=(KEPT,), pairable=1)
     return replace(
         codelet,
         name=f"{codelet.name}({field} kept)",
         fields=(*codelet.fields, Field(name=KEPT, access="write", box=("@t", *box))),
         compute=Kept(codelet.compute, len(codelet.fields), place, _row_columns(codelet, box)),
-        cost=_add_stepping(codelet, (stored,)),
+        cost=_add_stepping(codelet, {KEPT: (1, 1)}),
         extents={**codelet.extents, KEPT: Size(KEPT)},
     )
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mimdsim.codelets.dense import RANDOM_OFFSETS
+from mimdsim.codelets.dense import UNIFORM_FORMULA
 from mimdsim.codelets.spikes import COMBINE_TILES, COMBINE_WORKERS, SCAN_FLAGS
+from mimdsim.codelets.vertex_costs import on_elements, plus
 from mimdsim.numerics.sparse import truncation as numerics
-from mimdsim.program import Codelet, Size, Term, WorkerBundles, fields_of
+from mimdsim.program import Codelet, WorkerBundles, fields_of
 
-DRAW_STARTS = Codelet(
-    name="DrawStarts",
-    fields=fields_of("update random[sample]; write starts[sample]"),
+DRAW_STARTS = on_elements(
+    "DrawStarts",
+    "update random[sample]; write starts[sample]",
+    numerics.draw_starts,
+    UNIFORM_FORMULA,
+    "random",
+    flops=0,
     constants=("neurons",),
-    compute=numerics.draw_starts,
-    cost=RANDOM_OFFSETS.cost,
     code_bytes=256,
-    extents={"elements": Size("random")},
 )
 
 
@@ -36,21 +38,15 @@ def _from_a_start(plain: Codelet, compute: Any, columns: tuple[str, ...], bundle
 
 def _with_a_second_lap(plain: Codelet, lists: str, ids: str) -> WorkerBundles:
     """Every list is read twice: 6 more to start again, 3 more to skip an id that belongs to the other lap."""
-    cost = plain.cost
-    assert isinstance(cost, WorkerBundles)
-    more = (Term(bundles=6, extents=(lists,)), Term(bundles=3, extents=(ids,)))
-    source = f"{cost.source}; once more for the lap below the start, 6 per list and 3 per id"
-    return replace(cost, fixed=cost.fixed + 2, terms=(*cost.terms, *more), source=source)
+    return plus(plain.cost, "once more for the lap below the start, 6 per list and 3 per id", 2, {lists: 6, ids: 3})
 
 
-def _with_a_start(plain: Codelet) -> WorkerBundles:
-    cost = plain.cost
-    assert isinstance(cost, WorkerBundles)
-    source = f"{cost.source}; 10 to load the start, clamp it and set up the lap below it"
-    return replace(cost, fixed=cost.fixed + 10, source=source)
-
-
-SCAN_FLAGS_FROM = _from_a_start(SCAN_FLAGS, numerics.scan_flags_from, SCAN_FLAGS.columns, _with_a_start(SCAN_FLAGS))
+SCAN_FLAGS_FROM = _from_a_start(
+    SCAN_FLAGS,
+    numerics.scan_flags_from,
+    SCAN_FLAGS.columns,
+    plus(SCAN_FLAGS.cost, "10 to load the start, clamp it and set up the lap below it", 10, {}),
+)
 COMBINE_WORKERS_FROM = _from_a_start(
     COMBINE_WORKERS,
     numerics.combine_workers_from,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -55,6 +56,15 @@ def cpp_cost(
     loops, and these, as in `terms_of`."""
     fixed = overhead_bundles(*unpacked) + more
     return WorkerBundles(fixed=fixed, terms=terms_of(loops), kind=kind, source=source)
+
+
+def plus(
+    cost: WorkerBundles | TileFormula, why: str, fixed: float, loops: Mapping[str, float | tuple[float, float]]
+) -> WorkerBundles:
+    """The cost of a C++ vertex with more bundles, and the reason after its source."""
+    assert isinstance(cost, WorkerBundles)
+    terms = (*cost.terms, *terms_of(loops))
+    return replace(cost, fixed=cost.fixed + fixed, terms=terms, source=f"{cost.source}; {why}")
 
 
 Formula = Callable[[int], TileFormula]  # by the bytes of an element

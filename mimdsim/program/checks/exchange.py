@@ -4,6 +4,7 @@ nothing else."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -94,40 +95,27 @@ def _delivery_problem(program: Program, exchange: Exchange) -> str:
     return f"names tile {int(exchange.tiles[twice[0] + 1])} out of order or twice" if len(twice) else ""
 
 
-def _parts(exchange: Exchange) -> dict[tuple[str, int], np.ndarray]:
-    """int64[parts, 1 + 2 axes] by variable and axes: tile and box of every part, sorted."""
-    found: dict[tuple[str, int], list[np.ndarray]] = {}
-    for delivery in exchange.deliveries:
-        rows = np.concatenate([delivery.tiles[:, None], delivery.boxes.reshape(len(delivery.tiles), -1)], axis=1)
-        found.setdefault((delivery.variable, delivery.boxes.shape[1]), []).append(rows)
-    parts = {key: np.concatenate(rows) for key, rows in found.items()}
-    return {key: rows[np.lexsort(rows.T[::-1])] for key, rows in parts.items()}
+def _parts(exchange: Exchange) -> Counter[tuple[str, int, int, tuple[tuple[int, int], ...]]]:
+    """How often each part is delivered: variable, number of axes, tile, box."""
+    return Counter(
+        (delivery.variable, len(box), tile, tuple(map(tuple, box)))
+        for delivery in exchange.deliveries
+        for tile, box in zip(delivery.tiles.tolist(), delivery.boxes.tolist(), strict=True)
+    )
 
 
 def _first_other_part(given: Exchange, wanted: Exchange) -> str:
     """The first part that is delivered but not wanted, or wanted but not delivered, counting repetitions."""
-    there, here = _parts(wanted), _parts(given)
-    for key in sorted(there | here):
-        empty = np.zeros((0, 1 + 2 * key[1]), np.int64)
-        held, asked = here.get(key, empty), there.get(key, empty)
-        if np.array_equal(held, asked):
-            continue
-        rows, which = np.unique(np.concatenate([held, asked]), axis=0, return_inverse=True)
-        which = which.ravel()
-        more = np.bincount(which[: len(held)], minlength=len(rows)) - np.bincount(
-            which[len(held) :], minlength=len(rows)
-        )
-        row = int(np.flatnonzero(more)[0])
-        part = f"{describe_box(key[0], rows[row, 1:].reshape(-1, 2))} to tile {int(rows[row, 0])}"
-        if more[row] < 0:
-            return f"does not deliver {part}, where it is read"
-        wanted_at_all = bool((which[len(held) :] == row).any())
-        return (
-            f"delivers {part} more often than it is read"
-            if wanted_at_all
-            else f"delivers {part}, which nothing there reads"
-        )
-    return ""
+    here, there = _parts(given), _parts(wanted)
+    differing = [] if here == there else [part for part in here | there if here[part] != there[part]]
+    if not differing:
+        return ""
+    first = min(differing)
+    name, _, tile, box = first
+    part = f"{describe_box(name, np.array(box))} to tile {tile}"
+    if here[first] < there[first]:
+        return f"does not deliver {part}, where it is read"
+    return f"delivers {part}{' more often than it is read' if there[first] else ', which nothing there reads'}"
 
 
 def _first_other_count(given: Exchange, wanted: Exchange) -> str:
