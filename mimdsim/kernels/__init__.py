@@ -1,10 +1,10 @@
 """Programs by hand: a builder, the library's vertices, and everything needed for custom codelets.
 
-Reading order: kernel -> builder -> elementwise -> reductions -> slices -> products. Tutorial: docs/write-a-kernel.md.
+Reading order: builder -> elementwise -> reductions -> slices -> products. Tutorial: docs/write-a-kernel.md.
 """
 
-from mimdsim.kernels.builder import KernelError
-from mimdsim.kernels.kernel import Kernel
+from mimdsim.kernels import elementwise, products, reductions, slices
+from mimdsim.kernels.builder import Builder, KernelError
 from mimdsim.kernels.products import PlannedProduct
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import (
@@ -45,3 +45,31 @@ __all__ = [
     "load_machine",
     "shared_bundles",
 ]
+
+
+class Kernel(Builder):
+    """A program written by hand for `machine`, a tiled one, given itself or by name, for example:
+
+        k = Kernel("mean", "bow")
+        x = k.input(k.variable("x", (1024,)))
+        total = k.output(k.variable("total", (1,), tiles=0))
+        k.reduce(x, out=total)
+        k.elementwise("multiply", total, 1 / 1024, out=total)
+        program = k.program()
+
+    Library vertices cost what the vendor's formulas say. `fill` to `sort` take one superstep, or join the one that is
+    open; the others take several. Every mistake raises a KernelError that names the caller's line.
+    """
+
+    fill = elementwise.fill
+    copy = elementwise.copy
+    cast = elementwise.cast
+    broadcast = elementwise.broadcast
+    sort = elementwise.sort
+    scatter_add = slices.scatter_add
+    gather = slices.gather
+    reduce = reductions.reduce
+    all_reduce = reductions.all_reduce
+    plan_matmul = products.plan_matmul
+    matmul = products.matmul
+    elementwise = elementwise.elementwise  # after all that the module of this name gives

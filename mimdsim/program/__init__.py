@@ -28,7 +28,7 @@ from mimdsim.program.loop_extents import (
     Within,
 )
 from mimdsim.program.mapping import TileMapping
-from mimdsim.program.program import Observables, Potential, Program, Repeat, Stretch
+from mimdsim.program.program import Observables, Potential, Program, Repeat
 from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Relay, Superstep, Variable, VertexTable
 from mimdsim.program.trip_counts import extents_of
 from mimdsim.program.verify import verify
@@ -54,7 +54,6 @@ __all__ = [
     "Size",
     "Spikes",
     "SpikesOver",
-    "Stretch",
     "Superstep",
     "Term",
     "TileFormula",

@@ -201,27 +201,23 @@ def check_closures(scope: Scope) -> Iterator[Problem]:
 
 
 def check_operands(scope: Scope) -> Iterator[Problem]:
-    """Fields whose operand is not a variable, and timesteps taken of a variable that is spread over tiles by timesteps:
-    its tile would change with time."""
+    """Fields whose operand is not a variable."""
     for table in scope.superstep.tables:
         for item in table.codelet.fields:
             name = table.operands[item.name]
             if name not in scope.program.variables:
                 text = f"reads '{name}' through field '{item.name}', {NO_VARIABLE}{near(name, scope.program.variables)}"
                 yield scope.problem("variable exists", text, table)
-    for access in scope.accesses:
-        try:
-            access.mapping  # noqa: B018
-        except MappingError as failure:
-            yield scope.problem(BOX_FITS, f"cannot be placed: {failure}", access.table)
 
 
 def check_shapes(scope: Scope) -> Iterator[Problem]:
-    """Fields whose box has not the axes of its variable."""
+    """Fields whose box has not the axes of its variable, and timesteps taken of a variable that is spread over tiles by
+    timesteps: its tile would change with time."""
     for access in scope.accesses:
         try:
+            access.mapping  # noqa: B018
             replace(access, table=access.table.some(slice(0))).boxes  # noqa: B018
-        except ValueError as mismatch:
+        except (MappingError, ValueError) as mismatch:
             yield scope.problem(BOX_FITS, f"cannot be placed: {mismatch}", access.table)
 
 
