@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.numerics.columns.exchange_fragments import element_runs
 from mimdsim.numerics.columns.grouping import digest
 from mimdsim.program.checks.bounds import (
     check_copies,
@@ -25,7 +26,7 @@ from mimdsim.program.checks.bounds import (
 )
 from mimdsim.program.checks.scope import Scope
 from mimdsim.program.exchange_traffic import ExchangeCounter, Pairs
-from mimdsim.program.mapping import BANDED, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Delivery, Exchange, Problem, Superstep, Variable
 from mimdsim.program.vertex_boxes import (
@@ -39,7 +40,6 @@ from mimdsim.program.vertex_boxes import (
     equal_rows,
     is_local,
     spatial_mapping,
-    to_runs,
 )
 
 _Key = tuple[str, int | None]  # a variable and the shift of "@t"; None: all of it
@@ -295,7 +295,10 @@ def _pieces_of(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape
         return found
     if mapping.is_replicated:
         return np.ones(len(tiles), np.int64)
-    row, mapping, _, runs = to_runs(mapping, tiles, boxes, shape)
-    first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
-    last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")
+    if mapping.axis == FLAT:
+        row, start, stop = element_runs(bounds_of(boxes), np.array(shape, np.int64))
+    else:
+        row, (start, stop) = np.arange(len(tiles)), boxes[:, mapping.axis].T
+    first = np.searchsorted(mapping.stops, start, side="right")
+    last = np.searchsorted(mapping.starts, stop, side="left")
     return np.bincount(row, weights=last - first, minlength=len(tiles)).astype(np.int64)

@@ -84,20 +84,6 @@ def bounds_of(boxes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(boxes.transpose(1, 2, 0), np.int64)
 
 
-def to_runs(
-    mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]
-) -> tuple[np.ndarray, TileMapping, np.ndarray, np.ndarray]:
-    """(row of each run, mapping, tiles, boxes) for a FLAT mapping: every box cut into runs of consecutive elements.
-
-    Other mappings are returned unchanged, one run per row.
-    """
-    if mapping.axis != FLAT:
-        return np.arange(len(tiles)), mapping, tiles, boxes
-    along_elements = TileMapping(axis=0, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
-    row, start, stop = exchange_fragments.element_runs(bounds_of(boxes), np.array(shape, np.int64))
-    return row, along_elements, tiles[row], np.stack([start, stop], axis=1)[:, None, :]
-
-
 def runs_of_boxes(boxes: np.ndarray, shape: tuple[int, ...]) -> tuple[int, np.ndarray]:
     """(the axis after which all boxes are whole, int64[boxes]: the number of runs of consecutive elements of each)."""
     lengths = boxes[:, :, 1] - boxes[:, :, 0]

@@ -17,14 +17,14 @@ from mimdsim.program.checks.bounds import NO_VARIABLE
 from mimdsim.program.checks.conflicts import is_written_by
 from mimdsim.program.checks.scope import LOCAL_OR_DELIVERED, MEANWHILE, Access, Scope
 from mimdsim.program.exchanges import copy_parts, derive_exchange, matches_derivation
-from mimdsim.program.mapping import BANDED, FLAT, TileMapping
+from mimdsim.program.mapping import TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Problem, Superstep
 from mimdsim.program.vertex_boxes import (
     ByTile,
     bounds_of,
+    boxes_on_tiles,
     by_rows,
-    cut_at_bands,
     describe_box,
     is_local,
     order_of,
@@ -238,22 +238,10 @@ def _first_remote(
     mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...], tile: int
 ) -> tuple[tuple[int, ...], int]:
     """(the first element of a box that lies on another tile than `tile`, that tile); box int64[axes, 2]."""
-    if mapping.axis == BANDED:
-        one, boxes = np.array([tile]), box[None]
-        for copies, _, _, inside in cut_at_bands(mapping, one, boxes):
-            if not any(is_local(copy, one, inside, shape).all() for copy in copies):
-                return _first_remote(copies[0], inside[0], shape, tile)
-    if mapping.axis == FLAT:
-        corners = np.ix_(*(np.arange(start, stop) for start, stop in box.tolist()))
-        places = np.ravel_multi_index(corners, shape).reshape(-1)
-    else:
-        places = np.arange(*box[max(mapping.axis, 0)].tolist())
-    owners = mapping.owners(places)
-    at = int(np.argmax(owners != tile))
-    found = int(places[at])
-    first = [int(start) for start in box[:, 0]]
-    if mapping.axis == FLAT:
-        first = [int(index) for index in np.unravel_index(found, shape)]
-    elif not mapping.is_replicated:
-        first[max(mapping.axis, 0)] = found
-    return tuple(first), int(owners[at])
+    tiles, held = boxes_on_tiles(mapping, shape)
+    here = np.zeros(box[:, 1] - box[:, 0], bool)
+    for start, stop in np.clip(held[tiles == tile], box[:, :1], box[:, 1:]).transpose(0, 2, 1) - box[:, 0]:
+        here[tuple(map(slice, start, stop))] = True
+    element = box[:, 0] + np.unravel_index(int(np.argmin(here)), here.shape)
+    holds = ((held[:, :, 0] <= element) & (element < held[:, :, 1])).all(axis=1)
+    return tuple(element.tolist()), int(tiles[np.argmax(holds)])
