@@ -72,28 +72,21 @@ class Packed:
     own: np.ndarray | None
 
 
-class _Rows:
-    """Per-neuron coefficients, collected; equal rows are kept once."""
-
-    def __init__(self, neurons: int):
-        self.neurons = neurons
-        self.rows: list[np.ndarray] = []
-
-    def place(self, values: np.ndarray) -> int:
-        """The row of `values`, or -1 if one number holds for all."""
-        if (values == values[0]).all():
-            return -1
-        whole = np.broadcast_to(values, (self.neurons,))
-        for index, row in enumerate(self.rows):
-            if np.array_equal(row, whole):
-                return index
-        self.rows.append(whole)
-        return len(self.rows) - 1
+def _row_of(rows: list[np.ndarray], values: np.ndarray, neurons: int) -> int:
+    """The row of `values` among per-neuron coefficients, added if it is new, or -1 if one number holds for all."""
+    if (values == values[0]).all():
+        return -1
+    whole = np.broadcast_to(values, (neurons,))
+    for index, row in enumerate(rows):
+        if np.array_equal(row, whole):
+            return index
+    rows.append(whole)
+    return len(rows) - 1
 
 
 def packed(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
     """The terms of a layer's neurons in the order in which they are added; switched: two coefficients each."""
-    rows = _Rows(neurons)
+    rows: list[np.ndarray] = []
     states = len(neuron.states)
     fired = neuron.fired if switched and neuron.fired is not None else neuron.quiet
     places: list[tuple[int, int, int, int]] = []
@@ -103,27 +96,25 @@ def packed(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
         pairs = zip(_row(neuron.quiet, target), _row(fired, target), strict=True)
         for column, (one, other) in enumerate(pairs):
             if one.any() or other.any():
-                at = rows.place(one), rows.place(other)
+                at = _row_of(rows, one, neurons), _row_of(rows, other, neurons)
                 places.append((target, column, *at))
                 uniform.append((float(one[0]), float(other[0])))
                 shapes.append(_shape(target, column, one, other, at))
     readout, weights, reading = [], [], []
     for column, values in enumerate([*neuron.readout, *([neuron.offset] if neuron.offset.any() else [])]):
         if values.any():
-            place = rows.place(values)
+            place = _row_of(rows, values, neurons)
             readout.append((column, place))
             weights.append((float(values[0]), float(values[0])))
             reading.append(_shape(states, column, values, values, (place, place)))
-    structure = Structure(
-        model=neuron.model, states=states, terms=tuple(shapes), readout=tuple(reading), own=len(rows.rows)
-    )
+    structure = Structure(model=neuron.model, states=states, terms=tuple(shapes), readout=tuple(reading), own=len(rows))
     return Packed(
         structure=structure,
         terms=np.array(places, np.int64).reshape(-1, 4),
         uniform=np.array(uniform).reshape(-1, 2),
         readout=np.array(readout, np.int64).reshape(-1, 2),
         weights=np.array(weights).reshape(-1, 2),
-        own=np.stack(rows.rows) if rows.rows else None,
+        own=np.stack(rows) if rows else None,
     )
 
 

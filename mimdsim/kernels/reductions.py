@@ -8,7 +8,6 @@ link.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -56,10 +55,11 @@ def reduce(k: Builder, x: Operand, axis: int | None = None, *, out: Operand, op:
         stages.reduce(x, axis, partial, held, parts.boxes)
     chip_of = _chips_of(k, parts.tiles, pieces)
     while (groups := _groups(k, chip_of, len(np.unique(held.tiles)), rest, op, format_of(x))) is not None:
-        chip_of = chip_of[groups.first]
-        held, which = _spread(chip_of, rest, groups.cuts, k.machine.chip.tiles)
+        first, last, cuts = groups
+        chip_of = chip_of[first]
+        held, which = _spread(chip_of, rest, cuts, k.machine.chip.tiles)
         more = stages.partials((len(chip_of), *rest), held, x)
-        reach = np.stack([groups.first[which], groups.last[which]], axis=1)
+        reach = np.stack([first[which], last[which]], axis=1)
         stages.gather(partial, more, held, reach, held.boxes[:, 1:])
         partial = more
     stages.gather(partial, out, ends, np.tile([0, partial.shape[0]], (len(ends.tiles), 1)), ends.boxes)
@@ -167,20 +167,11 @@ def _chips_of(k: Builder, tiles: np.ndarray, pieces: np.ndarray) -> np.ndarray:
     return chip
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Groups:
-    """Partial results that a stage combines, int64[groups] of the first and one past the last; into how many pieces
-    each group's results are cut."""
-
-    first: np.ndarray
-    last: np.ndarray
-    cuts: int
-
-
 def _groups(
     k: Builder, chip_of: np.ndarray, holders: int, rest: tuple[int, ...], op: str, dtype: str
-) -> _Groups | None:
-    """What another stage combines of the partial results on chips `chip_of`; None if the result comes next."""
+) -> tuple[np.ndarray, np.ndarray, int] | None:
+    """What another stage combines of the partial results on chips `chip_of`, int64[groups] of the first and one past
+    the last, and into how many pieces each group's results are cut; None if the result comes next."""
     per_chip, outputs = k.machine.chip.tiles, int(np.prod(rest, dtype=np.int64))
     counts = np.bincount(chip_of, minlength=k.chips)
     most = int(counts.max())
@@ -195,7 +186,7 @@ def _groups(
     edges = np.concatenate([[0], np.cumsum(counts)])
     first = np.concatenate([np.arange(low, high, factor) for low, high in pairwise(edges.tolist())])
     last = np.minimum(first + factor, edges[np.searchsorted(edges, first, side="right")])
-    return _Groups(first=first, last=last, cuts=-(-outputs // width))
+    return first, last, -(-outputs // width)
 
 
 def _spread(chips: np.ndarray, rest: tuple[int, ...], cuts: int, per_chip: int) -> tuple[Parts, np.ndarray]:

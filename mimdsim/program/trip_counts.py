@@ -30,7 +30,7 @@ def extents_of(program: Program, table: VertexTable) -> dict[str, np.ndarray | R
             found[name] = uniform(np.broadcast_to(np.asarray(turns, np.int64), (table.vertices,)))
     if table.codelet.count is not None:
         for name in sorted(extents_named(table) - set(found)):
-            found[name] = Turns(layer=f"{_place_of(program, table)}.{name}")
+            found[name] = Turns(layer=f"{_places(program)[id(table)]}.{name}")
     return found
 
 
@@ -60,10 +60,6 @@ def _places(program: Program) -> dict[int, str]:
                     )
                 found[id(table)] = f"{number} {superstep.name}, table {index}"
     return found
-
-
-def _place_of(program: Program, table: VertexTable) -> str:
-    return _places(program)[id(table)]
 
 
 def _count(variables: Mapping[str, Variable], table: VertexTable, extent: Derived) -> Any:

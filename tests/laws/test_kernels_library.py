@@ -302,7 +302,7 @@ def test_which_partial_results_another_stage_takes_together(
     k = Kernel("stages", tiny(**machine))
     chip_of = np.repeat(np.arange(len(pieces)), pieces)
     found = reductions._groups(k, chip_of, holders, (results,), op, dtype)
-    assert (None if found is None else (found.first.tolist(), found.last.tolist(), found.cuts)) == expected
+    assert (None if found is None else (found[0].tolist(), found[1].tolist(), found[2])) == expected
 
 
 def test_groups_are_cut_along_their_longest_axis_and_take_tiles_in_turn() -> None:
