@@ -34,7 +34,7 @@ def _add_stepping(codelet: Codelet, loops: Mapping[str, tuple[float, float]]) ->
 
 
 @lru_cache(maxsize=256)
-def reading(codelet: Codelet, field: str, shift: int) -> Codelet:
+def read_in_place(codelet: Codelet, field: str, shift: int) -> Codelet:
     """The codelet with a field that reads a timestep of a sequence, `shift` from the current one."""
     now = entry_at(shift)
     fields = tuple(replace(item, box=(now, *item.box)) if item.name == field else item for item in codelet.fields)
@@ -47,7 +47,7 @@ def reading(codelet: Codelet, field: str, shift: int) -> Codelet:
 
 
 @lru_cache(maxsize=256)
-def keeping(codelet: Codelet, field: str) -> Codelet:
+def store_in_place(codelet: Codelet, field: str) -> Codelet:
     """The codelet that stores what it leaves in a field in the current timestep of a sequence too."""
     place = next(index for index, item in enumerate(codelet.fields) if item.name == field)
     box = codelet.fields[place].box
@@ -70,7 +70,7 @@ def _row_columns(codelet: Codelet, box: tuple[str, ...]) -> tuple[int, int, int,
 
 
 def can_store_in_place(codelet: Codelet, field: str) -> bool:
-    """Whether `keeping` knows the boxes of this field."""
+    """Whether `store_in_place` knows the boxes of this field."""
     box = codelet.field(field).box
     leading, ends = box[:-2], [entry for entry in box[-2:] if entry != ":"]
     names = [name for entry in ends for name in entry.split(":")]

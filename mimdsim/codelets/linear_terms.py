@@ -84,7 +84,7 @@ def _row_of(rows: list[np.ndarray], values: np.ndarray, neurons: int) -> int:
     return len(rows) - 1
 
 
-def packed(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
+def pack_terms(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
     """The terms of a layer's neurons in the order in which they are added; switched: two coefficients each."""
     rows: list[np.ndarray] = []
     states = len(neuron.states)

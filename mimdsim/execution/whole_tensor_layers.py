@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.linear_terms import packed
+from mimdsim.codelets.linear_terms import pack_terms
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
@@ -90,7 +90,7 @@ class Maps:
 
     def __init__(self, neuron: LinearNeuron, neurons: int):
         """The neuron resets if it has a map for that; its gradient follows `reset_gradient`."""
-        made, states = packed(neuron, neurons, switched=neuron.resets), len(neuron.states)
+        made, states = pack_terms(neuron, neurons, switched=neuron.resets), len(neuron.states)
         ones, after, count = states + 1, states + 2, -(-neurons // WIDTH)
 
         def pair(places: Sequence[int], uniform: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ class Builder:
         self._constants: set[str] = set()
         self._outputs: dict[str, str] = {}
         self.blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
-        self.opened: Superstep | None = None
+        self.open_superstep: Superstep | None = None
         self._taken: set[str] = set()  # names of supersteps
 
     @property
@@ -94,7 +94,7 @@ class Builder:
 
         Raises KernelError for a name that is taken, and for an invalid shape, format or mapping.
         """
-        self._fresh(name, self.variables, "a variable")
+        self._new_name(name, self.variables, "a variable")
         extents = tuple(
             int(extent) for extent in np.atleast_1d(whole_numbers(f"'{name}': shape", np.atleast_1d(shape)))
         )
@@ -103,7 +103,7 @@ class Builder:
         if np.dtype(dtype).name not in FORMATS:
             raise MappingError(f"'{name}': format '{dtype}' is not one that tiles have{suggest(str(dtype), FORMATS)}")
         if mapping is None:
-            mapping = self._evenly(name, extents, spread, tiles)
+            mapping = self._even_mapping(name, extents, spread, tiles)
         elif tiles is not None or spread:
             raise MappingError(f"'{name}': give a mapping, or spread and tiles to have one made, not both")
         declared = Variable(name=name, shape=extents, dtype=np.dtype(dtype).name, mapping=mapping, category=category)
@@ -138,18 +138,18 @@ class Builder:
     @at_users_line()
     def input(self, variable: Variable | str, name: str | None = None) -> Variable:
         """Let the host write a variable before every run, as the input `name` (default: the variable's name)."""
-        found = self.known(variable)
-        self._inputs[self._fresh(name or found.name, self._inputs, "an input")] = found.name
+        found = self.resolve(variable)
+        self._inputs[self._new_name(name or found.name, self._inputs, "an input")] = found.name
         return found
 
     @at_users_line()
     def output(self, variable: Variable | str, name: str | None = None) -> Variable:
         """Let the host read a variable after every run, as the output `name` (default: the variable's name)."""
-        found = self.known(variable)
-        self._outputs[self._fresh(name or found.name, self._outputs, "an output")] = found.name
+        found = self.resolve(variable)
+        self._outputs[self._new_name(name or found.name, self._outputs, "an output")] = found.name
         return found
 
-    def known(self, variable: Variable | str) -> Variable:
+    def resolve(self, variable: Variable | str) -> Variable:
         """The variable of this kernel with this name; raises MappingError for any other."""
         name = variable.name if isinstance(variable, Variable) else variable
         if not isinstance(name, str):
@@ -163,16 +163,16 @@ class Builder:
 
     def unused_name(self, name: str) -> str:
         """`name`, with a number appended if a variable has that name already."""
-        return _numbered(name, self.variables)
+        return _unique_name(name, self.variables)
 
-    def _fresh(self, name: str, known: Mapping[str, object], what: str) -> str:
+    def _new_name(self, name: str, known: Mapping[str, object], what: str) -> str:
         if not name or not name.isprintable():
             raise MappingError(f"the name {name!r} of {what} must be printable and not empty")
         if name in known:
             raise MappingError(f"kernel '{self.name}' already has {what} '{name}'")
         return name
 
-    def _evenly(self, name: str, shape: tuple[int, ...], spread: int, tiles: Tiles | None) -> TileMapping:
+    def _even_mapping(self, name: str, shape: tuple[int, ...], spread: int, tiles: Tiles | None) -> TileMapping:
         if not -len(shape) <= spread < len(shape):
             raise MappingError(f"'{name}' of shape {list(shape)} has no axis {spread} to be spread along")
         axis = spread % len(shape)
@@ -210,7 +210,7 @@ class Builder:
             codelet.name,
             codelet,
             np.atleast_1d(np.asarray(tiles)),
-            {name: self.known(variable) for name, variable in operands.items()},
+            {name: self.resolve(variable) for name, variable in operands.items()},
             columns or {},
             constants=constants,
         )
@@ -255,31 +255,30 @@ class Builder:
 
     def _add(self, more: Superstep) -> None:
         """To the open superstep, or as one of its own."""
-        if self.opened is None:
+        if self.open_superstep is None:
             self._append(more)
         else:
-            self._planned(replace(more, name=self.opened.name))
-            tables, copies = (*self.opened.tables, *more.tables), (*self.opened.copies, *more.copies)
-            self.opened = replace(self.opened, tables=tables, copies=copies)
+            self._with_exchange(replace(more, name=self.open_superstep.name))
+            tables, copies = (*self.open_superstep.tables, *more.tables), (*self.open_superstep.copies, *more.copies)
+            self.open_superstep = replace(self.open_superstep, tables=tables, copies=copies)
 
     def require_between_supersteps(self, what: str) -> None:
         """Refuse `what`, which takes several supersteps, inside a superstep."""
-        if self.opened is not None:
-            raise MappingError(
-                f"{what} takes supersteps of its own; call it outside of 'with k.superstep(\"{self.opened.name}\")'"
-            )
+        if self.open_superstep is not None:
+            where = f"outside of 'with k.superstep(\"{self.open_superstep.name}\")'"
+            raise MappingError(f"{what} takes supersteps of its own; call it {where}")
 
     @contextmanager
     def superstep(self, name: str, phase: str = "compute") -> Iterator[None]:
         """`with k.superstep("name"):` all vertices added inside run in one superstep, reported under `phase`."""
         with at_users_line():
-            if self.opened is not None:
-                raise MappingError(f"superstep '{self.opened.name}' is still open; supersteps do not nest")
-            self.opened = Superstep(name=name, phase=phase)
+            if self.open_superstep is not None:
+                raise MappingError(f"superstep '{self.open_superstep.name}' is still open; supersteps do not nest")
+            self.open_superstep = Superstep(name=name, phase=phase)
         try:
             yield
         finally:
-            opened, self.opened = self.opened, None
+            opened, self.open_superstep = self.open_superstep, None
         with at_users_line():
             if not opened.tables and not opened.copies:
                 raise MappingError(f"superstep '{name}' has no vertices; add some within it, or leave it out")
@@ -304,7 +303,7 @@ class Builder:
     @at_users_line()
     def program(self) -> Program:
         """The program, its exchanges planned. Raises KernelError if nothing has been added."""
-        if self.opened is not None or len(self.blocks) > 1:
+        if self.open_superstep is not None or len(self.blocks) > 1:
             raise MappingError(f"kernel '{self.name}': a superstep or repeat is still open; call program() outside")
         if not self.blocks[0]:
             raise MappingError(f"kernel '{self.name}' has no superstep; add vertices")
@@ -318,12 +317,12 @@ class Builder:
         )
 
     def _append(self, superstep: Superstep) -> None:
-        name = _numbered(superstep.name, self._taken)
-        planned = self._planned(replace(superstep, name=name, stage=name))
+        name = _unique_name(superstep.name, self._taken)
+        planned = self._with_exchange(replace(superstep, name=name, stage=name))
         self._taken.add(name)
         self.blocks[-1].append(planned)
 
-    def _planned(self, superstep: Superstep) -> Superstep:
+    def _with_exchange(self, superstep: Superstep) -> Superstep:
         """The superstep with its exchange; raises MappingError immediately if it cannot be planned."""
         names = {name for table in superstep.tables for name in table.operands.values()}
         names |= {name for copy in superstep.copies for name in (copy.source, copy.target)}
@@ -335,7 +334,7 @@ class Builder:
         return plan_exchanges(Program(tiles=self.tiles, chips=self.chips, variables=variables, body=body))
 
 
-def _numbered(name: str, taken: Mapping[str, object] | set[str]) -> str:
+def _unique_name(name: str, taken: Mapping[str, object] | set[str]) -> str:
     found, number = name, 2
     while found in taken:
         found, number = f"{name} {number}", number + 1

@@ -30,7 +30,7 @@ CALL_BYTES, MOVE_BYTES = 320, 192  # code of a library codelet (assumed, as of s
 Function = Callable[..., Any]
 
 
-def _towards_zero(one: Any, other: Any) -> Any:
+def _divide_towards_zero(one: Any, other: Any) -> Any:
     whole = np.asarray(one).dtype.kind in "iu"
     return np.trunc(np.divide(one, other, dtype=np.float64)) if whole else np.divide(one, other)
 
@@ -39,7 +39,7 @@ BINARY: dict[str, Function] = {
     "add": np.add,
     "subtract": np.subtract,
     "multiply": np.multiply,
-    "divide": _towards_zero,
+    "divide": _divide_towards_zero,
     "remainder": np.fmod,
     "power": np.power,
     "atan2": np.arctan2,
@@ -94,7 +94,7 @@ TRUTHS = (*TRUTHS, "is_finite", "is_inf", "is_nan")  # these leave booleans
 @at_users_line()
 def fill(k: Builder, x: Operand, value: float) -> None:
     """Every element of x <- value."""
-    target = k.known(x)
+    target = k.resolve(x)
     number = np.dtype(target.dtype).type(value)
     if number != value:
         raise MappingError(f"fill: '{target.name}' of {target.dtype} cannot hold {value!r}")
@@ -104,7 +104,7 @@ def fill(k: Builder, x: Operand, value: float) -> None:
 @at_users_line()
 def copy(k: Builder, source: Operand, *, to: Operand) -> None:
     """to <- source, of the same shape and format, with vertices on the tiles of `to`."""
-    source, to = k.known(source), k.known(to)
+    source, to = k.resolve(source), k.resolve(to)
     _same_shape("copy", source, to)
     _same_format("copy", source, to)
     _on_parts(k, f"copy {to.name}", copy_codelet(format_of(to), len(to.shape)), to, {"source": source})
@@ -114,7 +114,7 @@ def copy(k: Builder, source: Operand, *, to: Operand) -> None:
 def broadcast(k: Builder, x: Operand, *, to: Operand) -> None:
     """A copy of x on every tile of `to`, declared with mapping=k.everywhere or another replicated one: an exchange
     that sends every element once."""
-    source, target = k.known(x), k.known(to)
+    source, target = k.resolve(x), k.resolve(to)
     _same_shape("broadcast", source, target)
     _same_format("broadcast", source, target)
     if not target.mapping.is_replicated:
@@ -128,7 +128,7 @@ def broadcast(k: Builder, x: Operand, *, to: Operand) -> None:
 @at_users_line()
 def cast(k: Builder, source: Operand, *, to: Operand) -> None:
     """to <- source in the number format of `to`, rounded to nearest (floats to integers: truncated)."""
-    source, to = k.known(source), k.known(to)
+    source, to = k.resolve(source), k.resolve(to)
     _same_shape("cast", source, to)
     codelet = _cast(format_of(source), format_of(to), len(to.shape))
     _on_parts(k, f"cast {to.name}", codelet, to, {"source": source})
@@ -140,8 +140,8 @@ def elementwise(k: Builder, op: str, x: Operand, other: Operand | float | None =
 
     op: an operation of the vendor's tables in lower case, such as "add", "divide", "greater_than", "exponent".
     """
-    one, out = k.known(x), k.known(out)
-    other = k.known(other) if isinstance(other, Operand) else other
+    one, out = k.resolve(x), k.resolve(out)
+    other = k.resolve(other) if isinstance(other, Operand) else other
     if op not in (UNARY if other is None else BINARY):
         wrong, right = (BINARY, UNARY) if other is None else (UNARY, BINARY)
         if op in wrong:
@@ -168,7 +168,7 @@ def elementwise(k: Builder, op: str, x: Operand, other: Operand | float | None =
 @at_users_line()
 def sort(k: Builder, x: Operand) -> None:
     """Sort every row of x along its last axis in place; each row is entirely on one tile and sorted by one context."""
-    keys = k.known(x)
+    keys = k.resolve(x)
     if (parts_of(keys).lengths[:, -1] != keys.shape[-1]).any():
         raise MappingError(
             f"sort: rows of '{keys.name}' are split between tiles; the time of the library's sort of such rows "

@@ -63,7 +63,7 @@ def plan_matmul(kernel: Builder, m: int, k: int, n: int, dtype: str = "float32")
 def matmul(k: Builder, a: Operand, b: Operand, *, out: Operand) -> PlannedProduct:
     """out [m, n] <- a [m, k] b [k, n] on the matrix units of the first chip, planned as the library plans it; operands
     not placed as planned are arranged first, and so is the result. Returns the plan."""
-    a, b, out = k.known(a), k.known(b), k.known(out)
+    a, b, out = k.resolve(a), k.resolve(b), k.resolve(out)
     shapes = [len(each.shape) == 2 for each in (a, b, out)]
     if not all(shapes) or a.shape[1] != b.shape[0] or out.shape != (a.shape[0], b.shape[1]):
         raise MappingError(
@@ -78,10 +78,10 @@ def matmul(k: Builder, a: Operand, b: Operand, *, out: Operand) -> PlannedProduc
     found = plan_matmul(k, a.shape[0], a.shape[1], b.shape[1], a.dtype)
     place, unit = found.place, k.machine.matrix
     assert unit is not None  # the plan refused a machine without
-    left, right = _arranged(k, a, place.left, found.left), _arranged(k, b, place.right, found.right)
-    total = out if same_mapping(out.mapping, found.result) else _like(k, out, found.result)
+    left, right = _arrange_operand(k, a, place.left, found.left), _arrange_operand(k, b, place.right, found.right)
+    total = out if same_mapping(out.mapping, found.result) else _declare_like(k, out, found.result)
     direct = place.parts == 1
-    partial = total if direct else _like(k, out, place.partials, place.parts)
+    partial = total if direct else _declare_like(k, out, place.partials, place.parts)
     dtype, plan = format_of(a), place.plan
     multiply, add = _codelets(dtype, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle)
     operands = {"left": left.name, "right": right.name, "partial": partial.name, "total": total.name}
@@ -99,18 +99,18 @@ def same_mapping(one: TileMapping, other: TileMapping) -> bool:
     )
 
 
-def _like(k: Builder, out: Variable, mapping: TileMapping, parts: int = 0) -> Variable:
+def _declare_like(k: Builder, out: Variable, mapping: TileMapping, parts: int = 0) -> Variable:
     shape = (parts, *out.shape) if parts else out.shape
     return k.variable(
         k.unused_name(f"{out.name} {'partial' if parts else 'planned'}"), shape, out.dtype, mapping=mapping
     )
 
 
-def _arranged(k: Builder, held: Variable, blocks: Blocks, mapping: TileMapping) -> Variable:
+def _arrange_operand(k: Builder, held: Variable, blocks: Blocks, mapping: TileMapping) -> Variable:
     """The operand as planned: itself, or a copy. Operands not declared that way are stored row by row."""
     if same_mapping(held.mapping, mapping):
         return held
-    arranged = _like(k, held, mapping)
+    arranged = _declare_like(k, held, mapping)
     bounds = [(blocks.row_start, blocks.row_stop), (blocks.start, blocks.stop)]
     parts = Parts(tiles=blocks.tiles, boxes=np.stack([np.stack(pair, axis=1) for pair in bounds], axis=1))
     _move(k, f"arrange {held.name}", held, arranged, parts, transposed=blocks.fastest == 0)

@@ -33,13 +33,13 @@ SOURCE = (
 @at_users_line()
 def reduce(k: Builder, x: Operand, axis: int | None = None, *, out: Operand, op: str = "add") -> None:
     """out <- x reduced along `axis` (None: to one number, of shape (1,)) by "add", "max" or "min", in stages."""
-    x, out = k.known(x), k.known(out)
-    axis, rest = _checked_axis(x, axis, out, op)
+    x, out = k.resolve(x), k.resolve(out)
+    axis, rest = _check_axis(x, axis, out, op)
     k.require_between_supersteps("a reduction over tiles")
     parts, ends = parts_of(x), parts_of(out)
     stages = _Stages(k, x.name, op, format_of(x))
-    kept = _boxes_without(parts, axis)
-    pieces = _pieces(parts, kept, axis)
+    kept = _boxes_without_axis(parts, axis)
+    pieces = _number_pieces(parts, kept, axis)
     if pieces is None:  # parts that do not match: everything goes to the tiles of the result
         stages.reduce(x, axis, out, ends, _source_boxes(ends, axis, x.shape))
         return
@@ -48,7 +48,7 @@ def reduce(k: Builder, x: Operand, axis: int | None = None, *, out: Operand, op:
         stages.reduce(x, axis, out, Parts(tiles=parts.tiles, boxes=kept), parts.boxes)
         return
     partial, held = x, parts
-    if not _already_partial(parts, pieces, axis):
+    if not _is_partial(parts, pieces, axis):
         boxes = np.concatenate([np.stack([pieces, pieces + 1], axis=1)[:, None], kept], axis=1)
         held = Parts(tiles=parts.tiles, boxes=boxes)
         partial = stages.partials((number, *rest), held, x)
@@ -69,9 +69,9 @@ def reduce(k: Builder, x: Operand, axis: int | None = None, *, out: Operand, op:
 def all_reduce(k: Builder, x: Operand, *, out: Operand, op: str = "add") -> None:
     """x reduced along its first axis, as `reduce`, and a copy of the result on every tile of `out`: summed in shares by
     all tiles, chip by chip first, then sent to all."""
-    target = k.known(out)
+    target = k.resolve(out)
     longest = max(range(len(target.shape)), key=lambda axis: target.shape[axis])
-    name = k.unused_name(f"{k.known(x).name} reduced")
+    name = k.unused_name(f"{k.resolve(x).name} reduced")
     shares = k.variable(name, target.shape, target.dtype, spread=longest)
     reduce(k, x, 0, out=shares, op=op)
     broadcast(k, shares, to=target)
@@ -107,7 +107,7 @@ class _Stages:
         self._k.place(f"reduce {self._name}", codelet, parts.tiles, {"out": target, "source": source}, columns)
 
 
-def _checked_axis(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | None, tuple[int, ...]]:
+def _check_axis(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | None, tuple[int, ...]]:
     """(the axis, None for all; shape of the result), as `out` must have it."""
     if op not in OPERATIONS:
         raise MappingError(f"reduce: no operation '{op}'{suggest(op, OPERATIONS)}")
@@ -123,14 +123,14 @@ def _checked_axis(x: Variable, axis: int | None, out: Variable, op: str) -> tupl
     return axis, rest
 
 
-def _boxes_without(parts: Parts, axis: int | None) -> np.ndarray:
+def _boxes_without_axis(parts: Parts, axis: int | None) -> np.ndarray:
     """The boxes without the axis; for a full reduction, that of the single result."""
     if axis is None:
         return np.broadcast_to(np.array([[[0, 1]]]), (len(parts.tiles), 1, 2)).copy()
     return np.delete(parts.boxes, axis, axis=1)
 
 
-def _pieces(parts: Parts, kept: np.ndarray, axis: int | None) -> np.ndarray | None:
+def _number_pieces(parts: Parts, kept: np.ndarray, axis: int | None) -> np.ndarray | None:
     """int64[parts]: which partial result each part makes, in order of tiles; None if results differ in this."""
     if axis is None:
         return np.argsort(np.argsort(parts.tiles, kind="stable"), kind="stable")
@@ -153,7 +153,7 @@ def _source_boxes(ends: Parts, axis: int | None, shape: tuple[int, ...]) -> np.n
     return np.concatenate([ends.boxes[:, :axis], whole, ends.boxes[:, axis:]], axis=1)
 
 
-def _already_partial(parts: Parts, pieces: np.ndarray, axis: int | None) -> bool:
+def _is_partial(parts: Parts, pieces: np.ndarray, axis: int | None) -> bool:
     """Whether no tile has two elements to reduce, and x is what the first stage would leave."""
     if axis not in (None, 0) or (axis is None and parts.boxes.shape[1] > 1):
         return False

@@ -25,7 +25,7 @@ from mimdsim.program.loop_extents import Extent
 @at_users_line()
 def gather(k: Builder, table: Operand, indices: Operand, *, out: Operand) -> None:
     """out[i] <- table[indices[i]] of a table [rows, width]; an index outside the table gives zeros."""
-    table, indices, out = k.known(table), k.known(indices), k.known(out)
+    table, indices, out = k.resolve(table), k.resolve(indices), k.resolve(out)
     _check("gather", table, indices, out)
     k.require_between_supersteps("gather")
     parts, rows = parts_of(table), indices.shape[0]
@@ -56,7 +56,7 @@ def gather(k: Builder, table: Operand, indices: Operand, *, out: Operand) -> Non
 def scatter_add(k: Builder, table: Operand, indices: Operand, rows: Operand) -> None:
     """table[indices[i]] += rows[i] for every i, on the tiles of the table [rows, width]; an index outside the table
     adds nothing."""
-    table, indices, rows = k.known(table), k.known(indices), k.known(rows)
+    table, indices, rows = k.resolve(table), k.resolve(indices), k.resolve(rows)
     _check("scatter_add", table, indices, rows)
     codelet = _scatter(format_of(table))
     _over_table(k, f"scatter_add {table.name}", codelet, parts_of(table), {"table": table, "rows": rows}, indices)

@@ -33,7 +33,7 @@ from mimdsim.codelets import (
     training,
 )
 from mimdsim.codelets.formats import in_format
-from mimdsim.codelets.linear_terms import Packed, packed
+from mimdsim.codelets.linear_terms import Packed, pack_terms
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.numerics.optimisers import FORMS
@@ -69,7 +69,7 @@ LINEAR: dict[str, tuple[str, str, dict[str, Any]]] = {
 def structured(name: str, switched: bool = True) -> Packed:
     model, reset, parameters = LINEAR[name]
     given = {key: np.array(value) if isinstance(value, list) else value for key, value in parameters.items()}
-    return packed(neuron_of(model, given, reset=reset), 3, switched=switched)
+    return pack_terms(neuron_of(model, given, reset=reset), 3, switched=switched)
 
 
 def linear(name: str, module: Any) -> Iterator[Codelet]:

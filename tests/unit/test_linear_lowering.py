@@ -225,7 +225,7 @@ def test_surrogates_have_arithmetic_and_a_cost() -> None:
 
 
 def structure(model: str, reset: str, **given: Any) -> linear_terms.Structure:
-    return linear_terms.packed(neuron_of(model, given, reset=reset), 4, switched=reset != "none").structure
+    return linear_terms.pack_terms(neuron_of(model, given, reset=reset), 4, switched=reset != "none").structure
 
 
 def test_bundles_are_those_of_the_coefficients_that_are_there() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mimdsim.codelets.in_place_time_slices import KEPT, can_store_in_place, keeping, reading
+from mimdsim.codelets.in_place_time_slices import KEPT, can_store_in_place, read_in_place, store_in_place
 from mimdsim.compiler.passes.dead import without_unused_variables
 from mimdsim.program import Field, Program, Superstep, Variable, VertexTable
 from mimdsim.program.codelet import now_shift
@@ -87,7 +87,7 @@ class _Rewriting:
                 and can_store_in_place(last.table.codelet, last.field.name)
                 and self._is_whole(last, source)
             ):
-                codelet = keeping(last.table.codelet, last.field.name)
+                codelet = store_in_place(last.table.codelet, last.field.name)
                 operands = {**last.table.operands, KEPT: target}
                 self.changed[id(last.table)] = replace(last.table, codelet=codelet, operands=operands)
                 self.changed[id(update)] = None
@@ -127,7 +127,7 @@ class _Rewriting:
 
     def _change(self, table: VertexTable, source: str, field: str, shift: int) -> None:
         now = self.changed.get(id(table)) or table
-        codelet, operands = reading(now.codelet, field, shift), {**now.operands, field: source}
+        codelet, operands = read_in_place(now.codelet, field, shift), {**now.operands, field: source}
         self.changed[id(table)] = replace(now, codelet=codelet, operands=operands)
 
     def _made(self) -> Program:

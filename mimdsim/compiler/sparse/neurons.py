@@ -16,7 +16,7 @@ from mimdsim.codelets import library_linear_neurons, surrogates
 from mimdsim.codelets import linear_neurons as codelets
 from mimdsim.codelets import neurons as fused
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
-from mimdsim.codelets.linear_terms import Packed, packed
+from mimdsim.codelets.linear_terms import Packed, pack_terms
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.sparse.fan_in import emit_current, synapse_inputs
 from mimdsim.compiler.sparse.selection import received
@@ -42,7 +42,7 @@ def _packed(low: Lowering, layer: str, switched: bool | None = None) -> tuple[Pa
     neuron its own."""
     neuron = low.layer(layer).neuron
     switched = neuron.resets if switched is None else switched
-    coefficients = packed(neuron, low.layer(layer).neurons, switched=switched)
+    coefficients = pack_terms(neuron, low.layer(layer).neurons, switched=switched)
     own = coefficients.own
     if own is None:
         return coefficients, {}
