@@ -70,24 +70,20 @@ class TileMapping:
             object.__setattr__(self, name, whole_numbers(f"mapping: {name}", getattr(self, name)))
         if self.axis not in (REPLICATED, BANDED):
             if not len(self.tiles) == len(self.starts) == len(self.stops):
-                raise ValueError(
-                    f"mapping: {len(self.tiles)} tiles, {len(self.starts)} starts, {len(self.stops)} stops"
-                )
+                counts = f"{len(self.tiles)} tiles, {len(self.starts)} starts, {len(self.stops)} stops"
+                raise ValueError(f"mapping: {counts}; give as many of each")
             if (self.stops <= self.starts).any() or (self.starts[1:] < self.stops[:-1]).any():
                 raise ValueError("mapping: intervals must ascend and not overlap")
 
     @staticmethod
     def split(axis: int, tiles: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> TileMapping:
         """Intervals along an axis; neighbouring intervals on one tile are joined."""
-        tiles, starts, stops = (np.asarray(column, np.int64) for column in (tiles, starts, stops))
-        if not len(tiles) == len(starts) == len(stops):
-            raise ValueError(
-                f"mapping: {len(tiles)} tiles, {len(starts)} starts, {len(stops)} stops; give as many of each"
-            )
+        tiles, starts, stops = (np.array(column, np.int64) for column in (tiles, starts, stops))
+        whole = TileMapping(axis=axis, tiles=tiles, starts=starts, stops=stops)
         joined = np.ones(len(tiles), bool)
         joined[1:] = (tiles[1:] != tiles[:-1]) | (starts[1:] != stops[:-1])
         if joined.all():
-            return TileMapping(axis=axis, tiles=tiles.copy(), starts=starts.copy(), stops=stops.copy())
+            return whole
         first = np.flatnonzero(joined)
         last = np.append(first[1:], len(tiles)) - 1
         return TileMapping(axis=axis, tiles=tiles[first], starts=starts[first], stops=stops[last])

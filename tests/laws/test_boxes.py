@@ -13,7 +13,7 @@ from mimdsim.numerics.columns.exchange_fragments import are_apart
 from mimdsim.numerics.columns.grouping import number_alike
 from mimdsim.program import TileMapping
 from mimdsim.program.mapping import FLAT, Band
-from mimdsim.program.vertex_boxes import bounds_of, distinct, equal_rows, is_local, order_of
+from mimdsim.program.vertex_boxes import bounds_of, distinct_boxes, equal_rows, is_local, order_of
 
 TILES = 3
 LAW = settings(max_examples=60, deadline=None)
@@ -108,13 +108,13 @@ def test_distinct_boxes_ascend_and_hold_the_same_elements(
     given: tuple[tuple[int, int], np.ndarray, np.ndarray],
 ) -> None:
     _, tiles, boxes = given
-    found, bounds = distinct(tiles, bounds_of(boxes))
+    found, bounds = distinct_boxes(tiles, bounds_of(boxes))
     rows = np.column_stack([found, bounds[1].T, bounds[0].T]).tolist()
     assert rows == sorted(rows)
     for tile in range(TILES):
         wanted = set().union(*(elements(box) for box in boxes[tiles == tile]))
         assert set().union(*(elements(box) for box in bounds.transpose(2, 0, 1)[found == tile])) == wanted
-    again = distinct(found, bounds)
+    again = distinct_boxes(found, bounds)
     assert len(again[0]) <= len(found) <= len(set(map(tuple, np.column_stack([tiles, boxes.reshape(-1, 4)]).tolist())))
 
 
