@@ -30,7 +30,6 @@ from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Delivery, Exchange, Problem, Superstep, Variable
 from mimdsim.program.vertex_boxes import (
-    ByTile,
     Part,
     bounds_of,
     boxes_on_tiles,
@@ -210,18 +209,15 @@ def _remote_reads(scope: Scope) -> list[tuple[str, bool, np.ndarray, np.ndarray]
     order of the fields that read them first."""
     first: dict[_Key, int] = {}
     reads: dict[_Key, list[_Parts]] = {}
-    known: dict[TileMapping, ByTile] = {}
     for parts in by_tiles(scope.superstep.tables):
-        for key, (field, wanted) in _remote_parts(scope, parts, known).items():
+        for key, (field, wanted) in _remote_parts(scope, parts).items():
             first[key] = min(field, first.get(key, field))
             reads.setdefault(key, []).append(distinct_boxes(*_concatenate(wanted)))
     ordered = ((key, *_concatenate(reads[key])) for key in sorted(reads, key=first.__getitem__))
     return [(name, shift is not None, tiles, bounds.transpose(2, 0, 1)) for (name, shift), tiles, bounds in ordered]
 
 
-def _remote_parts(
-    scope: Scope, parts: list[Part], known: dict[TileMapping, ByTile]
-) -> dict[_Key, tuple[int, list[_Parts]]]:
+def _remote_parts(scope: Scope, parts: list[Part]) -> dict[_Key, tuple[int, list[_Parts]]]:
     """The number of the first field that reads a variable from other tiles, and what is read there, by vertex."""
     wanted: dict[_Key, tuple[int, list[_Parts]]] = {}
     parts_of = {id(table): part for table, part in zip(scope.superstep.tables, parts, strict=True)}
@@ -235,7 +231,7 @@ def _remote_parts(
             continue
         here = replace(access, table=part)
         boxes = here.boxes
-        remote = np.flatnonzero(~is_local(here.mapping, part.tiles, boxes, here.shape, known))
+        remote = np.flatnonzero(~is_local(here.mapping, part.tiles, boxes, here.shape))
         if not len(remote):
             local.add(alike)
         else:  # local boxes lie inside the variable, or do no harm until `verify` finds them

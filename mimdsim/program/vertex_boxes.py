@@ -205,9 +205,6 @@ def _in_windows(table: VertexTable, window: np.ndarray, windows: int) -> tuple[V
     return table.some(rows), rows, ends
 
 
-ByTile = tuple[int, np.ndarray]  # as from `interval_of_tiles`
-
-
 def cut_at_bands(
     mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
 ) -> Iterator[tuple[tuple[TileMapping, ...], np.ndarray, np.ndarray, np.ndarray]]:
@@ -230,15 +227,8 @@ def cut_at_bands(
             )
 
 
-def is_local(
-    mapping: TileMapping,
-    tiles: np.ndarray,
-    boxes: np.ndarray,
-    shape: tuple[int, ...],
-    known: dict[TileMapping, ByTile] | None = None,
-) -> np.ndarray:
-    """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile. known: of mappings
-    that do not change meanwhile, for parts of the rows one after another."""
+def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile."""
     if mapping.axis == BANDED:
         apart = mapping.side_by_side(shape)
         if apart is not None:
@@ -250,11 +240,7 @@ def is_local(
     if mapping.is_replicated:
         held: np.ndarray = np.isin(tiles, mapping.tiles)
         return held if held.all() else held | (boxes[:, :, 1] <= boxes[:, :, 0]).any(axis=1)
-    by_tile = None if known is None else known.get(mapping)
-    if by_tile is None:
-        by_tile = numerics.interval_of_tiles(mapping.tiles)
-        if known is not None:
-            known[mapping] = by_tile
+    by_tile = numerics.interval_of_tiles(mapping.tiles)
     axis = -1 if mapping.axis == FLAT else mapping.axis
     given = axis, np.array(shape, np.int64), wide(tiles), bounds_of(boxes)
     local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, by_tile, *given)

@@ -21,7 +21,6 @@ from mimdsim.program.mapping import TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Problem, Superstep
 from mimdsim.program.vertex_boxes import (
-    ByTile,
     bounds_of,
     boxes_on_tiles,
     by_rows,
@@ -163,26 +162,21 @@ def check_copies_delivered(scope: Scope) -> Iterator[Problem]:
 def check_reach(scope: Scope) -> Iterator[Problem]:
     """The first vertex of each field that reads what is neither local nor delivered, or writes what is not local."""
     for access in scope.accesses:
-        known: dict[TileMapping, ByTile] = {}
-        reached = (
-            _reach_problem(scope, replace(access, table=part), rows, known) for part, rows in by_rows(access.table)
-        )
+        reached = (_reach_problem(scope, replace(access, table=part), rows) for part, rows in by_rows(access.table))
         broken = next(filter(None, reached), None)
         if broken is not None:
             rule, text, vertex = broken
             yield scope.problem(rule, text, access.table, vertex)
 
 
-def _reach_problem(
-    scope: Scope, access: Access, rows: np.ndarray, known: dict[TileMapping, ByTile]
-) -> tuple[str, str, int] | None:
+def _reach_problem(scope: Scope, access: Access, rows: np.ndarray) -> tuple[str, str, int] | None:
     """(rule, what is wrong, vertex) of the first of these vertices, `rows` of a table, that breaks one."""
     boxes, tiles, mapping, shape = access.boxes, access.table.tiles, access.mapping, access.shape
     name, writes = access.variable.name, access.field.writes
     if writes and mapping.has_copies:
         text = f"writes one replica of '{name}', which {len(mapping.tiles)} tiles hold; the others would stay old"
         return WRITES_LOCAL, text, 0
-    remote = np.flatnonzero(~is_local(mapping, tiles, boxes, shape, known))
+    remote = np.flatnonzero(~is_local(mapping, tiles, boxes, shape))
     if not len(remote):
         return None
     row = int(remote[0])
