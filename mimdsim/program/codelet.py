@@ -60,6 +60,16 @@ class Field:
     def writes(self) -> bool:
         return self.access != "read"
 
+    @property
+    def shift(self) -> int | None:
+        """The shift of the timestep that it takes along its first axis; None: it takes none."""
+        return now_shift(self.box[0]) if self.box else None
+
+    @property
+    def space(self) -> tuple[str, ...]:
+        """The box without the timestep."""
+        return self.box if self.shift is None else self.box[1:]
+
 
 def fields_of(signature: str) -> tuple[Field, ...]:
     """Fields as the listing of a program writes them, `access name[box]` each, for example:
@@ -246,7 +256,7 @@ class Codelet:
                 f"joinable along the last axis that columns cut of its first field, whose box is {self.fields[0].box}; "
                 f"its columns are {list(self.columns)}"
             )
-        sequences = [item.name for item in self.fields if item.box and now_shift(item.box[0]) is not None]
+        sequences = [item.name for item in self.fields if item.shift is not None]
         for item in self.fields:
             if item.entry_of and (item.entry_of not in sequences or not item.reads):
                 yield (

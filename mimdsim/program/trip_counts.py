@@ -15,7 +15,6 @@ from mimdsim.program.codelet import Field, TileFormula
 from mimdsim.program.loop_extents import Column, Derived, Length, Recorded, Turns
 from mimdsim.program.program import Program, Stretch
 from mimdsim.program.records import Superstep, Variable, VertexTable
-from mimdsim.program.vertex_boxes import takes_timestep
 
 
 def extents_of(program: Program, table: VertexTable) -> dict[str, np.ndarray | Recorded]:
@@ -70,7 +69,7 @@ def _count(variables: Mapping[str, Variable], table: VertexTable, extent: Derive
     if isinstance(extent, Length):
         passed: Any = table.constants[extent.after] if extent.after else 0
         return _length(table, item, variable, extent.axis) - passed
-    axes = range(takes_timestep(item), len(item.box))
+    axes = range(item.shift is not None, len(item.box))
     return math.prod(_length(table, item, variable, axis) for axis in axes)
 
 

@@ -10,19 +10,9 @@ from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import exchange_fragments
-from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.codelet import Field
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping, repeat_each
 from mimdsim.program.records import Variable, VertexTable
-
-
-def takes_timestep(field: Field) -> bool:
-    """Whether the field indexes the variable's first axis by the current timestep."""
-    return bool(field.box) and now_shift(field.box[0]) is not None
-
-
-def spatial_shape(variable: Variable, field: Field) -> tuple[int, ...]:
-    """The variable's shape without a timestep axis taken by the field."""
-    return variable.shape[1:] if takes_timestep(field) else variable.shape
 
 
 def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
@@ -55,10 +45,9 @@ def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray
     Raises ValueError when the box does not have as many axes as the variable, names an absent column, or leaves no axis
     besides the timestep's: a vertex needs a part of a tensor, and could not write to a single number.
     """
-    entries = field.box[1:] if takes_timestep(field) else field.box
-    shape = spatial_shape(variable, field)
+    shape = variable.shape[field.shift is not None :]
     where = f"codelet '{table.codelet.name}', field '{field.name}'"
-    if len(entries) != len(shape):
+    if len(field.space) != len(shape):
         raise ValueError(f"{where}: box {field.box} does not have the {len(variable.shape)} axes of '{variable.name}'")
     if not shape:
         raise ValueError(
@@ -66,7 +55,7 @@ def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray
             f"give the variable one more, of extent 1: {[*variable.shape, 1]}"
         )
     boxes = np.empty((len(shape), 2, table.vertices), np.int64).transpose(2, 0, 1)  # bounds are contiguous by axis
-    for axis, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
+    for axis, (entry, extent) in enumerate(zip(field.space, shape, strict=True)):
         if entry == ":":
             boxes[:, axis] = 0, extent
             continue

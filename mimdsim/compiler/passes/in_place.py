@@ -16,9 +16,8 @@ import numpy as np
 from mimdsim.codelets.in_place_time_slices import KEPT, can_store_in_place, read_in_place, store_in_place
 from mimdsim.compiler.passes.dead import without_unused_variables
 from mimdsim.program import Field, Program, Superstep, Variable, VertexTable
-from mimdsim.program.codelet import now_shift
 from mimdsim.program.program import map_runs
-from mimdsim.program.vertex_boxes import boxes_of, is_local, takes_timestep
+from mimdsim.program.vertex_boxes import boxes_of, is_local
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +65,7 @@ class _Rewriting:
                 and not any(use.stretch == readers[0].stretch for use in others)
                 and all(self._is_local(use, self.program.variables[target]) for use in readers)
             ):
-                shift = now_shift(slicing.codelet.field("sequence").box[0]) or 0
+                shift = slicing.codelet.field("sequence").shift or 0
                 for use in readers:
                     self._change(use.table, source, use.field.name, shift)
                 self.changed[id(slicing)] = None
@@ -77,7 +76,7 @@ class _Rewriting:
             field = update.codelet.field("sequence")
             before = [use for use in self.uses[source] if use.field.writes and self._before(use, update, source)]
             last = max(before, key=lambda use: use.place, default=None)
-            if last is None or now_shift(field.box[0]) != 0 or id(last.table) in self.changed:
+            if last is None or field.shift != 0 or id(last.table) in self.changed:
                 continue
             alone = [use for use in before if use.place == last.place] == [last]
             between = [use for use in self.uses[target] if use.stretch == last.stretch and use.table is not update]
@@ -113,7 +112,7 @@ class _Rewriting:
         return use.stretch == own.stretch and use.place < own.place
 
     def _is_local(self, use: _Use, variable: Variable) -> bool:
-        if takes_timestep(use.field) or use.field.one_row:
+        if use.field.shift is not None or use.field.one_row:
             return False
         boxes = boxes_of(use.table, use.field, variable)
         return bool(is_local(variable.mapping, use.table.tiles, boxes, variable.shape).all())

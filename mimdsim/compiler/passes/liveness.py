@@ -18,7 +18,6 @@ from mimdsim.program import Program, Repeat, Superstep, TileFormula
 from mimdsim.program.checks.bounds import require_homes
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.records import CATEGORIES, OVERHEADS
-from mimdsim.program.vertex_boxes import takes_timestep
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,5 +247,5 @@ def _touches(superstep: Superstep) -> list[tuple[str, bool]]:
             if item.reads:
                 reads.append((name, False))
             if item.access == "write":
-                writes.append((name, not takes_timestep(item)))
+                writes.append((name, item.shift is None))
     return reads + writes

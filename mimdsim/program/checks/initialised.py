@@ -15,7 +15,6 @@ import numpy as np
 
 from mimdsim.numerics.columns import exchange_fragments
 from mimdsim.program.checks.scope import Access
-from mimdsim.program.codelet import now_shift
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Problem, Superstep, Variable, problem_in
 from mimdsim.program.vertex_boxes import bounds_of, by_rows, describe_element
@@ -106,7 +105,7 @@ def _tracked_variables(program: Program) -> dict[str, DefinedElements]:
         for name in superstep.variables_written:
             writers.setdefault(name, {})[superstep.name] = None
         for table in superstep.tables:
-            timed |= {table.operands[item.name] for item in table.codelet.fields if now_shift(item.box[0]) is not None}
+            timed |= {table.operands[item.name] for item in table.codelet.fields if item.shift is not None}
         for copy in superstep.copies:
             timed |= {copy.source} if copy.source_shift is not None else set()
             timed |= {copy.target} if copy.target_shift is not None else set()

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.codelet import Field
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.program import Program, Stretch
 from mimdsim.program.records import Problem, Superstep, Variable, VertexTable, problem_in
-from mimdsim.program.vertex_boxes import boxes_of, spatial_mapping, spatial_shape, takes_timestep
+from mimdsim.program.vertex_boxes import boxes_of, spatial_mapping
 
 ON_A_TILE = "every element is on a tile"
 IN_REPEAT = "timestep in repeat"
@@ -30,15 +30,15 @@ class Access:
     @property
     def shift(self) -> int | None:
         """The shift of the timestep; None: the first axis is not a timestep axis."""
-        return now_shift(self.field.box[0]) if self.field.box else None
+        return self.field.shift
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return spatial_shape(self.variable, self.field)
+        return self.variable.shape[self.shift is not None :]
 
     @property
     def mapping(self) -> TileMapping:
-        return spatial_mapping(self.variable, takes_timestep(self.field))
+        return spatial_mapping(self.variable, self.shift is not None)
 
     @property
     def boxes(self) -> np.ndarray:

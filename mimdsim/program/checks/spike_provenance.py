@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from mimdsim.base.errors import near
-from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.codelet import Field
 from mimdsim.program.loop_extents import Recorded
 from mimdsim.program.program import Body, Program, Repeat, stretches
 from mimdsim.program.records import Superstep, VertexTable
@@ -109,14 +109,14 @@ class Provenance:
         for table in superstep.tables:
             fields = table.codelet.fields
             given = {
-                each.name: self._read(table.operands[each.name], _shift(each), held) for each in fields if each.reads
+                each.name: self._read(table.operands[each.name], each.shift, held) for each in fields if each.reads
             }
             reads[table] = {table.operands[name]: content for name, content in given.items()}
             self._reads[table] = {name: each for name, each in reads[table].items() if self._is_whole_numbers(name)}
             for item in fields:
                 if item.writes:
                     moved = {given[other.name] for other in fields if self._moves(table, other, item)}
-                    place = table.operands[item.name], _shift(item)
+                    place = table.operands[item.name], item.shift
                     written.setdefault(place, []).append((table, moved.pop() if len(moved) == 1 else None))
         for (name, shift), parts in written.items():
             contents = {content for _, content in parts}
@@ -135,7 +135,7 @@ class Provenance:
         one, other = (self._program.variables.get(table.operands[item.name]) for item in (source, target))
         if one is None or other is None or one.dtype != other.dtype or not self._is_whole_numbers(one.name):
             return False
-        return source.access == "read" and target.access == "write" and _space(source) == _space(target)
+        return source.access == "read" and target.access == "write" and source.space == target.space
 
     def _read(self, name: str, shift: int | None, held: dict[str, Content]) -> Content:
         if shift is None:
@@ -204,15 +204,6 @@ class Provenance:
             seen |= later
             open_ += later
         return frozenset(found)
-
-
-def _shift(item: Field) -> int | None:
-    return now_shift(item.box[0]) if item.box else None
-
-
-def _space(item: Field) -> tuple[str, ...]:
-    """The box without the timestep."""
-    return item.box if _shift(item) is None else item.box[1:]
 
 
 def _describe_entries(entries: Iterable[Entry]) -> str:
