@@ -199,19 +199,14 @@ class Program:
 
     def with_codelet(self, name: str, codelet: Codelet) -> Program:
         """The program with vertices of codelet `name` computed by `codelet`; raises MappingError if there are none."""
-        found = False
+        known = {table.codelet.name for step, _, _ in self.supersteps() for table in step.tables}
+        if name not in known:
+            raise MappingError(f"no vertex of codelet '{name}' in the program{suggest(name, sorted(known))}")
 
         def change(superstep: Superstep) -> Superstep:
-            nonlocal found
-            hit = any(table.codelet.name == name for table in superstep.tables)
-            found |= hit
             tables = tuple(
                 table.with_codelet(codelet) if table.codelet.name == name else table for table in superstep.tables
             )
-            return replace(superstep, tables=tables) if hit else superstep
+            return superstep if tables == superstep.tables else replace(superstep, tables=tables)
 
-        made = self.map_supersteps(change)
-        if not found:
-            known = sorted({table.codelet.name for step, _, _ in self.supersteps() for table in step.tables})
-            raise MappingError(f"no vertex of codelet '{name}' in the program{suggest(name, known)}")
-        return made
+        return self.map_supersteps(change)
