@@ -20,7 +20,7 @@ SYNAPSE_CURRENT_PART = Codelet(
     columns=("fan_in_part", "sample", "start", "stop", "first", "last"),
     compute=numerics.synapse_current_part,
     cost=cpp_cost(
-        # as in the sum of all weights
+        # hits: as in the sum of all weights
         {"spikes": LOOKED_AT, "hits pairs": (4, 1), "pairs": (4, 1)},
         f"{SOURCE}; the sum of the fused update, 4 per spike in range and neuron pair; {OWN}",
         unpacked=(2, 4),
@@ -64,7 +64,7 @@ INPUT_GRADIENT_PART = replace(
     columns=("part", "sample", "start", "stop", "first", "last"),
     compute=numerics.input_gradient_part,
     cost=cpp_cost(
-        # and a zero where it is not in range
+        # listed: and a zero where it is not in range
         {"listed": LOOKED_AT + 1, "hits pairs": (7, 2)},
         f"{SOURCE}; about 7 per listed id in range and neuron pair where aliasing cannot be excluded; {OWN}",
         unpacked=(4, 5),

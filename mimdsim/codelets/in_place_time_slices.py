@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from mimdsim.codelets.vertex_costs import plus
+from mimdsim.codelets.vertex_costs import add_bundles
 from mimdsim.numerics.dense.rows import Kept
 from mimdsim.program import Codelet, Field, Length, Size, TileFormula, WorkerBundles
 from mimdsim.program.codelet import entry_at
@@ -23,7 +23,7 @@ KEPT = "kept"  # the field through which a vertex stores a timestep
 def _add_stepping(codelet: Codelet, loops: Mapping[str, tuple[float, float]]) -> WorkerBundles | TileFormula:
     cost = codelet.cost
     if isinstance(cost, WorkerBundles):
-        return plus(cost, SOURCE, STEP_BUNDLES, loops)
+        return add_bundles(cost, SOURCE, STEP_BUNDLES, loops)
     formula = cost.cycles
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:

@@ -224,7 +224,8 @@ EMITTED_FLAGS = Codelet(
     joinable=True,
     compute=numerics.emitted_flags,
     cost=cpp_cost(
-        # store zero, next address, branch; load id, subtract the tile's start, compare, branch; address, store one
+        # neurons: store zero, next address, branch; spikes: load id, subtract the tile's start, compare, branch; hits:
+        # address, store one
         {"neurons": 3, "spikes": 4, "hits": 2},
         f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
         unpacked=(2, 3),
@@ -240,7 +241,7 @@ EMITTED_GRADIENT = Codelet(
     ),
     compute=numerics.emitted_gradient,
     cost=cpp_cost(
-        # load id, subtract the tile's start, compare, branch, store; load the gradient
+        # listed: load id, subtract the tile's start, compare, branch, store; hits: load the gradient
         {"listed": 5, "hits": 1},
         f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",
         unpacked=(3, 4),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from mimdsim.codelets.vertex_costs import Formula, by_vectors, cpp_cost, on_elements
 from mimdsim.numerics.sparse import losses as numerics
@@ -75,7 +76,7 @@ EMITTED_ROWS = Codelet(
     fields=(*COUNT_SPIKES.fields[:2], *fields_of("write rows[:, sample, :]")),
     compute=numerics.emitted_rows,
     cost=cpp_cost(
-        # clear a row, then a load and a store per spike of a short list
+        # timesteps: clear a row, then a load and a store per spike of a short list
         {"timesteps": 8, "timesteps neurons": 1},
         "about 8 bundles per timestep as for counting spikes, a store per neuron to clear",
         unpacked=(1, 3),
@@ -176,16 +177,15 @@ READ_OUT = "read u[:, :, start:stop]; write scores[:, start:stop]"
 SPREAD = "read gradient[:, start:stop]; write du[:, :, start:stop]"
 
 
-def _columns(name: str, signature: str, compute: Callable[..., None], formula: Formula, elements: str) -> Codelet:
+def _columns(name: str, signature: str, compute: Any, formula: Formula, elements: str, *constants: str) -> Codelet:
     """One vertex per tile for the columns of its neurons, over all `elements` of a field."""
-    constants = ("factor",) if compute in (numerics.add_timesteps, numerics.spread_timesteps) else ()
     return on_elements(name, signature, compute, formula(4), elements, constants=constants, code_bytes=256)
 
 
-ADD_TIMESTEPS = _columns("AddTimesteps", READ_OUT, numerics.add_timesteps, ADD_FORMULA, "u")
+ADD_TIMESTEPS = _columns("AddTimesteps", READ_OUT, numerics.add_timesteps, ADD_FORMULA, "u", "factor")
 TAKE_LAST = _columns("TakeLast", READ_OUT, numerics.take_last, ADD_FORMULA, "scores")
 HIGHEST = _columns("Highest", READ_OUT, numerics.highest, ADD_FORMULA, "u")
-SPREAD_TIMESTEPS = _columns("SpreadTimesteps", SPREAD, numerics.spread_timesteps, STORE_FORMULA, "du")
+SPREAD_TIMESTEPS = _columns("SpreadTimesteps", SPREAD, numerics.spread_timesteps, STORE_FORMULA, "du", "factor")
 GIVE_LAST = _columns("GiveLast", SPREAD, numerics.give_last, STORE_FORMULA, "du")
 GIVE_HIGHEST = _columns(
     "GiveHighest",
@@ -217,7 +217,7 @@ FIRING_PENALTY = Codelet(
     constants=("target", "strength", "places"),
     compute=numerics.firing_penalty,
     cost=cpp_cost(
-        # a division; subtract, square, scale, store twice
+        # more: a division; subtract, square, scale, store twice
         {"samples": 2},
         "load and add per sample, then one division (3) and some eight operations",
         unpacked=(3, 3),

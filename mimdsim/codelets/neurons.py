@@ -45,7 +45,7 @@ LIF_UPDATE = Codelet(
     compute=numerics.lif_update,
     joinable=True,
     cost=cpp_cost(
-        # load id, load a weight pair, add; the loop reloads; compare, select, multiply, add, store
+        # spikes: load id, load a weight pair, add, and the loop reloads; neurons: compare, select, multiply, add, store
         {"spikes pairs": (4, 1), "neurons": 15},
         f"{SOURCE}; about 4 per spike and neuron pair, about 15 per neuron",
         unpacked=(3, 4),
@@ -61,7 +61,8 @@ LIF_UPDATE_DENSE = replace(
     fields=(*LIF_UPDATE.fields[:2], *fields_of("read row[sample, :]")),
     compute=numerics.lif_update_dense,
     cost=cpp_cost(
-        # load the byte, branch, count; the row of weights by the count, load a weight pair, add; the loop reloads
+        # inputs: load the byte, branch, count; spikes: the row of weights by the count, load a weight pair, add, and
+        # the loop reloads
         {"inputs": 4.5, "spikes pairs": (4, 1), "neurons": 15},
         f"{SOURCE}; the update from listed ids, with 4-5 per byte looked at as in the scan of flags",
         unpacked=(3, 3),
@@ -96,8 +97,8 @@ STATE_GRADIENT = Codelet(
     compute=numerics.state_gradient,
     joinable=True,
     cost=cpp_cost(
-        # load id, subtract the tile's start, compare, branch; load the state and the threshold of the neuron, then the
-        # surrogate
+        # listed: load id, subtract the tile's start, compare, branch; hits: load the state and the threshold of the
+        # neuron, then the surrogate
         {"listed": 4, "hits": (2 + SURROGATE_BUNDLES, SURROGATE_PAIRABLE)},
         f"{SOURCE}; 4 per listed id; per id that lies on the tile: {SURROGATE_SOURCE}",
         unpacked=(4, 5),
@@ -192,7 +193,7 @@ ADJOINT_ROWS = Codelet(
     compute=numerics.adjoint_rows,
     joinable=True,
     cost=cpp_cost(
-        # load, multiply, store, multiply, store, branch
+        # pairs: load, multiply, store, multiply, store, branch
         {"samples pairs": (6, 2), "samples": 6},
         "instruction count of our own: a load, two multiplies and two stores of 64 bits, branch; 6 per row",
         unpacked=(6, 2),
@@ -209,7 +210,7 @@ MASKED_ADJOINT_ROWS = replace(
     constants=("decay", "scale", "threshold"),
     compute=numerics.masked_adjoint_rows,
     cost=cpp_cost(
-        # a load, a compare and an and-not more
+        # pairs: a load, a compare and an and-not more
         {"samples pairs": (9, 3), "samples": 8},
         "instruction count of our own: two loads, two multiplies, compare, and-not and two stores of 64 bits, "
         "branch; 8 per row",

@@ -26,8 +26,8 @@ SYNAPSE_CURRENT = Codelet(
     compute=numerics.synapse_current,
     joinable=True,
     cost=cpp_cost(
-        # load id, load a weight pair, add; the loop reloads: as in the fused update; clear the sums, store them, next
-        # address, branch
+        # spikes: load id, load a weight pair, add, and the loop reloads, as in the fused update; pairs: clear the sums,
+        # store them, next address, branch
         {"spikes pairs": (4, 1), "pairs": (4, 1)},
         f"{SOURCE}; the sum of the fused update, 4 per spike and neuron pair; {OWN}: 4 per pair to store it",
         unpacked=(0, 4),
@@ -43,7 +43,7 @@ SYNAPSE_CURRENT_DENSE = replace(
     fields=(*CURRENT, LIF_UPDATE.field("w"), LIF_UPDATE_DENSE.field("row")),
     compute=numerics.synapse_current_dense,
     cost=cpp_cost(
-        # load the byte, branch, count
+        # inputs: load the byte, branch, count
         {"inputs": 4.5, "spikes pairs": (4, 1), "pairs": (4, 1)},
         f"{SOURCE}; the sum of the update from a row of bytes; {OWN}: 4 per pair to store it",
         unpacked=(0, 3),
@@ -57,8 +57,8 @@ SELF_SYNAPSE = Codelet(
     compute=numerics.self_synapse,
     joinable=True,
     cost=cpp_cost(
-        # store zeros, next address, branch; load id, subtract the tile's start, compare, branch; load the weight,
-        # store it
+        # pairs: store zeros, next address, branch; spikes: load id, subtract the tile's start, compare, branch; hits:
+        # load the weight, store it
         {"pairs": 3, "spikes": 4, "hits": 2},
         f"{OWN}: 3 per pair cleared, 4 per spike as in the state gradient, 2 per spike of the tile's neurons",
         unpacked=(2, 4),
@@ -143,8 +143,8 @@ SELF_WEIGHT_GRADIENT = Codelet(
     compute=numerics.self_weight_gradient,
     joinable=True,
     cost=cpp_cost(
-        # load id, subtract the tile's start, compare, branch; load the gradient, load the sum, add, store, two
-        # pointers reloaded because the store may alias
+        # spikes: load id, subtract the tile's start, compare, branch; hits: load the gradient, load the sum, add,
+        # store, two pointers reloaded because the store may alias
         {"spikes": 4, "hits": (6, 1), "samples": 8},
         f"{OWN}: 4 per spike and 8 per sample as there, 6 per spike of the tile's neurons",
         unpacked=(3, 4),
@@ -162,7 +162,8 @@ SELF_INPUT_GRADIENT = Codelet(
     ),
     compute=numerics.self_input_gradient,
     cost=cpp_cost(
-        # load id, subtract the tile's start, compare, branch, store zero; load weight and gradient, multiply
+        # listed: load id, subtract the tile's start, compare, branch, store zero; hits: load weight and gradient,
+        # multiply
         {"listed": 5, "hits": (3, 1)},
         f"{OWN}: 5 per listed id, 3 more per id of the tile's neurons",
         unpacked=(3, 5),
@@ -179,7 +180,7 @@ BIAS_GRADIENT = Codelet(
     compute=numerics.bias_gradient,
     joinable=True,
     cost=cpp_cost(
-        # load a pair, add, branch; load the sums, add, store, next address, branch
+        # samples: load a pair, add, branch; pairs: load the sums, add, store, next address, branch
         {"samples pairs": (3, 1), "pairs": (5, 1)},
         f"{OWN}: 3 per sample and neuron pair, 5 per pair",
         unpacked=(3, 2),

@@ -63,7 +63,7 @@ FLAG_SPIKES_ABOVE = Codelet(
 )
 
 FLAG_ROWS_COST = cpp_cost(
-    # three pointers of the row, loop
+    # samples: three pointers of the row, loop
     {"samples neurons": (9, 2), "samples": 6},
     "instruction count of our own: load, two compares, and-not, two ands, two stores, loop; 6 per row",
     unpacked=(4, 2),
@@ -98,7 +98,7 @@ SCAN_FLAGS = Codelet(
     constants=("capacity",),
     compute=numerics.scan_flags,
     cost=cpp_cost(
-        # load flag, branch, increment; store the id, increment
+        # states: load flag, branch, increment; hits: store the id, increment
         {"states": 4.5, "hits": 3},
         f"{SOURCE}; 4-5 per flag and 3 per hit, early exit at capacity left out",
         unpacked=(3, 2),
@@ -138,7 +138,7 @@ SPIKES_TO_DENSE = Codelet(
     fields=fields_of("write row[sample, :]; read ids[sample, :]; read counts[sample, :]"),
     compute=numerics.spikes_to_dense,
     cost=cpp_cost(
-        # store, next address, branch; load id, count, branch, then a byte into its word
+        # vectors: store, next address, branch; spikes: load id, count, branch, then a byte into its word
         {"vectors": 3, "spikes": 4 + SUBWORD_STORE_BUNDLES},
         f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
         unpacked=(1, 3),
@@ -157,7 +157,7 @@ WEIGHT_GRADIENT = Codelet(
     compute=numerics.weight_gradient,
     joinable=True,
     cost=cpp_cost(
-        # load id, load, add, store; the loop reloads
+        # spikes: load id, load, add, store, and the loop reloads
         {"spikes pairs": (7, 1), "samples": 8},
         f"{SOURCE}; about 7 per spike and neuron pair where aliasing cannot be excluded",
         unpacked=(3, 4),

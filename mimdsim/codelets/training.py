@@ -123,7 +123,7 @@ CLIP_FACTOR = Codelet(
     constants=("largest_norm", "floor"),
     compute=numerics.clip_factor,
     cost=cpp_cost(
-        # square root, division; add, minimum, store
+        # more: square root, division; add, minimum, store
         {"weights": (2, 1)},
         "a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",
         unpacked=(2, 2),

@@ -7,7 +7,7 @@ from typing import Any
 
 from mimdsim.codelets.dense import UNIFORM_FORMULA
 from mimdsim.codelets.spikes import COMBINE_TILES, COMBINE_WORKERS, SCAN_FLAGS
-from mimdsim.codelets.vertex_costs import on_elements, plus
+from mimdsim.codelets.vertex_costs import add_bundles, on_elements
 from mimdsim.numerics.sparse import truncation as numerics
 from mimdsim.program import Codelet, WorkerBundles, fields_of
 
@@ -38,14 +38,16 @@ def _from_a_start(plain: Codelet, compute: Any, columns: tuple[str, ...], bundle
 
 def _with_a_second_lap(plain: Codelet, lists: str, ids: str) -> WorkerBundles:
     """Every list is read twice: 6 more to start again, 3 more to skip an id that belongs to the other lap."""
-    return plus(plain.cost, "once more for the lap below the start, 6 per list and 3 per id", 2, {lists: 6, ids: 3})
+    return add_bundles(
+        plain.cost, "once more for the lap below the start, 6 per list and 3 per id", 2, {lists: 6, ids: 3}
+    )
 
 
 SCAN_FLAGS_FROM = _from_a_start(
     SCAN_FLAGS,
     numerics.scan_flags_from,
     SCAN_FLAGS.columns,
-    plus(SCAN_FLAGS.cost, "10 to load the start, clamp it and set up the lap below it", 10, {}),
+    add_bundles(SCAN_FLAGS.cost, "10 to load the start, clamp it and set up the lap below it", 10, {}),
 )
 COMBINE_WORKERS_FROM = _from_a_start(
     COMBINE_WORKERS,

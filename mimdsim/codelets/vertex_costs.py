@@ -58,7 +58,7 @@ def cpp_cost(
     return WorkerBundles(fixed=fixed, terms=terms_of(loops), kind=kind, source=source)
 
 
-def plus(
+def add_bundles(
     cost: WorkerBundles | TileFormula, why: str, fixed: float, loops: Mapping[str, float | tuple[float, float]]
 ) -> WorkerBundles:
     """The cost of a C++ vertex with more bundles, and the reason after its source."""
