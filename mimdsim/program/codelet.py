@@ -79,7 +79,7 @@ def fields_of(signature: str) -> tuple[Field, ...]:
     "by entry of f" stands for `entry_of`. Raises ValueError for anything else.
     """
     found = []
-    for text in signature.split("; "):
+    for text in signature.split("; ") if signature else ():
         match = _FIELD.fullmatch(text)
         if match is None:
             raise ValueError(f"'{text}' is not a field: access name[box] is needed, as in 'read w[:, start:stop]'")

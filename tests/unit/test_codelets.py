@@ -58,6 +58,7 @@ def test_fields_and_terms_by_their_signatures() -> None:
         Field(name="w", access="read", box=("@t-1", ":"), one_row=True),
         Field(name="ids", access="read", box=(":",), in_part=True),
     )
+    assert fields_of("") == ()
     (offset,) = fields_of("read timestep[tile] by entry of sequence")
     assert offset.entry_of == "sequence"
     with pytest.raises(ValueError, match=r"'read v' is not a field: access name\[box\] is needed"):
