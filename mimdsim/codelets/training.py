@@ -12,8 +12,8 @@ from mimdsim.numerics.optimisers.sgd import sgd
 from mimdsim.program import Codelet, Length, fields_of, terms_of
 
 UPDATE = "update w[:, start:stop]; read gradient[:, start:stop]"
-PROGRESS = "; read progress[:]"  # the number of the training step
-RATE = "; read learning_rate[:]"
+PROGRESS = "read progress[:]"  # the number of the training step
+RATE = "read learning_rate[:]"
 
 sgd_formula = by_vectors(lambda _: 3, "PopLibs scaled add: 3 bundles per 64-bit vector (commit 7eac0f2)")
 
@@ -36,7 +36,7 @@ adam_formula = by_vectors(
 SGD = on_elements("Sgd", UPDATE, sgd, sgd_formula(4), "w", flops=2, constants=("rate",), joinable=True, code_bytes=320)
 ADAM = on_elements(
     "Adam",
-    f"{UPDATE}; update m[:, start:stop]; update v[:, start:stop]{PROGRESS}",
+    f"{UPDATE}; update m[:, start:stop]; update v[:, start:stop]; {PROGRESS}",
     adam,
     adam_formula(4),
     "w",
@@ -65,10 +65,11 @@ def update_codelet(kind: str, *, scheduled: bool, decaying: bool = True) -> Code
     form = FORMS[kind]
     if kind in PLAIN and not scheduled and not decaying:
         return PLAIN[kind]
-    state = "".join(f"; update {name}[:, start:stop]" for name in form.state.values())
+    state = (f"update {name}[:, start:stop]" for name in form.state.values())
+    others = (*((PROGRESS,) if form.counts else ()), *((RATE,) if scheduled else ()))
     return on_elements(
         f"{kind.title().replace('_', '')}{'AtRate' if scheduled else 'Decaying'}",
-        f"{UPDATE}{state}{PROGRESS if form.counts else ''}{RATE if scheduled else ''}",
+        "; ".join((UPDATE, *state, *others)),
         form.at_rate if scheduled else form.compute,
         update_formula(form, scheduled)(4),
         "w",
