@@ -69,7 +69,7 @@ def _row_columns(codelet: Codelet, box: tuple[str, ...]) -> tuple[int, int, int,
     return first, last, start, stop
 
 
-def can_store_in_place(codelet: Codelet, field: str) -> bool:
+def can_store(codelet: Codelet, field: str) -> bool:
     """Whether `store_in_place` knows the boxes of this field."""
     box = codelet.field(field).box
     leading, ends = box[:-2], [entry for entry in box[-2:] if entry != ":"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mimdsim.codelets.in_place_time_slices import KEPT, can_store_in_place, read_in_place, store_in_place
+from mimdsim.codelets.in_place_time_slices import KEPT, can_store, read_in_place, store_in_place
 from mimdsim.compiler.passes.dead import without_unused_variables
 from mimdsim.program import Field, Program, Superstep, Variable, VertexTable
 from mimdsim.program.program import map_runs
@@ -80,12 +80,8 @@ class _Rewriting:
                 continue
             alone = [use for use in before if use.place == last.place] == [last]
             between = [use for use in self.uses[target] if use.stretch == last.stretch and use.table is not update]
-            if (
-                alone
-                and not between
-                and can_store_in_place(last.table.codelet, last.field.name)
-                and self._is_whole(last, source)
-            ):
+            storing = alone and not between and can_store(last.table.codelet, last.field.name)
+            if storing and self._is_whole(last, source):
                 codelet = store_in_place(last.table.codelet, last.field.name)
                 operands = {**last.table.operands, KEPT: target}
                 self.changed[id(last.table)] = replace(last.table, codelet=codelet, operands=operands)
