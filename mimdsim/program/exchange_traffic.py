@@ -61,40 +61,42 @@ class ExchangeCounter:
     ) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
         at_once, self.link_bytes = self.link_bytes, np.zeros_like(self.link_bytes[:1])
-        self.count_in(spatial_mapping(variable, drop), variable, drop, wide(tiles), boxes)
+        mapping = spatial_mapping(variable, drop)
+        self.count_in(mapping, variable.shape[drop:], variable.item_bytes, wide(tiles), boxes)
         more = self.link_bytes if relay is None else _in_rounds(self.link_bytes[0], relay)
         self.link_bytes = np.zeros((max(len(at_once), len(more)), self.chips, self.chips), np.int64)
         self.link_bytes[: len(at_once)] += at_once
         self.link_bytes[: len(more)] += more
 
     def count_in(
-        self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+        self, mapping: TileMapping, shape: tuple[int, ...], item_bytes: int, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
-        shape = variable.shape[drop:]
+        """Add parts of a variable of `shape`."""
         if mapping.axis == BANDED:
             if not mapping.has_copies and numerics.are_apart(bounds_of(boxes)):
                 wanted = _Wanted.of(tiles, boxes)  # each is cut once, however many tiles want it
                 cut = _cut_at_bands(mapping, wanted.bounds.transpose(2, 0, 1), shape)
                 if cut is not None:
                     parts = bounds_of(cut.at(np.arange(len(cut.row)), cut.within))
-                    self._count_wanted(cut.apart.mapping, cut.shape, variable.item_bytes, wanted, cut.row, parts)
+                    self._count_wanted(cut.apart.mapping, cut.shape, item_bytes, wanted, cut.row, parts)
                     return
             cut = _cut_at_bands(mapping, boxes, shape)
             if cut is not None:
                 part, band = self._senders(cut, tiles[cut.row])
                 on = tiles[cut.row[part]]
-                self._count(cut.apart.mapping, cut.shape, variable.item_bytes, on, cut.at(part, band))
+                self.count_in(cut.apart.mapping, cut.shape, item_bytes, on, cut.at(part, band))
                 return
             for copies, _, on, inside in cut_at_bands(mapping, tiles, boxes):
                 wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
                 on, inside = on[np.broadcast_to(wanting, on.shape)], inside[np.broadcast_to(wanting, on.shape)]
                 nearest = nearest_copy(np.array([copy.tiles[0] for copy in copies]), on, self.tiles // self.chips)
                 for which in np.unique(nearest).tolist():
-                    self.count_in(copies[which], variable, drop, on[nearest == which], inside[nearest == which])
+                    self.count_in(copies[which], shape, item_bytes, on[nearest == which], inside[nearest == which])
         elif mapping.is_replicated:
-            self._count_replicas(mapping.tiles, variable, drop, tiles, boxes)
-        else:
-            self._count(mapping, shape, variable.item_bytes, tiles, boxes)
+            self._count_replicas(mapping.tiles, shape, item_bytes, tiles, boxes)
+        elif len(boxes):
+            wanted = _Wanted.of(tiles, boxes)
+            self._count_wanted(mapping, shape, item_bytes, wanted, np.arange(wanted.bounds.shape[2]), wanted.bounds)
 
     def _senders(self, cut: _BandCut, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): the parts wanted on `tiles` that no copy but the first holds there, and which copy is sent."""
@@ -112,12 +114,11 @@ class ExchangeCounter:
         return part, nearest[cut.within[part], tiles[part] // per_chip]
 
     def _count_replicas(
-        self, holders: np.ndarray, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+        self, holders: np.ndarray, shape: tuple[int, ...], item_bytes: int, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
         """A replicated variable is sent by its first holder on the reader's chip, else by the first of all; tiles that
         hold it need nothing."""
         per_chip = self.tiles // self.chips
-        shape = variable.shape[drop:]
         wanting = ~np.isin(tiles, holders)
         tiles, boxes = tiles[wanting], boxes[wanting]
         on_chip = np.full(self.chips, holders[0])
@@ -127,15 +128,7 @@ class ExchangeCounter:
         for sender in np.unique(senders).tolist():
             here = senders == sender
             holder = TileMapping.on(sender, 0, shape[0])
-            self._count(holder, shape, variable.item_bytes, tiles[here], boxes[here])
-
-    def _count(
-        self, mapping: TileMapping, given: tuple[int, ...], item_bytes: int, tiles: np.ndarray, boxes: np.ndarray
-    ) -> None:
-        """Add parts of a variable of shape `given`."""
-        if len(boxes):
-            wanted = _Wanted.of(tiles, boxes)
-            self._count_wanted(mapping, given, item_bytes, wanted, np.arange(wanted.bounds.shape[2]), wanted.bounds)
+            self.count_in(holder, shape, item_bytes, tiles[here], boxes[here])
 
     def _count_wanted(
         self,

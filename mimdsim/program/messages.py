@@ -14,7 +14,7 @@ from mimdsim.numerics.columns.exchange_fragments import element_runs
 from mimdsim.program.exchange_traffic import ExchangeCounter, Pieces
 from mimdsim.program.mapping import BANDED, TileMapping, repeat_each
 from mimdsim.program.program import Program
-from mimdsim.program.records import Exchange, Variable
+from mimdsim.program.records import Exchange
 from mimdsim.program.vertex_boxes import boxes_on_tiles, runs_of_boxes
 
 MOST_READINGS = (
@@ -58,16 +58,16 @@ class _Listing(ExchangeCounter):
         self.room = MOST_READINGS
 
     def count_in(
-        self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+        self, mapping: TileMapping, shape: tuple[int, ...], item_bytes: int, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
         """As of `ExchangeCounter`; bands are taken element by element, as runs go on from one to the next."""
         if mapping.axis == BANDED and not mapping.has_copies:
-            holders, held = boxes_on_tiles(mapping, self.shape)
-            if int(runs_of_boxes(held, self.shape)[1].sum()) > self.room:
+            holders, held = boxes_on_tiles(mapping, shape)
+            if int(runs_of_boxes(held, shape)[1].sum()) > self.room:
                 self.room = -1
                 return
-            mapping = TileMapping.of_boxes(holders, held, self.shape)
-        super().count_in(mapping, variable, drop, tiles, boxes)
+            mapping = TileMapping.of_boxes(holders, held, shape)
+        super().count_in(mapping, shape, item_bytes, tiles, boxes)
 
     def count_pieces(self, cut: Pieces, item_bytes: int, which: np.ndarray, tiles: np.ndarray, _apart: bool) -> None:
         """As of `ExchangeCounter`: readings of pieces that stay on their chip."""
