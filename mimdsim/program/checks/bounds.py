@@ -33,7 +33,7 @@ def check_homes(program: Program, tiles: int) -> Iterator[Problem]:
         outside = _out_of_range(variable.mapping.tiles, min(tiles, program.tiles))
         if len(outside):
             tile = int(variable.mapping.tiles[outside[0]])
-            text = f"variable '{variable.name}' has elements on tile {tile}, {_tiles_there_are(program, tile, tiles)}"
+            text = f"variable '{variable.name}' has elements on tile {tile}, {_describe_tiles(program, tile, tiles)}"
             yield Problem(rule="tile exists", message=text)
 
 
@@ -62,7 +62,7 @@ def _out_of_range(numbers: np.ndarray, tiles: int) -> np.ndarray:
     return np.flatnonzero((numbers < 0) | (numbers >= tiles))
 
 
-def _tiles_there_are(program: Program, tile: int, tiles: int) -> str:
+def _describe_tiles(program: Program, tile: int, tiles: int) -> str:
     if not 0 <= tile < program.tiles:
         return (
             f"but the program is placed on tiles 0 to {program.tiles - 1}; map it to these or place the program on more"
@@ -173,7 +173,7 @@ def check_tiles(scope: Scope) -> Iterator[Problem]:
         outside = _out_of_range(table.tiles, min(scope.tiles, scope.program.tiles))
         if len(outside):
             row = int(outside[0])
-            text = _tiles_there_are(scope.program, int(table.tiles[row]), scope.tiles)
+            text = _describe_tiles(scope.program, int(table.tiles[row]), scope.tiles)
             yield scope.problem("tile exists", text, table, row)
 
 
