@@ -20,7 +20,8 @@ from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
 from mimdsim.program import Program
 from mimdsim.timing.discrete_event import global_exchange_seconds
-from mimdsim.timing.worker_cycles import SuperstepLoad, synchronised_chips
+from mimdsim.timing.vertex_dispatch import synchronised_chips
+from mimdsim.timing.worker_cycles import SuperstepLoad
 
 
 @dataclass(frozen=True, kw_only=True)
