@@ -53,7 +53,7 @@ def detail_of(
     links = np.zeros((program.chips, program.chips), np.int64)
     codelets, explained = [], []
     for row, ((superstep, times), load) in enumerate(zip(supersteps, loads, strict=True)):
-        busy[row, load.first_tile : load.first_tile + len(load.busy_part)] = load.busy_part
+        busy[row] = load.busy
         on_slowest = [table.codelet.name for table in superstep.tables if (table.tiles == load.slowest_tile).any()]
         codelets.append(", ".join(dict.fromkeys(on_slowest)))
         explained.append(str(explain(program, machine, row, load.slowest_tile, activity)))

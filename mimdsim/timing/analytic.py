@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,18 +12,17 @@ from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.costs.area_power import silicon_profile
 from mimdsim.costs.energy import tiled_energy
-from mimdsim.costs.exchange_endpoint import cycles_of_tiles, host_exposed_seconds
+from mimdsim.costs.exchange_endpoint import busiest_tiles, cycles_of_tiles, host_exposed_seconds, phases_of
 from mimdsim.costs.isa_costs import costs_of_another, priced
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
 from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
-from mimdsim.timing.critical_path import critical_path
+from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
 from mimdsim.timing.recording import machine_assumptions, program_assumptions
-from mimdsim.timing.spans import loop_spans, superstep_spans, uncertain_parts
 from mimdsim.timing.tile_cycles import TileIssue
-from mimdsim.timing.uncertainty import own_shares, with_correlation
+from mimdsim.timing.uncertainty import own_shares, uncertain_parts, with_correlation
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
 
@@ -52,7 +52,7 @@ def time_program(
     path = critical_path(program, machine, loads)
     moved = _moved(program)
     loops = loop_spans(program, machine)
-    spans = (*superstep_spans(program, machine.exchange, loads, path, moved.volumes), *loops)
+    spans = (*_superstep_spans(program, machine, loads, path, moved), *loops)
     own = own_shares(program, machine, loads)
     doubts = uncertain_parts(loads, path, sum(span.sync_cycles for span in loops), machine, own)
     doubts = with_correlation(doubts, own, machine)
@@ -118,7 +118,7 @@ def group_cycles(
             if place == 0 or path[row].exchange + path[row].sync:
                 np.maximum.at(compute[first], group, since_sync)
                 since_sync[:], first = 0, row
-            since_sync[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
+            since_sync += load.busy
             if moved is not None:
                 cycles = cycles_of_tiles(program, moved, machine)
                 np.maximum.at(exchange[row], group[moved.tiles], cycles * stretch.times)
@@ -158,12 +158,37 @@ def _moved(program: Program) -> _Moved:
     return _Moved(volumes=tuple(volumes), sent=numbers(sent), received=numbers(received), over_links=over_links)
 
 
+def _superstep_spans(
+    program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad], path: Sequence[PathPart], moved: _Moved
+) -> Iterator[Span]:
+    """One span per superstep, in program order."""
+    busiest = iter(busiest_tiles(phases_of(program, machine.exchange), machine.exchange))
+    rows = zip(program.supersteps(), loads, path, moved.volumes, strict=True)
+    for (superstep, times, _), load, part, volume in rows:
+        slow = next(busiest) if superstep.exchange is not None else None
+        yield Span(
+            name=superstep.name,
+            op=superstep.op,
+            phase=superstep.phase,
+            times=times,
+            compute_cycles=part.compute,
+            exchange_cycles=part.exchange,
+            sync_cycles=part.sync,
+            busy_cycles=load.busy_cycles,
+            bytes_received=volume,
+            flops=load.flops,
+            slowest_tile=load.slowest_tile,
+            link_cycles=part.link,
+            exchange_tile=-1 if slow is None else slow.tile,
+            exchange_tile_bytes=0 if slow is None else slow.wire_bytes,
+            exchange_tile_control_cycles=0 if slow is None else slow.control_cycles,
+        )
+
+
 def _tile_columns(
     program: Program, grid_columns: int, memory: MemoryProfile, loads: tuple[SuperstepLoad, ...], moved: _Moved
 ) -> TileColumns:
-    busy = np.zeros(program.tiles, np.int64)
-    for load in loads:
-        busy[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
+    busy = sum((load.busy for load in loads), np.zeros(program.tiles, np.int64))
     return TileColumns(
         grid_columns=grid_columns,
         busy_cycles=numbers(busy),

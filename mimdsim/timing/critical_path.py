@@ -18,7 +18,8 @@ from mimdsim.base.cache import PerObject
 from mimdsim.costs.exchange_endpoint import cycles_of_phases, edge_bytes, link_phase_seconds, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
-from mimdsim.program import Program
+from mimdsim.profile import Span
+from mimdsim.program import Program, Repeat
 from mimdsim.timing.discrete_event import global_exchange_seconds
 from mimdsim.timing.vertex_dispatch import synchronised_chips
 from mimdsim.timing.worker_cycles import SuperstepLoad
@@ -166,3 +167,31 @@ def _crossing_seconds(traffic: np.ndarray, links: Links) -> float:
     """Seconds of a global exchange; message by message only if some have to wait for others on an edge."""
     alone = max(edge_bytes((traffic > 0).astype(np.int64), links).values(), default=0) <= 1
     return link_phase_seconds(traffic, links) if alone else global_exchange_seconds(traffic, links)
+
+
+def loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
+    """Control of every repeat, once per timestep: counting on one tile, and the sync that informs the others."""
+    turn = machine.sync.loop_cycles + machine.barrier_cycles(all_chips=program.chips > 1)
+    turns: dict[Repeat, int] = {}
+    phases: dict[Repeat, str] = {}
+    for stretch in program.stretches():
+        for depth, repeat in enumerate(stretch.repeats):
+            turns[repeat] = repeat.times * (turns[stretch.repeats[0]] if depth else 1)
+            phases.setdefault(repeat, stretch.body[0].phase)
+    return [
+        Span(
+            name=f"loop control {phases[repeat]}",
+            op="repeat",
+            phase=phases[repeat],
+            times=times,
+            compute_cycles=0,
+            exchange_cycles=0,
+            sync_cycles=turn * times,
+            busy_cycles=0,
+            bytes_received=0,
+            flops=0,
+            slowest_tile=0,
+        )
+        for repeat, times in turns.items()
+        if times
+    ]

@@ -19,10 +19,9 @@ from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep
 from mimdsim.timing.analytic import refuse_other_machine
-from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits
+from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
 from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
 from mimdsim.timing.recording import Recording
-from mimdsim.timing.spans import loop_spans
 from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
 from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, tile_cycles, worker_cycles
 from mimdsim.timing.tile_work import Level, TableWork, work_of_tile
