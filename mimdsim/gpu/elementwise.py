@@ -8,7 +8,7 @@ from typing import Literal
 
 from mimdsim.base.errors import MappingError
 from mimdsim.base.units import show_bytes
-from mimdsim.gpu.gemm import gemm_seconds
+from mimdsim.gpu.gemm import Estimate, gemm_seconds
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
 Launching = Literal["stream", "graph", "grid"]
@@ -18,15 +18,6 @@ MODEL_SOURCE = (
     "launch period plus bytes at the streaming rate: fit of 'repeated small kernel' of RRZE-HPC/gpu-benches "
     "(largest error 6 to 14 %), DRAM share of NeuSight's torch.add"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamEstimate:
-    """One streaming kernel, launch period included; bound is 'launch' when that is the larger part."""
-
-    seconds: float
-    bound: str  # 'launch' or 'memory'
-    bytes_moved: int
 
 
 def launch_seconds(gpu: GpuMachine, launching: Launching) -> float:
@@ -43,8 +34,9 @@ def elementwise_seconds(
     launching: Launching,
     footprint_bytes: int | None = None,
     fixed_seconds: float = 0.0,
-) -> StreamEstimate:
-    """A kernel that reads and writes `bytes_moved` bytes in all, spread over `footprint_bytes` (default: the same).
+) -> Estimate:
+    """A kernel that reads and writes `bytes_moved` bytes in all, spread over `footprint_bytes` (default: the same), its
+    launch period included.
 
     The bytes are added to the launch period, or to `fixed_seconds` if that is longer (start and end of a kernel
     that walks the timesteps itself). Raises ValueError when a number of bytes is negative.
@@ -57,14 +49,14 @@ def elementwise_seconds(
     else:
         rate = gpu.memory.dram_bytes_per_second * gpu.memory.streaming_share
     period, streaming = max(launch_seconds(gpu, launching), fixed_seconds), bytes_moved / rate
-    return StreamEstimate(
+    return Estimate(
         seconds=period + streaming, bound="memory" if streaming > period else "launch", bytes_moved=bytes_moved
     )
 
 
 def reduction_seconds(
     gpu: GpuMachine, elements: int, results: int, *, launching: Launching, element_bytes: int = 4
-) -> StreamEstimate:
+) -> Estimate:
     """Sum `elements` numbers to `results`: one kernel if every result has its own block, else two.
 
     With fewer results than multiprocessors the elements are cut, and a second kernel adds the parts. Raises
@@ -78,7 +70,7 @@ def reduction_seconds(
     if parts == 1:
         return first
     second = elementwise_seconds(gpu, results * (parts + 1) * element_bytes, launching=launching)
-    return StreamEstimate(
+    return Estimate(
         seconds=first.seconds + second.seconds,
         bound=first.bound,
         bytes_moved=first.bytes_moved + second.bytes_moved,

@@ -19,30 +19,13 @@ from functools import lru_cache
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
 
-def scale_sim_cycles(streamed: int, columns_needed: int, rows_needed: int, *, rows: int, columns: int) -> int:
-    """Cycles of one array that loads, streams and drains each fold of weights before it loads the next.
-
-    C[streamed, columns_needed] with a reduction of rows_needed. Raises ValueError when an extent is below 1.
-    """
-    if min(streamed, columns_needed, rows_needed, rows, columns) < 1:
-        raise ValueError(
-            f"systolic product {streamed} x {rows_needed} x {columns_needed} on {rows} x {columns}: "
-            f"every extent must be at least 1"
-        )
-    return _folds(columns_needed, rows_needed, rows, columns) * (2 * rows + columns + streamed - 2)
-
-
 def overlapped_cycles(streamed: int, folds: int, *, rows: int, columns: int) -> int:
     """Cycles of one array with a second set of weight registers: the next fold loads while this one streams.
 
     A fold then takes as long as the longer of streaming and loading; the first load, and the skew of the last fold
-    through the array, stay. With one fold this is `scale_sim_cycles`.
+    through the array, stay. With one fold this is SCALE-Sim's closed form.
     """
     return rows + max(folds - 1, 0) * max(streamed, rows) + streamed + rows + columns - 2
-
-
-def _folds(columns_needed: int, rows_needed: int, rows: int, columns: int) -> int:
-    return math.ceil(columns_needed / columns) * math.ceil(rows_needed / rows)
 
 
 def systolic_seconds(
@@ -62,7 +45,7 @@ def systolic_seconds(
     """
     arrays = gpu.systolic
     assert arrays is not None  # the caller has checked
-    folds = _folds(n, k, arrays.rows, arrays.columns) * batch
+    folds = math.ceil(n / arrays.columns) * math.ceil(k / arrays.rows) * batch
     passes = {"fp16": 1, "tf32": arrays.tf32_passes, "fp32": arrays.fp32_passes}[precision]
     each = math.ceil(folds * passes / arrays.arrays)
     compute = overlapped_cycles(m, each, rows=arrays.rows, columns=arrays.columns) / gpu.chip.clock_hz
@@ -141,14 +124,15 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GemmEstimate:
-    """One matrix product on the device, without launch. bytes_moved: operands and result once, DRAM or L2."""
+class Estimate:
+    """What one kernel takes, or one round of several. bound: its larger part, 'compute', 'memory', 'launch' or 'host'.
+    bytes_moved: operands and result once, DRAM or L2. candidate: of a matrix product."""
 
     seconds: float
-    bound: str  # 'compute' or 'memory'
-    flops: int
-    bytes_moved: int
-    candidate: Candidate
+    bound: str
+    bytes_moved: float
+    flops: int = 0
+    candidate: Candidate | None = None
 
 
 def gemm_seconds(
@@ -164,8 +148,9 @@ def gemm_seconds(
     transposed_weight: bool = False,
     power_limited: bool = True,
     parameters: ProductParameters = CALIBRATED,
-) -> GemmEstimate:
-    """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel. Raises ValueError when a dimension is below 1.
+) -> Estimate:
+    """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel, without its launch. Raises ValueError when a dimension
+    is below 1.
 
     l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product is
     added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand is stored with k
@@ -187,7 +172,7 @@ def gemm_seconds(
             power_limited=power_limited, how=parameters,
         )  # fmt: skip
         seconds, compute_bound, candidate = _fastest(device, m, n, k, element_bytes, batch, moved, accumulate)
-    return GemmEstimate(
+    return Estimate(
         seconds=seconds,
         bound="compute" if compute_bound else "memory",
         flops=2 * m * n * k * batch,

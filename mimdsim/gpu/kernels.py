@@ -1,15 +1,45 @@
-"""The kernels a graph is lowered to: matrix products, streaming kernels and waits; what they move, not how long they
-take."""
+"""The kernels a graph is lowered to: matrix products, streaming kernels, waits and kernels that follow lists of spikes;
+what they move, not how long they take.
+
+Two implementations of lists are modelled. As written: one block of 256 threads per sample walks its list, each thread
+owns columns of the weights (SparseSpikes, lib/spike_vector_matmul); weight gradients are zeroed, added to by atomics,
+and then added whole to the running sum; the gradient of spikes waits for the host. Ideal: the same gathers at the rate
+of the L2 with one replayed launch each and weight gradients in place, which does not exist: an upper bound of what
+lists can achieve.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from mimdsim.base.errors import MappingError
-from mimdsim.gpu.sparse_kernels import Launched, ListKernel
-from mimdsim.graph.records import Graph, Value, elements
+from mimdsim.gpu.dependence import MATRIX_PRODUCTS
+from mimdsim.graph.records import Graph, Operation, Scan, Value, elements
+
+BLOCK_THREADS = 256
+CYCLES_PER_ENTRY = 80  # a dependent load from the L2 with what hides of it, per entry and 256 columns; estimated
+LISTS_SOURCE = (
+    "read from lib/spike_vector_matmul of jrfinkbeiner/SparseSpikes: memset, atomics, copies and a stream "
+    "synchronisation counted; about 80 cycles an entry are an estimate; none of it was timed"
+)
+WORD_BYTES = 4
+LIST_PRODUCTS = {"synapse", "synapse_weight_gradient", "synapse_spike_gradient"}
+Followed = Literal["as_written", "ideal"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    """What all kernels have: an operation of the graph, or several, that are launched `times` times."""
+
+    name: str
+    op: str
+    phase: str
+    times: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +87,22 @@ class Recurrent(Launched):
     batch: int
     timesteps: int
     bytes_moved: int
+    flops: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListKernel(Launched):
+    """`times` rounds of the kernels of one product on lists; amounts are those of one round.
+
+    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed
+    completely; launches and host_waits: of a round.
+    """
+
+    serial_cycles: float
+    l2_bytes: float
+    weight_bytes: int
+    launches: int
+    host_waits: int
     flops: int
 
 
@@ -128,3 +174,56 @@ def expansion_kernels(graph: Graph, element_bytes: int, encoding: InputEncoding)
         if form != "dense":
             moved = _sent_bytes(name, value, encoding) + elements(value) * element_bytes
             yield Stream(name=f"{name}.unfold", op=f"unfold_{form}", phase="input", times=1, bytes_moved=moved)
+
+
+def list_lengths(counts: np.ndarray, *, listed: bool) -> tuple[float, float]:
+    """Entries of one layer's lists per timestep, of true spikes or of all that is listed: mean over samples and that of
+    the longest list, both means over time. counts: int[timesteps, batch, 2]."""
+    entries = counts[..., int(listed)]
+    return float(entries.mean(axis=(0, 1))), float(entries.max(axis=1).mean())
+
+
+def list_kernel(scan: Operation, inner: Operation, counts: Mapping[str, np.ndarray], followed: Followed) -> ListKernel:
+    """The kernels of one product on lists, counted as recorded; raises MappingError when the lists of its layer were
+    not recorded."""
+    attributes: Scan = scan.attributes
+    body = attributes.body
+    spikes = inner.inputs[0] if inner.kind == "synapse" else inner.inputs[1]
+    source = body.value(spikes).layer
+    if source not in counts:
+        raise MappingError(
+            f"a strategy that follows lists needs the spikes of '{source}'; recorded are {sorted(counts)}: "
+            "give the activity of a run"
+        )
+    batch = body.value(spikes).shape[0]
+    columns = body.value(inner.outputs[0] if inner.kind == "synapse" else inner.inputs[0]).shape[1]
+    by_listed = inner.kind == "synapse_spike_gradient"
+    entries, longest = list_lengths(counts[source], listed=by_listed)
+    gradient = inner.kind == "synapse_weight_gradient"
+    touched = batch * entries * columns * WORD_BYTES * (2 if gradient else 1)
+    weights = body.value(spikes).shape[1] * columns * WORD_BYTES
+    written = followed == "as_written"
+    launches = {"synapse": 1, "synapse_weight_gradient": 3, "synapse_spike_gradient": 3}[inner.kind] if written else 1
+    return ListKernel(
+        name=f"{scan.name}.{inner.name}",
+        op=inner.kind,
+        phase=inner.phase,
+        times=attributes.timesteps,
+        serial_cycles=math.ceil(columns / BLOCK_THREADS) * longest * CYCLES_PER_ENTRY if written else 0.0,
+        l2_bytes=touched,
+        weight_bytes=4 * weights if written and gradient else 0,  # zeroed, read twice and written by the addition
+        launches=launches,
+        host_waits=int(written and by_listed),
+        flops=round((2 if by_listed else 1) * batch * entries * columns),
+    )
+
+
+def check_lists(scan: Operation) -> None:
+    """Raises MappingError when a scan has no lists of spikes to follow."""
+    attributes: Scan = scan.attributes
+    dense = [op.name for op in attributes.body.operations if op.kind in MATRIX_PRODUCTS.keys() - LIST_PRODUCTS]
+    if dense:
+        raise MappingError(
+            f"a strategy that follows lists needs sparse spikes; '{dense[0]}' of scan '{scan.name}' is a dense "
+            'product: set network.spikes = "sparse"'
+        )

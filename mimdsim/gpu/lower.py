@@ -22,6 +22,7 @@ from mimdsim.gpu.dependence import (
     recurrent_parts,
 )
 from mimdsim.gpu.kernels import (
+    LIST_PRODUCTS,
     HostWait,
     InputEncoding,
     Kernel,
@@ -29,11 +30,12 @@ from mimdsim.gpu.kernels import (
     Product,
     Recurrent,
     Stream,
+    check_lists,
     expansion_kernels,
+    list_kernel,
     streamed_inputs,
     transfer_bytes,
 )
-from mimdsim.gpu.sparse_kernels import LIST_PRODUCTS, check_lists, list_kernel
 from mimdsim.gpu.strategies import Strategy
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Graph, Operation, Scan, elements

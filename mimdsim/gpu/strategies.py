@@ -11,8 +11,7 @@ from typing import Literal
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.gpu.elementwise import Launching
-from mimdsim.gpu.sparse_kernels import MODEL_SOURCE as LISTS_SOURCE
-from mimdsim.gpu.sparse_kernels import Followed
+from mimdsim.gpu.kernels import LISTS_SOURCE, Followed
 from mimdsim.machine.gpu import Precision
 
 # kernel seconds may lie between these multiples of the estimate

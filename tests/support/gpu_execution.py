@@ -14,7 +14,7 @@ import numpy as np
 from gpu_dense_meaning import DenseSpikes, densify, evaluate, product
 
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS, absorbed_sums, check_hoistable, dependence_graph
-from mimdsim.gpu.sparse_kernels import check_lists
+from mimdsim.gpu.kernels import check_lists
 from mimdsim.gpu.strategies import find_strategy
 from mimdsim.graph.operations import interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes
