@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,9 +118,14 @@ class Run(Questions):
         for what cannot be placed."""
         return what_if(self.case, self.compiled, self.tiled, Lever.of(changes), self.asked)
 
-    def on(self, machine: MimdMachine) -> TiledProfile:
+    def retime(self, machine: MimdMachine) -> TiledProfile:
         """The same program and spikes on another machine with as many tiles."""
         return retime(self.compiled, machine, self.log.activity)
+
+    def on(self, machine: MimdMachine) -> TiledProfile:
+        """The name of `retime` in 0.1, for one release."""
+        warnings.warn("Run.on is Run.retime from 0.2 on", FutureWarning, 2)
+        return self.retime(machine)
 
 
 def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Training:

@@ -177,7 +177,7 @@ def test_what_its_command_makes_is_what_was_said(at: int) -> None:
 def test_a_change_of_the_machine_is_the_same_as_another_machine() -> None:
     run = small_run()
     found = run.what_if({"exchange.bytes_per_cycle": 8.0})
-    faster = run.on(mimdsim.load_machine("bow", {"chip.tiles": 200, "exchange.bytes_per_cycle": 8.0}))
+    faster = run.retime(mimdsim.load_machine("bow", {"chip.tiles": 200, "exchange.bytes_per_cycle": 8.0}))
     assert found.cycles == faster.cycles
     assert found.kind == "machine"
     assert f"{100 * found.gain:.1f} % less time" in str(found)
