@@ -106,31 +106,33 @@ def cycles_of_tiles(program: Program, exchange: Exchange, machine: MimdMachine) 
     """int64[taking part]: cycles of one exchange phase if no tile took longer than this one, schedules left aside."""
     wire = _wire_bytes(exchange, machine.exchange, program.tiles_per_chip)
     fragments = exchange.column("fragments_sent"), exchange.column("fragments_received")
-    latency = hop_latency_cycles(program, exchange, machine)[exchange.tiles // program.tiles_per_chip]
+    phases = exchange_phases(program, [exchange], machine.exchange)
+    latency = hop_latency_cycles(program, phases, machine)[0, exchange.tiles // program.tiles_per_chip]
     return phase_cycles(endpoint_cycles(wire, *fragments, machine.exchange), machine.exchange, latency)
 
 
-def hop_latency_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
-    """int64[chips]: what the first byte of a phase takes for its hops, at most: `exchange.hop_cycles` for each between
-    the farthest rows and columns of the chip's tiles that send or receive."""
+def hop_latency_cycles(program: Program, phases: Phases, machine: MimdMachine) -> np.ndarray:
+    """int64[phases, chips]: what the first byte of a phase takes for its hops, at most: `exchange.hop_cycles` for each
+    between the farthest rows and columns of the chip's tiles that send or receive."""
     if not machine.exchange.hop_cycles:
-        return np.zeros(program.chips, np.int64)
-    columns, rows = _hops_apart(program, exchange, machine)
+        return np.zeros((len(phases.exchanges), program.chips), np.int64)
+    place = machine.chip.tiles, machine.chip.grid_columns
+    columns, rows = _APART.get(phases, place, lambda: _hops_apart(program, phases, machine.chip))
     return np.asarray(_hop_latency(machine.chip.hops(columns, rows), machine.exchange))
 
 
-def _hops_apart(program: Program, exchange: Exchange, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
-    """int64[chips], twice: columns and rows between the tiles of a phase that are farthest from each other."""
-    moving = exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)]
-    chip, within = np.divmod(moving, program.tiles_per_chip)
-    apart = []
-    for place in np.divmod(within, machine.chip.grid_columns):
-        least, most = np.full(program.chips, machine.chip.tiles), np.zeros(program.chips, np.int64)
-        np.minimum.at(least, chip, place)
-        np.maximum.at(most, chip, place)
-        apart.append(np.maximum(most - least, 0))
-    rows, columns = apart
-    return columns, rows
+def _hops_apart(program: Program, phases: Phases, chip: Chip) -> np.ndarray:
+    """int64[2, phases, chips]: columns and rows between the tiles of each chip that are farthest from each other."""
+    apart = np.zeros((2, len(phases.exchanges), program.chips), np.int64)
+    for number, exchange in enumerate(phases.exchanges):
+        moving = exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)]
+        on_chip, within = np.divmod(moving, program.tiles_per_chip)
+        for axis, place in enumerate(reversed(np.divmod(within, chip.grid_columns))):
+            least, most = np.full(program.chips, chip.tiles), np.zeros(program.chips, np.int64)
+            np.minimum.at(least, on_chip, place)
+            np.maximum.at(most, on_chip, place)
+            apart[axis, number] = np.maximum(most - least, 0)
+    return apart
 
 
 def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> TilePart | None:
@@ -211,12 +213,7 @@ def cycles_of_phases(program: Program, phases: Phases, machine: MimdMachine) -> 
     fabric = machine.exchange
     key = fabric.model, fabric.bytes_per_cycle, fabric.send_fragment_cycles, fabric.receive_fragment_cycles
     longest = _LONGEST.get(phases, key, lambda: _longest(program, phases, fabric))
-    latency: np.ndarray | int = 0
-    if fabric.hop_cycles:
-        place = machine.chip.tiles, machine.chip.grid_columns
-        columns, rows = _APART.get(phases, place, lambda: _apart(program, phases, machine))
-        latency = _hop_latency(machine.chip.hops(columns, rows), fabric)
-    return phase_cycles(longest, fabric, latency)
+    return phase_cycles(longest, fabric, hop_latency_cycles(program, phases, machine))
 
 
 def busiest_tiles(phases: Phases, fabric: Fabric) -> list[BusiestTile | None]:
@@ -274,12 +271,6 @@ def _longest(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:
                 np.maximum(row, scheduled, out=row)
     longest.flags.writeable = False
     return longest
-
-
-def _apart(program: Program, phases: Phases, machine: MimdMachine) -> np.ndarray:
-    """int64[2, phases, chips]: columns and rows between the tiles of each chip that are farthest from each other."""
-    each = [_hops_apart(program, exchange, machine) for exchange in phases.exchanges]
-    return np.array(each).reshape(-1, 2, program.chips).swapaxes(0, 1)
 
 
 def edge_bytes(traffic: np.ndarray, links: Links) -> dict[Edge, int]:

@@ -10,7 +10,7 @@ from typing import get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, suggest
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
-from mimdsim.costs.energy import energy_profile
+from mimdsim.costs.area_power import energy_profile
 from mimdsim.gpu import elementwise, gemm
 from mimdsim.gpu.elementwise import (
     CUDNN_PERSISTENT,

@@ -10,8 +10,7 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
-from mimdsim.costs.area_power import silicon_profile
-from mimdsim.costs.energy import tiled_energy
+from mimdsim.costs.area_power import silicon_profile, tiled_energy
 from mimdsim.costs.exchange_endpoint import busiest_tiles, cycles_of_tiles, host_exposed_seconds, phases_of
 from mimdsim.costs.isa_costs import costs_of_another, priced
 from mimdsim.machine import MimdMachine

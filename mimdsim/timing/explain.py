@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import counted
-from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, hop_latency_cycles, part_of_tile
+from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, exchange_phases, hop_latency_cycles, part_of_tile
 from mimdsim.costs.isa_costs import priced
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.machine.mimd import Fabric
@@ -154,7 +154,8 @@ def exchange_rows(
     rows = []
     if exchange is not None and here:
         own = part_of_tile(program, exchange, fabric, tile)
-        way = int(hop_latency_cycles(program, exchange, machine)[tile // program.tiles_per_chip])
+        phases = exchange_phases(program, [exchange], fabric)
+        way = int(hop_latency_cycles(program, phases, machine)[0, tile // program.tiles_per_chip])
         phase = here - fabric.fixed_cycles - fabric.route_cycles - way
         rows += [] if own is None else [_own_part(own, fabric)]
         rows.append(_busier(program, superstep, machine, phase - (own.cycles if own else 0)))
