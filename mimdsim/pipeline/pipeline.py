@@ -153,28 +153,30 @@ def simulate(
             *event_findings(workload, data),
             *learning_findings(workload, data, log),
         ),
-        warnings=changed_meanwhile(workload, inputs)
-        + earlier_code(log)
-        + surplus_warning(workload, data[0])
-        + fewer_slots(workload, compiled.network)
-        + repeated_samples(workload, data[0])
-        + absent_classes(workload, data)
-        + unusual
-        + nothing_to_learn(workload, data, log)
-        + beyond_sources(machine)
-        + other_costs(compiled.program, machine)
-        + tuple(said for other, theirs in others for said in other_costs(theirs.program, other))
-        + unscaled_energy(machine, changes or {})
-        + tuple(f"{other.name}: {said}" for other, _ in others for said in beyond_sources(other))
-        + unused_chips(compiled, machine)
-        + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
-        + no_detail(compiled.program)
-        + rounded_tiles(workload, compiled.placement)
-        + half_warning(workload)
-        + engine_note(log)
-        + loss_warning(log)
-        + stash_note(workload, gpus)
-        + warnings,
+        warnings=(
+            *changed_meanwhile(workload, inputs),
+            *earlier_code(log),
+            *surplus_warning(workload, data[0]),
+            *fewer_slots(workload, compiled.network),
+            *repeated_samples(workload, data[0]),
+            *absent_classes(workload, data),
+            *unusual,
+            *nothing_to_learn(workload, data, log),
+            *beyond_sources(machine),
+            *other_costs(compiled.program, machine),
+            *(said for other, theirs in others for said in other_costs(theirs.program, other)),
+            *unscaled_energy(machine, changes or {}),
+            *(f"{other.name}: {said}" for other, _ in others for said in beyond_sources(other)),
+            *unused_chips(compiled, machine),
+            *(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other)),
+            *no_detail(compiled.program),
+            *rounded_tiles(workload, compiled.placement),
+            *half_warning(workload),
+            *engine_note(log),
+            *loss_warning(log),
+            *stash_note(workload, gpus),
+            *warnings,
+        ),
     )
     return Run(
         profile=profile,
