@@ -8,7 +8,6 @@ not its own: `costs_of_another` names the codelets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -128,7 +127,8 @@ def _with_costs(codelet: Codelet, costs: CodeletCosts | None, vector_bytes: int,
     if isinstance(codelet.cost, TileFormula):
         return _library(codelet, costs, vector_bytes)
     terms = _terms_times(costs.bundles_per_operation, codelet.cost)
-    cost = WorkerBundles(fixed=_outside(costs), terms=terms, kind=costs.rate_kind, source=_source(costs))
+    assert costs.vertex_bundles is not None  # given with the rate
+    cost = WorkerBundles(fixed=costs.vertex_bundles, terms=terms, kind=costs.rate_kind, source=_source(costs))
     return replace(codelet, cost=cost)
 
 
@@ -142,18 +142,16 @@ def _scaled(codelet: Codelet, costs: CodeletCosts | None) -> Codelet:
     if isinstance(cost, WorkerBundles):
         terms = _terms_times(factor, cost)
         return replace(codelet, cost=replace(cost, fixed=factor * cost.fixed, terms=terms, kind=kind, source=source))
-    return replace(codelet, cost=TileFormula(cycles=_times(factor, cost.cycles), kind=kind, source=source))
+    formula = cost.cycles
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return factor * np.asarray(formula(extents, worker_contexts, vector_bytes), np.float64)
+
+    return replace(codelet, cost=TileFormula(cycles=cycles, kind=kind, source=source))
 
 
 def _terms_times(factor: float, cost: WorkerBundles) -> tuple[Term, ...]:
     return tuple(replace(term, bundles=factor * term.bundles, pairable=factor * term.pairable) for term in cost.terms)
-
-
-def _times(factor: float, formula: Callable[[dict[str, Any], int, int], Any]) -> Callable[..., Any]:
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return factor * np.asarray(formula(extents, worker_contexts, vector_bytes), np.float64)
-
-    return cycles
 
 
 def _counted(codelet: Codelet, counted: CountedCodelet, machine: str) -> Codelet:
@@ -188,32 +186,21 @@ def _library(codelet: Codelet, costs: CodeletCosts, vector_bytes: int) -> Codele
         name = f"vectors of {field.name}"
         extents[name] = Size(field.name, per=lanes)
         moved += [name] * (field.reads + field.writes)
-    rate, outside = costs.bundles_per_operation, _outside(costs)
+    rate, outside = costs.bundles_per_operation, costs.vertex_bundles
     assert rate is not None
-    cost = TileFormula(
-        cycles=_spread(rate, outside, tuple(moved), codelet.flops, lanes), kind=costs.rate_kind, source=_source(costs)
-    )
-    return replace(codelet, cost=cost, extents=extents)
+    assert outside is not None
 
-
-def _spread(
-    rate: float, outside: float, moved: tuple[str, ...], flops: tuple[Term, ...], lanes: int
-) -> Callable[[dict[str, Any], int, int], Any]:
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
         operations: Any = sum(np.asarray(extents[name], np.float64) for name in moved)
-        for term in flops:
+        for term in codelet.flops:
             turns: Any = term.bundles
             for name in term.extents:
                 turns = turns * np.asarray(extents[name], np.float64)
             operations = operations + np.ceil(turns / lanes)
         return worker_contexts * outside + rate * operations
 
-    return cycles
-
-
-def _outside(costs: CodeletCosts) -> float:
-    assert costs.vertex_bundles is not None
-    return costs.vertex_bundles
+    cost = TileFormula(cycles=cycles, kind=costs.rate_kind, source=_source(costs))
+    return replace(codelet, cost=cost, extents=extents)
 
 
 def _source(costs: CodeletCosts) -> str:

@@ -261,7 +261,7 @@ def _lowering_assumptions(
     overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
         overlap += "; at the upper end of the interval nothing is hidden"
-    rows = (
+    rows: tuple[tuple[str, str, str, str], ...] = (
         ("kernels", how.description, "assumed", how.source),
         ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
         ("matrix products", "dense, also where the tiled machine works on spike lists", "derived", gemm.MODEL_SOURCE),
@@ -277,12 +277,11 @@ def _lowering_assumptions(
         ("weight update", "fp32 in every precision", "assumed", "usual practice of mixed precision training"),
         ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none reused"),
     )  # fmt: skip
-    walking = Assumption(
-        name="neuron kernels over time", value=f"{WALK_SECONDS * 1e6:g} us each and one pass per value",
-        kind="assumed", source="fused kernels of the Triton class, loads issued ahead of the timestep that needs them",
-    )  # fmt: skip
-    named = tuple(Assumption(name=name, value=value, kind=kind, source=source) for name, value, kind, source in rows)
-    return (*named, walking) if how.hoisted else named
+    if how.hoisted:
+        value = f"{WALK_SECONDS * 1e6:g} us each and one pass per value"
+        where = "fused kernels of the Triton class, loads issued ahead of the timestep that needs them"
+        rows = (*rows, ("neuron kernels over time", value, "assumed", where))
+    return tuple(Assumption(name=name, value=value, kind=kind, source=source) for name, value, kind, source in rows)
 
 
 def _split_source(text: str) -> tuple[str, str]:

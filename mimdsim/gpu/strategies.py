@@ -6,7 +6,7 @@ jrfinkbeiner/graphcore_snn, keras_train_util.py) and how XLA runs loops on GPUs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mimdsim.base.errors import DescriptionError, suggest
@@ -53,38 +53,31 @@ class Strategy:
     copies_dense_input: bool = False
 
 
-_XLA = (
-    "Keras program of arXiv 2311.04386 under XLA: 2 forward and 3 backward fusions a layer, 3 bookkeeping kernels a "
-    "timestep, dW added up by the product itself every timestep; read from the program, not traced on a GPU"
+# one turn of the loop per timestep as XLA runs it
+_AS_PUBLISHED = Strategy(
+    name="as_published",
+    description="dense, one loop turn per timestep launched by the host, trip count known (XLA ForThunk)",
+    forward_kernels_per_layer=2,
+    backward_kernels_per_layer=3,
+    bookkeeping_kernels=3,
+    host_rate="framework",
+    copies_dense_input=True,
+    band=PLUS_MINUS_20,
+    band_source="assumed: matrix product model 5 to 18 % off, fusions not counted on a GPU",
+    source="Keras program of arXiv 2311.04386 under XLA: 2 forward and 3 backward fusions a layer, 3 bookkeeping "
+    "kernels a timestep, dW added up by the product itself every timestep; read from the program, not traced on a GPU",
 )
 
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
-        Strategy(
-            name="as_published",
-            description="dense, one loop turn per timestep launched by the host, trip count known (XLA ForThunk)",
-            forward_kernels_per_layer=2,
-            backward_kernels_per_layer=3,
-            bookkeeping_kernels=3,
-            host_rate="framework",
-            copies_dense_input=True,
-            band=PLUS_MINUS_20,
-            band_source="assumed: matrix product model 5 to 18 % off, fusions not counted on a GPU",
-            source=_XLA,
-        ),
-        Strategy(
+        _AS_PUBLISHED,
+        replace(
+            _AS_PUBLISHED,
             name="as_published_synchronised",
             description="as published, but the host waits for the loop condition every timestep (XLA WhileThunk)",
-            forward_kernels_per_layer=2,
-            backward_kernels_per_layer=3,
-            bookkeeping_kernels=3,
             host_waits=True,
-            host_rate="framework",
-            copies_dense_input=True,
-            band=PLUS_MINUS_20,
             band_source="assumed: matrix product model 5 to 18 % off, host wait 10 to 15 us",
-            source=_XLA,
             needs="a host that runs the loop and waits for its condition; a TPU runs loops by itself",
         ),
         Strategy(
@@ -115,13 +108,11 @@ STRATEGIES: dict[str, Strategy] = {
             source="persistent recurrent kernels as in FlashRNN and cuDNN, one grid-wide wait a timestep",
             needs="blocks of threads that keep weights in registers and wait for each other",
         ),
-        Strategy(
+        replace(
+            _AS_PUBLISHED,
             name="lists_as_written",
             description="the authors' CUDA kernels on lists of spikes, one block per sample, inside an XLA loop",
-            forward_kernels_per_layer=2,
-            backward_kernels_per_layer=3,
-            bookkeeping_kernels=3,
-            host_rate="framework",
+            copies_dense_input=False,
             band=NEVER_TIMED,
             band_source="assumed: cycles per list entry estimated, kernels counted from the source and never timed",
             source=LISTS_SOURCE,

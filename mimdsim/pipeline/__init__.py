@@ -13,11 +13,10 @@ from mimdsim.pipeline.pipeline import (
     train_workload,
 )
 from mimdsim.pipeline.result import Run
-from mimdsim.pipeline.retiming import GPU_LINEUP, Programs, retime, retime_many, time_on_gpus
+from mimdsim.pipeline.retiming import Programs, retime, time_on_gpus
 from mimdsim.pipeline.warnings import beyond_sources, half_warning, other_costs, unscaled_energy, unused_chips
 
 __all__ = [
-    "GPU_LINEUP",
     "Programs",
     "Run",
     "beyond_sources",
@@ -32,7 +31,6 @@ __all__ = [
     "open_data",
     "other_costs",
     "retime",
-    "retime_many",
     "samples_said",
     "simulate",
     "time_on_gpus",

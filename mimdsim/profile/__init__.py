@@ -8,7 +8,6 @@ from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_s
 from mimdsim.profile.records import (
     FIRING,
     MAPPING_FILE,
-    STATIC,
     Activity,
     Assumption,
     Change,
@@ -22,7 +21,6 @@ from mimdsim.profile.records import (
     MemoryProfile,
     NamedFile,
     RunProfile,
-    SiliconPart,
     SiliconProfile,
     Span,
     Sparsity,
@@ -36,7 +34,6 @@ from mimdsim.profile.store import load_profile, save_profile
 __all__ = [
     "FIRING",
     "MAPPING_FILE",
-    "STATIC",
     "Activity",
     "Assumption",
     "Change",
@@ -51,7 +48,6 @@ __all__ = [
     "MemoryProfile",
     "NamedFile",
     "RunProfile",
-    "SiliconPart",
     "SiliconProfile",
     "Span",
     "Sparsity",

@@ -12,7 +12,7 @@ from mimdsim.base.schema import sourced_numbers
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.profile import Assumption
-from mimdsim.program import Hits, Listed, Program, Recorded, RecordedActivity, Within
+from mimdsim.program import Hits, Listed, Program, Recorded, RecordedActivity, Within, WorkerBundles
 from mimdsim.timing.extents import DataDependentTerm
 
 BEGIN, SPIKES_END, LISTED_END = range(3)  # where in `Recording.flat` a list begins, its spikes end, it ends
@@ -216,14 +216,10 @@ def codelet_assumptions(program: Program) -> tuple[Assumption, ...]:
     known: dict[str, Assumption] = {}
     for superstep, _, _ in program.supersteps():
         for table in superstep.tables:
-            codelet = table.codelet
-            terms = getattr(codelet.cost, "terms", None)
-            if terms is None:
-                value = "library formula"
-            else:
-                fixed = getattr(codelet.cost, "fixed", 0)
-                parts = [f"{term.bundles:g} per {' x '.join(term.extents)}" for term in terms]
-                value = f"{fixed:g} bundles" + "".join(f" + {part}" for part in parts)
+            codelet, value = table.codelet, "library formula"
+            if isinstance(codelet.cost, WorkerBundles):
+                parts = [f" + {term.bundles:g} per {' x '.join(term.extents)}" for term in codelet.cost.terms]
+                value = f"{codelet.cost.fixed:g} bundles{''.join(parts)}"
             known[codelet.name] = Assumption(
                 name=f"codelet {codelet.name}", value=value, kind=codelet.cost.kind, source=codelet.cost.source
             )
