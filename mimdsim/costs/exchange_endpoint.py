@@ -32,23 +32,6 @@ from mimdsim.numerics.columns.grouping import number_alike
 from mimdsim.program import Exchange, Program
 
 
-@dataclass(frozen=True, kw_only=True)
-class TilePart:
-    """What one tile does in an exchange phase; cycles: the longer of wire_bytes / bytes_per_cycle and control_cycles.
-
-    bytes_saved: received bytes that the neighbour's bus carries.
-    """
-
-    bytes_sent: int
-    bytes_received: int
-    bytes_saved: int
-    fragments_sent: int
-    fragments_received: int
-    wire_bytes: int
-    control_cycles: float
-    cycles: int
-
-
 def endpoint_cycles(wire_bytes: Any, fragments_sent: Any, fragments_received: Any, fabric: Fabric) -> np.ndarray:
     """int64, by end: cycles that so many bytes on its wire and so many fragments take in a phase, without the fixed
     part: those of the wire or of the control instructions, whichever are more."""
@@ -133,25 +116,6 @@ def _hops_apart(program: Program, phases: Phases, chip: Chip) -> np.ndarray:
             np.maximum.at(most, on_chip, place)
             apart[axis, number] = np.maximum(most - least, 0)
     return apart
-
-
-def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> TilePart | None:
-    """What `tile` does in an exchange phase; None if it takes no part."""
-    at = int(np.searchsorted(exchange.tiles, tile))
-    if at == len(exchange.tiles) or exchange.tiles[at] != tile:
-        return None
-    names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
-    columns = {name: int(exchange.column(name)[at]) for name in names}
-    wire = int(_wire_bytes(exchange, fabric, program.tiles_per_chip)[at])
-    ends = columns["fragments_sent"], columns["fragments_received"], fabric
-    saved = np.broadcast_to(bytes_by_neighbour(exchange, fabric, program.tiles_per_chip), len(exchange.tiles))
-    return TilePart(
-        **columns,
-        bytes_saved=int(saved[at]),
-        wire_bytes=wire,
-        control_cycles=float(control_cycles(*ends)),
-        cycles=int(endpoint_cycles(wire, *ends)),
-    )
 
 
 def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_depth: int) -> float:

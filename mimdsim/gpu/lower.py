@@ -60,9 +60,10 @@ def lower_to_kernels(
     """
     element_bytes = ELEMENT_BYTES[precision]
     kernels: list[Kernel] = list(expansion_kernels(graph, element_bytes, input_encoding))
-    persistent = _persistent(graph)
-    buffers = sum(elements(graph.value(name)) * MASTER_BYTES for name in persistent)
-    buffers += sum(elements(graph.value(name)) * element_bytes for name in streamed_inputs(graph))
+    streamed = streamed_inputs(graph)  # weights and moments stay on the device from one training step to the next
+    buffers = sum(
+        elements(graph.value(name)) * (element_bytes if name in streamed else MASTER_BYTES) for name in graph.inputs
+    )
     working_set: dict[str, int] = {}
     for op in graph.operations:
         if op.kind == "scan":
@@ -85,11 +86,6 @@ def lower_to_kernels(
         bytes_needed=buffers + 2 * sent,  # one batch in use, the next one in transfer
         input_bytes=sent,
     )
-
-
-def _persistent(graph: Graph) -> set[str]:
-    """What stays on the device from one training step to the next: weights and moments."""
-    return set(graph.inputs) - set(streamed_inputs(graph))
 
 
 def _outer_kernel(graph: Graph, op: Operation, element_bytes: int) -> Kernel:
@@ -124,11 +120,10 @@ class _Body:
         if self.strategy.lists:
             check_lists(self.op)
         absorbed = absorbed_sums(self.scan)
-        own = {op.name for part in self._recurrent() for op in part}
-        groups = self._groups(own | set(absorbed.values()))
+        inside = {op.name: part for part in self._recurrent() for op in part}
+        groups = self._groups(inside.keys() | set(absorbed.values()))
         group_at = {group[0].name: group for group in groups}
         made: list[Kernel] = list(self._bookkeeping())
-        inside = {op.name: part for part in self._recurrent() for op in part}
         for inner in self.scan.body.operations:
             if inner.name in inside:
                 part = inside[inner.name]

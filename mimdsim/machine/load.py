@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.base.schema import Section, build, changed_table, given_keys, read_toml, whence
@@ -77,6 +77,7 @@ def _out_of(value: float, key: str, low: float, high: float) -> str:
 
 
 Given = Named | MimdMachine | GpuMachine
+Machine = TypeVar("Machine", bound=MimdMachine | GpuMachine)
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
 
 
@@ -166,7 +167,6 @@ def _narrowed(
     machine = with_values(sourced, narrowed_changes(sourced, found, str(file)), title)
     table = given_keys(machine) | {"name": path.stem}
     made = _with_changes(MimdMachine, table, changes or {}, str(path), "")
-    assert isinstance(made, MimdMachine)
     return made if changes else made.with_correlation(found.together)
 
 
@@ -181,9 +181,7 @@ def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMac
         for name in machine.model_fields_set
         if (value := getattr(machine, name)) is not None
     }
-    changed = _with_changes(type(machine), table, changes, f"machine '{machine.name}'", "")
-    assert isinstance(changed, MimdMachine)
-    return changed
+    return _with_changes(type(machine), table, changes, f"machine '{machine.name}'", "")
 
 
 def with_values(machine: MimdMachine, values: Mapping[str, tuple[float, str]], title: str = "") -> MimdMachine:
@@ -200,14 +198,12 @@ def with_values(machine: MimdMachine, values: Mapping[str, tuple[float, str]], t
             number = round(value) if name in known and known[name].whole else value
             sources = table[section]["sources"] | {key: source}
             table[section] = table[section] | {key: number, "sources": sources}
-    made = _with_changes(MimdMachine, table, {}, f"machine '{machine.name}'", "")
-    assert isinstance(made, MimdMachine)
-    return made
+    return _with_changes(MimdMachine, table, {}, f"machine '{machine.name}'", "")
 
 
 def _with_changes(
-    kind: type[MimdMachine] | type[GpuMachine], table: dict[str, Any], changes: Mapping[str, Any], where: str, text: str
-) -> MimdMachine | GpuMachine:
+    kind: type[Machine], table: dict[str, Any], changes: Mapping[str, Any], where: str, text: str
+) -> Machine:
     for dotted, value in changes.items():
         *sections, key = dotted.split(".")
         if not sections:
@@ -223,17 +219,18 @@ def _with_changes(
     changed = set(changes)
     machine = build(kind, table, where=where, text=text, changed=changed)
     problems = implausible(machine, text, changed)
-    if not problems and isinstance(machine, MimdMachine):
+    if not problems and kind is MimdMachine:
         machine, problems = _fit_parts(machine, text, changed)
     if problems:
         raise DescriptionError(where, problems)
     return machine
 
 
-def _fit_parts(machine: MimdMachine, text: str, changed: set[str]) -> tuple[MimdMachine, list[str]]:
+def _fit_parts(machine: Machine, text: str, changed: set[str]) -> tuple[Machine, list[str]]:
     """`machine` with parts no larger than wholes that were changed without them; and a message, with both numbers, for
     every other part that is larger than its whole."""
     problems = []
+    shrunk: dict[str, Section] = {}
     for section, part, whole in PARTS:
         values = getattr(machine, section)
         size, most = getattr(values, part), getattr(values, whole)
@@ -241,12 +238,11 @@ def _fit_parts(machine: MimdMachine, text: str, changed: set[str]) -> tuple[Mimd
             continue
         if f"{section}.{whole}" in changed and f"{section}.{part}" not in changed:
             sources = values.sources | {part: f"assumed: what-if value {show_quantity(most, part)}, all of {whole}"}
-            smaller = values.model_copy(update={part: most, "sources": sources})
-            machine = machine.model_copy(update={section: smaller})
+            shrunk[section] = values.model_copy(update={part: most, "sources": sources})
             continue
         at, at_whole = (whence((section, key), text, changed) for key in (part, whole))
         problems.append(
             f"'{section}.{part}'{at}: {show_quantity(size, part)} is more than '{section}.{whole}'{at_whole}, "
             f"{show_quantity(most, whole)}; give at most that"
         )
-    return machine, problems
+    return cast(Machine, machine.model_copy(update=shrunk)), problems

@@ -12,12 +12,19 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import counted
-from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, exchange_phases, hop_latency_cycles, part_of_tile
+from mimdsim.costs.exchange_endpoint import (
+    busiest_tile,
+    bytes_by_neighbour,
+    control_cycles,
+    endpoint_cycles,
+    exchange_phases,
+    hop_latency_cycles,
+)
 from mimdsim.costs.isa_costs import priced
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Span
-from mimdsim.program import Program, RecordedActivity, Superstep
+from mimdsim.program import Exchange, Program, RecordedActivity, Superstep
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
 from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
@@ -153,12 +160,12 @@ def exchange_rows(
     exchange, fabric = superstep.exchange, machine.exchange
     rows = []
     if exchange is not None and here:
-        own = part_of_tile(program, exchange, fabric, tile)
+        own = _own_part(program, exchange, fabric, tile)
         phases = exchange_phases(program, [exchange], fabric)
         way = int(hop_latency_cycles(program, phases, machine)[0, tile // program.tiles_per_chip])
         phase = here - fabric.fixed_cycles - fabric.route_cycles - way
-        rows += [] if own is None else [_own_part(own, fabric)]
-        rows.append(_busier(program, superstep, machine, phase - (own.cycles if own else 0)))
+        rows += [] if own is None else [own]
+        rows.append(_busier(program, superstep, machine, phase - (int(own.cycles) if own else 0)))
         rows.append(Row(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles))
         rows.append(Row(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles))
         hops = f"{fabric.hop_cycles:g} a hop, as far as its tiles are apart"
@@ -169,18 +176,28 @@ def exchange_rows(
     return _with_other_chips(rows, rest)
 
 
-def _own_part(own: TilePart, fabric: Fabric) -> Row:
-    wire = f"{own.wire_bytes:,} bytes / {fabric.bytes_per_cycle:g} a cycle"
+def _own_part(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> Row | None:
+    """What the tile itself sends and receives in an exchange; None if it takes no part."""
+    at = int(np.searchsorted(exchange.tiles, tile))
+    if at == len(exchange.tiles) or exchange.tiles[at] != tile:
+        return None
+    names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
+    sent, received, pieces_sent, pieces_received = (int(exchange.column(name)[at]) for name in names)
+    saved = int(np.broadcast_to(bytes_by_neighbour(exchange, fabric, program.tiles_per_chip), exchange.tiles.shape)[at])
+    wire_bytes, pieces = max(sent, received - saved), (pieces_sent, pieces_received, fabric)
+    control_takes = float(control_cycles(*pieces))
+    cycles = int(endpoint_cycles(wire_bytes, *pieces))
+    wire = f"{wire_bytes:,} bytes / {fabric.bytes_per_cycle:g} a cycle"
     control = (
-        f"{counted(own.fragments_sent, 'piece')} sent x {fabric.send_fragment_cycles:g} + "
-        f"{own.fragments_received:,} received x {fabric.receive_fragment_cycles:g}"
+        f"{counted(pieces_sent, 'piece')} sent x {fabric.send_fragment_cycles:g} + "
+        f"{pieces_received:,} received x {fabric.receive_fragment_cycles:g}"
     )
-    if own.control_cycles > own.wire_bytes / fabric.bytes_per_cycle:
-        return Row(what="control of its pieces", how=control, cycles=own.cycles, note=f"its {wire} take less")
-    note = f"sends {own.bytes_sent:,}, receives {own.bytes_received:,}"
-    note += f", {own.bytes_saved:,} of them over its neighbour's bus" if own.bytes_saved else ""
-    note += f"; control of {control} takes less" if own.control_cycles else ""
-    return Row(what="bytes on its wire", how=wire, cycles=own.cycles, note=note)
+    if control_takes > wire_bytes / fabric.bytes_per_cycle:
+        return Row(what="control of its pieces", how=control, cycles=cycles, note=f"its {wire} take less")
+    note = f"sends {sent:,}, receives {received:,}"
+    note += f", {saved:,} of them over its neighbour's bus" if saved else ""
+    note += f"; control of {control} takes less" if control_takes else ""
+    return Row(what="bytes on its wire", how=wire, cycles=cycles, note=note)
 
 
 def _busier(program: Program, superstep: Superstep, machine: MimdMachine, cycles: int) -> Row:
