@@ -32,34 +32,28 @@ class Recording:
         self._counts: dict[tuple[str, int], np.ndarray] = {}
         self._by_sample: dict[tuple[str, int, int], np.ndarray] = {}
         self._totals: dict[tuple[str, int, int], np.ndarray] = {}
-        for name, counts in activity.counts.items():
-            self._refuse_counts(name, np.asarray(counts))
-        layers = [
-            name
-            for name, counts in activity.counts.items()
-            if name in activity.ids and counts.shape[:2] == activity.ids[name].shape[:2]
-        ]
         self._first_list: dict[str, int] = {}
-        lists = room = 0
-        for name in layers:
-            self._first_list[name] = lists
-            lists += activity.counts[name][..., 0].size
-            room = numerics.append_listed(*self._given(name), np.empty((0, 3), np.int64), np.empty(0, np.int32), room)
-        self.lists, self.flat = np.empty((lists, 3), np.int64), np.empty(max(1, room), np.int32)
-        end = 0
-        for name in layers:
-            begin, into = end, self.lists[self._first_list[name] :]
-            end = numerics.append_listed(*self._given(name), into, self.flat, begin)
-            if end > begin and self.flat[begin:end].min() < 0:  # would be used as an index
+        lists, listed_ids, end = [np.zeros((0, 3), np.int64)], [np.zeros(1, np.int32)], 1
+        for name, counts in activity.counts.items():
+            if counts.size and (counts.min() < 0 or (counts[..., 0] > counts[..., 1]).any()):
+                raise MappingError(
+                    f"recorded activity of layer '{name}' has a negative count, or counts more spikes than listed ids: "
+                    "record it with a run"
+                )
+            ids = activity.ids.get(name)
+            if ids is None or counts.shape[:2] != ids.shape[:2]:
+                continue
+            capacity = ids.shape[2]
+            spikes, listed = np.minimum(counts, capacity, dtype=np.int64).reshape(-1, 2).T
+            own = ids[np.arange(capacity) < listed.reshape(*ids.shape[:2], 1)]
+            if len(own) and own.min() < 0:  # would be used as an index
                 raise MappingError(f"recorded activity of layer '{name}' lists a negative id: record it with a run")
-
-    @staticmethod
-    def _refuse_counts(layer: str, counts: np.ndarray) -> None:
-        if counts.size and (counts.min() < 0 or (counts[..., 0] > counts[..., 1]).any()):
-            raise MappingError(
-                f"recorded activity of layer '{layer}' has a negative count, or counts more spikes than listed ids: "
-                "record it with a run"
-            )
+            begins = end + np.cumsum(listed) - listed
+            self._first_list[name] = sum(map(len, lists))
+            lists.append(np.stack([begins, begins + spikes, begins + listed], axis=1))
+            listed_ids.append(own.astype(np.int32))
+            end += len(own)
+        self.lists, self.flat = np.concatenate(lists), np.concatenate(listed_ids)
 
     def first_list(self, layer: str) -> int:
         """Where the lists of a layer begin; raises MappingError if its ids and counts are inconsistent."""
@@ -70,9 +64,6 @@ class Recording:
                 "lists of ids (timesteps, samples): record it with a run of the same network"
             )
         return self._first_list[layer]
-
-    def _given(self, layer: str) -> tuple[np.ndarray, np.ndarray]:
-        return np.asarray(self.activity.ids[layer]), np.asarray(self.activity.counts[layer])
 
     def counts(self, extent: Recorded, samples: int, times: int) -> np.ndarray:
         """int[times, batch, 2] at t + shift; raises MappingError if the recording does not fit the program."""

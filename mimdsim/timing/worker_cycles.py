@@ -18,7 +18,6 @@ import numpy as np
 from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import compact
 from mimdsim.base.errors import MappingError
-from mimdsim.base.units import uncertainty
 from mimdsim.numerics.columns import worker_load as numerics
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.timing.recording import Recording
@@ -49,11 +48,6 @@ class SuperstepLoad:
     flops: int
     parts: tuple[tuple[str, str, float], ...]
     bundles: int = 0
-
-    @property
-    def uncertainty(self) -> float:
-        """Relative uncertainty of the compute cycles."""
-        return sum(share * uncertainty(kind) for _, kind, share in self.parts)
 
     @cached_property
     def cycles(self) -> int:
