@@ -29,11 +29,8 @@ class Recording:
     def __init__(self, activity: RecordedActivity):
         self.activity = activity
         self.found: dict[tuple[int, Recorded], int] = {}  # (table, hits) -> how many, if counted already
-        self._counts: dict[tuple[str, int], np.ndarray] = {}
-        self._by_sample: dict[tuple[str, int, int], np.ndarray] = {}
-        self._totals: dict[tuple[str, int, int], np.ndarray] = {}
         self._first_list: dict[str, int] = {}
-        lists, listed_ids, end = [np.zeros((0, 3), np.int64)], [np.zeros(1, np.int32)], 1
+        lists, listed_ids, end = [np.zeros((0, 3), np.int64)], [np.zeros(1, np.int32)], 1  # there is always an id
         for name, counts in activity.counts.items():
             if counts.size and (counts.min() < 0 or (counts[..., 0] > counts[..., 1]).any()):
                 raise MappingError(
@@ -73,11 +70,7 @@ class Recording:
                 f"recorded activity has no layer '{layer}' (it has {sorted(self.activity.counts)}): "
                 "record it with a run of the same network"
             )
-        if (layer, extent.shift) not in self._counts:
-            self._counts[layer, extent.shift] = _shifted(self.activity.counts[layer], extent.shift, times)
-        found = self._counts[layer, extent.shift]
-        if len(found) != times:
-            raise MappingError(f"recorded activity has {len(found)} timesteps, the program repeats {times}")
+        found = _shifted(self.activity.counts[layer], extent.shift, times)
         if samples > found.shape[1]:
             raise MappingError(
                 f"recorded activity has a batch of {found.shape[1]}, the program has {samples} samples: "
@@ -87,12 +80,8 @@ class Recording:
 
     def by_sample(self, term: DataDependentTerm, times: int) -> np.ndarray:
         """float64[batch, times]: the term's counts of whole samples."""
-        which = int(isinstance(term.extent, Listed))
-        key = term.extent.layer, term.extent.shift, which
         counts = self.counts(term.extent, term.samples, times)
-        if key not in self._by_sample:
-            self._by_sample[key] = np.ascontiguousarray(counts[..., which].T, np.float64)
-        return self._by_sample[key]
+        return np.ascontiguousarray(counts[..., int(isinstance(term.extent, Listed))].T, np.float64)
 
     def by_vertex(self, term: DataDependentTerm, rows: np.ndarray, times: int) -> np.ndarray:
         """float64[times, rows]: turns of the loop nest of some vertices, weight * extent, in every timestep."""
@@ -135,10 +124,7 @@ class Recording:
             listed = self.counts(extent, term.samples, times)[:, : term.samples, 1]
             slots = np.minimum(listed, term.summed.shape[1] - 1)
             return float(term.summed[np.arange(term.samples), slots].sum())
-        key = extent.layer, extent.shift, int(isinstance(extent, Listed))
-        if key not in self._totals:
-            self._totals[key] = self.by_sample(term, times).sum(axis=1)
-        return float(self._totals[key][: term.samples] @ term.summed)
+        return float(self.by_sample(term, times).sum(axis=1)[: term.samples] @ term.summed)
 
     def _total_hits(self, term: DataDependentTerm, extent: Hits, times: int) -> float:
         known = self.found.get((id(term.table), extent))
