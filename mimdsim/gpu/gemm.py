@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
@@ -114,8 +115,7 @@ CALIBRATED = ProductParameters(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """The kernel the library runs: output tile of tile_m x tile_n, and the number of parts of the reduction."""
 
     tile_m: int
@@ -165,7 +165,7 @@ def gemm_seconds(
         seconds, compute_bound = systolic_seconds(
             gpu, m, n, k, batch=batch, precision=precision, bytes_moved=moved, on_chip=l2_resident
         )
-        candidate = Candidate(tile_m=m, tile_n=gpu.systolic.columns, split=1)
+        candidate = Candidate(m, gpu.systolic.columns, 1)
     else:
         device = _device(
             gpu, precision, l2_resident=l2_resident, transposed_weight=transposed_weight,
@@ -261,7 +261,7 @@ def _fastest(
             memory = max(moved / feed, traffic / device.l2_bytes_per_second)
             seconds = max(compute, memory) + (device.how.split_seconds if split > 1 else 0.0)
             if best is None or seconds < best[0]:
-                best = seconds, compute >= memory, Candidate(tile_m=tile_m, tile_n=tile_n, split=split)
+                best = seconds, compute >= memory, Candidate(tile_m, tile_n, split)
     assert best is not None  # the tables are not empty
     return best
 

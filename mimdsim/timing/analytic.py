@@ -49,9 +49,8 @@ def time_program(
     program = priced(program, machine)
     loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
-    moved = _moved(program)
     loops = loop_spans(program, machine)
-    spans = (*_superstep_spans(program, machine, loads, path, moved), *loops)
+    spans = (*_superstep_spans(program, machine, loads, path), *loops)
     own = own_shares(program, machine, loads)
     doubts = uncertain_parts(loads, path, sum(span.sync_cycles for span in loops), machine, own)
     doubts = with_correlation(doubts, own, machine)
@@ -60,7 +59,7 @@ def time_program(
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     off = sum(doubt.half_width_cycles for doubt in doubts)
-    columns = _tile_columns(program, machine.chip.grid_columns, memory, loads, moved)
+    columns = _tile_columns(program, machine.chip.grid_columns, memory, loads)
     silicon = silicon_profile(machine)
     return TiledProfile(
         machine=machine.name,
@@ -133,18 +132,9 @@ def bundles_of(program: Program, machine: MimdMachine, activity: RecordedActivit
     return sum(load.bundles for load in program_loads(priced(program, machine), activity, TileIssue.of(machine)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Moved:
-    """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""
-
-    volumes: tuple[int, ...]
-    sent: tuple[int, ...]
-    received: tuple[int, ...]
-    over_links: int
-
-
 @lru_cache(maxsize=8)
-def _moved(program: Program) -> _Moved:
+def _moved_bytes(program: Program) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+    """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""
     sent, received = np.zeros(program.tiles, np.int64), np.zeros(program.tiles, np.int64)
     volumes, over_links = [], 0
     for superstep, times, _ in program.supersteps():
@@ -154,15 +144,16 @@ def _moved(program: Program) -> _Moved:
             sent[exchange.tiles] += exchange.column("bytes_sent") * times
             received[exchange.tiles] += exchange.column("bytes_received") * times
             over_links += 0 if exchange.link_bytes is None else int(exchange.link_bytes.sum()) * times
-    return _Moved(volumes=tuple(volumes), sent=numbers(sent), received=numbers(received), over_links=over_links)
+    return tuple(volumes), numbers(sent), numbers(received), over_links
 
 
 def _superstep_spans(
-    program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad], path: Sequence[PathPart], moved: _Moved
+    program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad], path: Sequence[PathPart]
 ) -> Iterator[Span]:
     """One span per superstep, in program order."""
     busiest = iter(busiest_tiles(phases_of(program, machine.exchange), machine.exchange))
-    rows = zip(program.supersteps(), loads, path, moved.volumes, strict=True)
+    volumes, *_ = _moved_bytes(program)
+    rows = zip(program.supersteps(), loads, path, volumes, strict=True)
     for (superstep, times, _), load, part, volume in rows:
         slow = next(busiest) if superstep.exchange is not None else None
         yield Span(
@@ -185,14 +176,15 @@ def _superstep_spans(
 
 
 def _tile_columns(
-    program: Program, grid_columns: int, memory: MemoryProfile, loads: tuple[SuperstepLoad, ...], moved: _Moved
+    program: Program, grid_columns: int, memory: MemoryProfile, loads: tuple[SuperstepLoad, ...]
 ) -> TileColumns:
+    _, sent, received, _ = _moved_bytes(program)
     busy = sum((load.busy for load in loads), np.zeros(program.tiles, np.int64))
     return TileColumns(
         grid_columns=grid_columns,
         busy_cycles=numbers(busy),
-        bytes_sent=moved.sent,
-        bytes_received=moved.received,
+        bytes_sent=sent,
+        bytes_received=received,
         peak_bytes=memory.peak_bytes_by_tile,
         always_live_bytes=memory.always_live_bytes_by_tile,
         layer=program.layer_of_tile or ("",) * program.tiles,
@@ -216,7 +208,7 @@ def _energy(
             ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
             ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
             ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),
-            ("links between chips", "link_joules_per_byte", _moved(program).over_links),
+            ("links between chips", "link_joules_per_byte", _moved_bytes(program)[-1]),
             ("host link", "host_joules_per_byte", input_bytes(program)),
         ),
     )

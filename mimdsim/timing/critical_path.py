@@ -87,18 +87,18 @@ def _slowest(loads: Sequence[SuperstepLoad], exchange: np.ndarray, sync: np.ndar
 
 def exchange_waits(program: Program, machine: MimdMachine) -> ExchangeWaits:
     """The cycles of the exchanges of all supersteps on `machine`, in program order."""
-    waits, sync = _synchronisation(program), machine.sync
-    exchange = np.zeros(waits.synchronised.shape, np.int64)
-    exchange[waits.exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
+    (exchanges, synchronised, barriers), sync = _synchronisation(program), machine.sync
+    exchange = np.zeros(synchronised.shape, np.int64)
+    exchange[exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
     link = np.rint(_link_seconds(program, machine.links) * machine.chip.clock_hz).astype(np.int64)
-    closes, barriers = waits.rounds > 0, waits.rounds
+    closes = barriers > 0
     if program.chips > 1 and sync.scope == "all":
         closes = closes | exchange.any(axis=1)
         barriers = np.maximum(barriers, 1)
     every = barriers * machine.barrier_cycles(all_chips=True) + _waits_for_last(
         machine, exchange.max(axis=1, initial=0) + link
     )
-    inside = waits.synchronised & (exchange > 0) & ~closes[:, None]
+    inside = synchronised & (exchange > 0) & ~closes[:, None]
     own = machine.barrier_cycles(all_chips=False) + _waits_for_last(machine, exchange)
     return ExchangeWaits(
         exchange=exchange,
@@ -115,29 +115,18 @@ def _waits_for_last(machine: MimdMachine, exchange: np.ndarray) -> np.ndarray:
     return cycles
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Synchronisation:
-    """Exchanges and barriers of a program, on any machine: the numbers of those that exchange, which chips each
-    synchronises bool[supersteps, chips], and how many rounds go over links int64[supersteps]."""
-
-    exchanges: np.ndarray
-    synchronised: np.ndarray
-    rounds: np.ndarray
-
-
 @lru_cache(maxsize=8)
-def _synchronisation(program: Program) -> _Synchronisation:
+def _synchronisation(program: Program) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """On any machine: the numbers of the supersteps that exchange, which chips each superstep synchronises
+    bool[supersteps, chips], and how many rounds go over links int64[supersteps]."""
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
-    over_links = [step.exchange is not None and step.exchange.link_bytes is not None for step in supersteps]
-    rounds = [
-        len(step.exchange.rounds) if step.exchange is not None and crosses else 0
-        for step, crosses in zip(supersteps, over_links, strict=True)
-    ]
+    exchanges = [step.exchange for step in supersteps]
+    rounds = [0 if one is None or one.link_bytes is None else len(one.rounds) for one in exchanges]
     synchronised = [synchronised_chips(program, step) for step in supersteps]
-    return _Synchronisation(
-        exchanges=np.array([at for at, step in enumerate(supersteps) if step.exchange is not None], np.int64),
-        synchronised=np.array(synchronised, bool).reshape(-1, program.chips),
-        rounds=np.array(rounds, np.int64),
+    return (
+        np.array([at for at, one in enumerate(exchanges) if one is not None], np.int64),
+        np.array(synchronised, bool).reshape(-1, program.chips),
+        np.array(rounds, np.int64),
     )
 
 
