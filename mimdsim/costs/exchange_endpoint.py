@@ -176,7 +176,7 @@ def cycles_of_phases(program: Program, phases: Phases, machine: MimdMachine) -> 
     """int64[phases, chips]: cycles of every phase, 0 where nothing moves."""
     fabric = machine.exchange
     key = fabric.model, fabric.bytes_per_cycle, fabric.send_fragment_cycles, fabric.receive_fragment_cycles
-    longest = _LONGEST.get(phases, key, lambda: _longest(program, phases, fabric))
+    longest = _LONGEST.get(phases, key, lambda: _busiest_cycles(program, phases, fabric))
     return phase_cycles(longest, fabric, hop_latency_cycles(program, phases, machine))
 
 
@@ -200,7 +200,7 @@ def exchange_phases(program: Program, exchanges: Sequence[Exchange], fabric: Fab
     """Phases of a program, not necessarily all."""
     per_chip = program.tiles_per_chip
     key = fabric.tiles_per_bus, per_chip
-    each = [_ALIKE.get(exchange, key, partial(_alike, exchange, fabric, per_chip)) for exchange in exchanges]
+    each = [_ALIKE.get(exchange, key, partial(_group_alike, exchange, fabric, per_chip)) for exchange in exchanges]
     entries = np.concatenate([np.zeros((4, 0), np.int64), *each], axis=1)
     tile, wire, sent, received = (np.ascontiguousarray(column) for column in entries)
     return Phases(
@@ -213,7 +213,7 @@ def exchange_phases(program: Program, exchanges: Sequence[Exchange], fabric: Fab
     )
 
 
-def _alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
+def _group_alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
     """int64[4, entries] of one phase: first tile, bytes on its wire, fragments sent and received."""
     wire = _wire_bytes(exchange, fabric, tiles_per_chip)
     columns = wire, exchange.column("fragments_sent"), exchange.column("fragments_received")
@@ -223,7 +223,7 @@ def _alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarra
     return np.vstack([exchange.tiles[first], lines[first].T])
 
 
-def _longest(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:
+def _busiest_cycles(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:
     """int64[phases, chips]: cycles of the busiest tile, without the fixed part; read-only."""
     cycles = endpoint_cycles(phases.wire, phases.sent, phases.received, fabric)
     longest = np.zeros((len(phases.exchanges), program.chips), np.int64)
@@ -243,13 +243,13 @@ def edge_bytes(traffic: np.ndarray, links: Links) -> dict[Edge, int]:
     traffic: int64[chips, chips], bytes from chip `row` to chip `column`; bytes that stay on a chip (the diagonal) use
     no link. Raises MappingError if the traffic is not a matrix of whole bytes for the machine's chips.
     """
-    carried = _carried(traffic, links)
+    carried = _edge_traffic(traffic, links)
     return {(int(a), int(b)): int(carried[a, b]) for a, b in zip(*np.nonzero(carried), strict=True)}
 
 
 def link_phase_seconds(traffic: np.ndarray, links: Links) -> float:
     """Seconds of one global exchange by the closed form; 0 when nothing moves. Traffic and errors as `edge_bytes`."""
-    carried = _carried(traffic, links)
+    carried = _edge_traffic(traffic, links)
     if not carried.any():
         return 0.0
     return link_start_seconds(traffic, links) + float((carried / edge_bytes_per_second(links)).max())
@@ -293,7 +293,7 @@ def moving_bytes(traffic: np.ndarray, links: Links) -> np.ndarray:
     return moving
 
 
-def _carried(traffic: np.ndarray, links: Links) -> np.ndarray:
+def _edge_traffic(traffic: np.ndarray, links: Links) -> np.ndarray:
     """int64[nodes, nodes]: bytes over the directed edge from node `row` to node `column`."""
     moving = moving_bytes(traffic, links)
     following = next_chips(links)

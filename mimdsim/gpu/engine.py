@@ -53,9 +53,9 @@ def time_on_gpu(
     """
     if strategy == AUTO:
         timed = partial(time_on_gpu, graph, gpu, precision=precision, input_encoding=input_encoding, activity=activity)
-        return _fastest(timed, f"{gpu.name}, {precision}")
+        return _fastest_strategy(timed, f"{gpu.name}, {precision}")
     how = find_strategy(strategy)
-    lowered = _lowered(graph, gpu, how, precision, input_encoding, activity)
+    lowered = _lower(graph, gpu, how, precision, input_encoding, activity)
     resident = lowered.working_set_bytes <= gemm.L2_RESIDENT_SHARE * gpu.memory.l2_bytes
     spans = tuple(_span(kernel, gpu, how, precision, resident) for kernel in lowered.kernels)
     pinned = how.host_rate == "pinned"
@@ -92,7 +92,7 @@ def time_on_gpu(
     )
 
 
-def _lowered(
+def _lower(
     graph: Graph,
     gpu: GpuMachine,
     how: Strategy,
@@ -120,7 +120,7 @@ def _lowered(
     return lowered
 
 
-def _fastest(timed_by: Callable[..., GpuProfile], where: str) -> GpuProfile:
+def _fastest_strategy(timed_by: Callable[..., GpuProfile], where: str) -> GpuProfile:
     """The fastest legal strategy; its assumptions list what was refused and why. Bounds are left out."""
     timed: list[GpuProfile] = []
     refused: list[Assumption] = []

@@ -171,7 +171,7 @@ def gemm_seconds(
             gpu, precision, l2_resident=l2_resident, transposed_weight=transposed_weight,
             power_limited=power_limited, how=parameters,
         )  # fmt: skip
-        seconds, compute_bound, candidate = _fastest(device, m, n, k, element_bytes, batch, moved, accumulate)
+        seconds, compute_bound, candidate = _fastest_kernel(device, m, n, k, element_bytes, batch, moved, accumulate)
     return Estimate(
         seconds=seconds,
         bound="compute" if compute_bound else "memory",
@@ -237,7 +237,7 @@ def _device(
 
 
 @lru_cache(maxsize=65536)
-def _fastest(
+def _fastest_kernel(
     device: _Device, m: int, n: int, k: int, element_bytes: int, batch: int, moved: int, accumulate: bool
 ) -> tuple[float, bool, Candidate]:
     """Seconds, whether arithmetic is the limit, and the kernel the library runs."""
@@ -246,7 +246,7 @@ def _fastest(
     for split in SPLITS if batch == 1 else (1,):  # the grid's third dimension holds the splits or the batch
         part = k if split == 1 else max(math.ceil(k / split), SHORTEST_SPLIT)
         result_passes = 1 if split == 1 else 2 * split
-        for tile_m, tile_n in _shipped(device, m, n, batch):
+        for tile_m, tile_n in _library_tiles(device, m, n, batch):
             tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch * split
             if split > 1 and tiles * tile_m * tile_n > device.multiprocessors * OUTPUTS_OF_SPLIT:
                 continue
@@ -266,7 +266,7 @@ def _fastest(
     return best
 
 
-def _shipped(device: _Device, m: int, n: int, batch: int) -> tuple[tuple[int, int], ...]:
+def _library_tiles(device: _Device, m: int, n: int, batch: int) -> tuple[tuple[int, int], ...]:
     """The output tiles that the library chooses from."""
     if device.tensor:
         return tuple(tile for tile in TENSOR_TILES if min(tile) >= device.tile_edge)

@@ -16,8 +16,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.dependence import (
     MATRIX_PRODUCTS,
-    absorbed_sums,
     check_hoistable,
+    fused_accumulations,
     product_levels,
     recurrent_parts,
 )
@@ -119,7 +119,7 @@ class _Body:
             self._check_order()
         if self.strategy.lists:
             check_lists(self.op)
-        absorbed = absorbed_sums(self.scan)
+        absorbed = fused_accumulations(self.scan)
         inside = {op.name: part for part in self._recurrent() for op in part}
         groups = self._groups(inside.keys() | set(absorbed.values()))
         group_at = {group[0].name: group for group in groups}
@@ -128,7 +128,7 @@ class _Body:
             if inner.name in inside:
                 part = inside[inner.name]
                 if inner is part[0]:
-                    made.append(self._walking(part))
+                    made.append(self._persistent_kernel(part))
                 continue
             if self.strategy.lists and inner.kind in LIST_PRODUCTS:
                 made.append(list_kernel(self.op, inner, self.counts, self.strategy.lists))
@@ -152,12 +152,12 @@ class _Body:
     def _recurrent(self) -> tuple[tuple[Operation, ...], ...]:
         return recurrent_parts(self.scan) if self.strategy.persistent else ()
 
-    def _walking(self, part: tuple[Operation, ...]) -> Recurrent:
+    def _persistent_kernel(self, part: tuple[Operation, ...]) -> Recurrent:
         """The persistent kernel of a recurrent layer."""
         products = [inner for inner in part if inner.kind in MATRIX_PRODUCTS]
         batch, neurons = self.scan.body.value(products[0].outputs[0]).shape
         weights = {name for inner in products for name in inner.inputs} & set(self.scan.constants)
-        streamed = self._elements(self._read(part) - weights) + self._elements(self._written(part))
+        streamed = self._elements(self._reads(part) - weights) + self._elements(self._writes(part))
         timesteps = self.scan.timesteps
         return Recurrent(
             name=f"{self.op.name}.{'+'.join(inner.name for inner in part)}",
@@ -210,7 +210,7 @@ class _Body:
         return replace(once, batch=timesteps)
 
     def _stream(self, chunk: Sequence[Operation]) -> Stream:
-        moved = self._elements(self._read(chunk)) + self._elements(self._written(chunk))
+        moved = self._elements(self._reads(chunk)) + self._elements(self._writes(chunk))
         hoisted, timesteps = self.strategy.hoisted, self.scan.timesteps
         at_once = timesteps if hoisted else 1
         return Stream(
@@ -223,7 +223,7 @@ class _Body:
             walks_timesteps=hoisted,
         )
 
-    def _read(self, chunk: Sequence[Operation]) -> set[str]:
+    def _reads(self, chunk: Sequence[Operation]) -> set[str]:
         """What the kernel reads from outside; a value read at two timesteps by one hoisted kernel counts once."""
         made = {name for inner in chunk for name in inner.outputs}
         outside = {name for inner in chunk for name in inner.inputs} - made
@@ -234,7 +234,7 @@ class _Body:
         source = {item.inside: self.op.inputs[start + index] for index, item in enumerate(self.scan.slices)}
         return set({source.get(name, name): name for name in sorted(outside - own)}.values())
 
-    def _written(self, chunk: Sequence[Operation]) -> list[str]:
+    def _writes(self, chunk: Sequence[Operation]) -> list[str]:
         """What others read: other kernels, the next timestep (unless it stays in registers), the stash."""
         made = [name for inner in chunk for name in inner.outputs]
         inside = {inner.name for inner in chunk}
@@ -264,7 +264,7 @@ class _Body:
 
     def accumulator_bytes(self) -> dict[str, int]:
         """The sums that products add onto every timestep."""
-        sums = set(absorbed_sums(self.scan).values())
+        sums = set(fused_accumulations(self.scan).values())
         names = [name for inner in self.scan.body.operations if inner.name in sums for name in inner.outputs]
         return {name: self._elements([name]) * self.element_bytes for name in names}
 
@@ -273,7 +273,7 @@ class _Body:
         inner = self.scan.body
         crossing = {name for op in inner.operations if op.kind in MATRIX_PRODUCTS for name in (*op.inputs, *op.outputs)}
         crossing &= {name for op in inner.operations for name in op.outputs}
-        absorbed = absorbed_sums(self.scan)
+        absorbed = fused_accumulations(self.scan)
         crossing -= {name for op in inner.operations if op.name in absorbed for name in op.outputs}
         crossing -= set(self.scan.stacked)
         at_once = self.scan.timesteps if self.strategy.hoisted else 1

@@ -2,9 +2,9 @@
 
 from mimdsim.compiler import memory_profile
 from mimdsim.pipeline.detail import detail_of
-from mimdsim.pipeline.firing import layers_said
+from mimdsim.pipeline.firing import constant_layer_texts
 from mimdsim.pipeline.identity import config_digest, descriptions_of
-from mimdsim.pipeline.inputs import samples_said
+from mimdsim.pipeline.inputs import sample_warnings
 from mimdsim.pipeline.pipeline import (
     compile_workload,
     is_worth_advice,
@@ -22,16 +22,16 @@ __all__ = [
     "beyond_sources",
     "compile_workload",
     "config_digest",
+    "constant_layer_texts",
     "descriptions_of",
     "detail_of",
     "half_warning",
     "is_worth_advice",
-    "layers_said",
     "memory_profile",
     "open_data",
     "other_costs",
     "retime",
-    "samples_said",
+    "sample_warnings",
     "simulate",
     "time_on_gpus",
     "train_workload",

@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import Memory
 from mimdsim.costs.exchange_endpoint import cycles_of_tiles
-from mimdsim.costs.isa_costs import priced
+from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import MimdMachine
 from mimdsim.profile.detail import PARTNERS, Detail, as_texts
 from mimdsim.program import Program, RecordedActivity
@@ -46,7 +46,7 @@ def detail_of(
         problem = f"over {MOST_CELLS:,} supersteps times tiles: single tiles are not kept; use explain"
         raise MimdsimError(f"a program of {program.tiles:,} tiles has {problem}")
     window = window[: max(1, MOST_WINDOW // (program.tiles * len(list(program.supersteps()))))]
-    issue, timed = TileIssue.of(machine), priced(program, machine)
+    issue, timed = TileIssue.of(machine), with_machine_costs(program, machine)
     loads = program_loads(timed, activity, issue)
     supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
     busy, exchange, sent, received, buffers = np.zeros((5, len(loads), program.tiles), np.int64)

@@ -93,7 +93,7 @@ def named_files(inputs: Iterable[Input]) -> tuple[NamedFile, ...]:
     return tuple(NamedFile(key=each.key, path=each.path, sha256=each.sha256) for each in inputs)
 
 
-def changed_meanwhile(workload: Workload, before: Sequence[Input]) -> tuple[str, ...]:
+def changed_inputs_warning(workload: Workload, before: Sequence[Input]) -> tuple[str, ...]:
     """Said where inputs are no longer what they were when the run began."""
     changed = changed_files(by_file(before), by_file(inputs_of(workload)))
     return (
@@ -103,7 +103,7 @@ def changed_meanwhile(workload: Workload, before: Sequence[Input]) -> tuple[str,
     )
 
 
-def earlier_code(log: TrainingLog) -> tuple[str, ...]:
+def earlier_code_warning(log: TrainingLog) -> tuple[str, ...]:
     """Said where sources other than the present ones computed training steps."""
     known = [digest[:12] for digest in log.earlier_code if digest != UNKNOWN_CODE]
     said = []

@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.base.units import counted
 from mimdsim.compiler import Compiled, Placement
-from mimdsim.costs.isa_costs import costs_of_another, costs_of_no_codelet
+from mimdsim.costs.isa_costs import costs_of_another, unmatched_cost_names
 from mimdsim.execution import TrainingLog
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import GpuMachine, MimdMachine
@@ -114,7 +114,7 @@ def other_costs(program: Program, machine: MimdMachine) -> Iterator[str]:
             "and energy are unknown. Give its own in the machine's file: [costs] with bundles_per_operation and "
             "vertex_bundles, or [costs.codelets.NAME] with fixed, terms and source"
         )
-    if unused := costs_of_no_codelet(program, machine):
+    if unused := unmatched_cost_names(program, machine):
         yield f"{machine.name}, costs.codelets: no codelet of this program is called {', '.join(unused)}"
 
 

@@ -4,7 +4,7 @@
 numpy. Loading one validates every field, so a report can be drawn from someone else's file.
 """
 
-from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source
+from mimdsim.profile.ratios import UncertainSeconds, ratio, ratio_of, seconds_by_source
 from mimdsim.profile.records import (
     FIRING,
     MAPPING_FILE,
@@ -38,7 +38,6 @@ __all__ = [
     "Assumption",
     "Change",
     "Doubt",
-    "DoubtedSeconds",
     "EnergyPart",
     "EnergyProfile",
     "Finding",
@@ -54,6 +53,7 @@ __all__ = [
     "TileColumns",
     "TiledProfile",
     "Training",
+    "UncertainSeconds",
     "WhatIf",
     "load_profile",
     "ratio",

@@ -12,7 +12,7 @@ from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.costs.area_power import silicon_profile, tiled_energy
 from mimdsim.costs.exchange_endpoint import busiest_tiles, cycles_of_tiles, host_exposed_seconds, phases_of
-from mimdsim.costs.isa_costs import costs_of_another, priced
+from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
 from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
@@ -46,7 +46,7 @@ def time_program(
             "spread its variables over more tiles"
         )
     of_another = costs_of_another(program, machine)
-    program = priced(program, machine)
+    program = with_machine_costs(program, machine)
     loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     loops = loop_spans(program, machine)
@@ -105,7 +105,7 @@ def group_cycles(
     From one sync to the next tiles go on without waiting for others: what they compute there is added up, and stands at
     the first superstep. A tile may be slow in another turn than others of its group.
     """
-    program = priced(program, machine)
+    program = with_machine_costs(program, machine)
     loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     compute, exchange = np.zeros((2, len(loads), groups), np.int64)
@@ -129,7 +129,9 @@ def group_cycles(
 
 def bundles_of(program: Program, machine: MimdMachine, activity: RecordedActivity) -> int:
     """Bundles that all tiles issue in one run of a program, without checking it."""
-    return sum(load.bundles for load in program_loads(priced(program, machine), activity, TileIssue.of(machine)))
+    return sum(
+        load.bundles for load in program_loads(with_machine_costs(program, machine), activity, TileIssue.of(machine))
+    )
 
 
 @lru_cache(maxsize=8)

@@ -20,7 +20,7 @@ from mimdsim.costs.exchange_endpoint import (
     exchange_phases,
     hop_latency_cycles,
 )
-from mimdsim.costs.isa_costs import priced
+from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Span
@@ -165,7 +165,7 @@ def exchange_rows(
         way = int(hop_latency_cycles(program, phases, machine)[0, tile // program.tiles_per_chip])
         phase = here - fabric.fixed_cycles - fabric.route_cycles - way
         rows += [] if own is None else [own]
-        rows.append(_busier(program, superstep, machine, phase - (int(own.cycles) if own else 0)))
+        rows.append(_waiting_row(program, superstep, machine, phase - (int(own.cycles) if own else 0)))
         rows.append(Row(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles))
         rows.append(Row(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles))
         hops = f"{fabric.hop_cycles:g} a hop, as far as its tiles are apart"
@@ -200,7 +200,7 @@ def _own_part(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -
     return Row(what="bytes on its wire", how=wire, cycles=cycles, note=note)
 
 
-def _busier(program: Program, superstep: Superstep, machine: MimdMachine, cycles: int) -> Row:
+def _waiting_row(program: Program, superstep: Superstep, machine: MimdMachine, cycles: int) -> Row:
     """How long the tile waits for others, or for its turn in the order of messages."""
     assert superstep.exchange is not None
     busiest = busiest_tile(program, superstep.exchange, machine.exchange)
@@ -246,7 +246,7 @@ def explain(
     """
     machine = tiled_machine(machine, TILED)
     refuse_other_machine(program, machine)
-    program = priced(program, machine)
+    program = with_machine_costs(program, machine)
     activity = activity or NOTHING
     issue = TileIssue.of(machine)
     loops = loop_spans(program, machine)
@@ -256,7 +256,7 @@ def explain(
         return _loop(loops[number - len(names)], machine)
     loads = program_loads(program, activity, issue)
     load = loads[number]
-    found, plan, times = _planned(program, issue, number)
+    found, plan, times = _plan_of(program, issue, number)
     tile = _tile(program, machine, found, load, tile)
     work = work_of_tile(found, plan.placement, tile, times, Recording(activity), issue)
     workers = Workers([one for one in work if one.levels], times, issue)
@@ -322,7 +322,7 @@ def _loop(span: Span, machine: MimdMachine) -> Explanation:
     )  # fmt: skip
 
 
-def _planned(program: Program, issue: TileIssue, number: int) -> tuple[Superstep, SuperstepPlan, int]:
+def _plan_of(program: Program, issue: TileIssue, number: int) -> tuple[Superstep, SuperstepPlan, int]:
     for stretch in straight_line_plans(program, issue):
         if number < len(stretch.plans):
             return stretch.supersteps[number], stretch.plans[number], stretch.times

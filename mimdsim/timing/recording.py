@@ -70,7 +70,7 @@ class Recording:
                 f"recorded activity has no layer '{layer}' (it has {sorted(self.activity.counts)}): "
                 "record it with a run of the same network"
             )
-        found = _shifted(self.activity.counts[layer], extent.shift, times)
+        found = _shift_timesteps(self.activity.counts[layer], extent.shift, times)
         if samples > found.shape[1]:
             raise MappingError(
                 f"recorded activity has a batch of {found.shape[1]}, the program has {samples} samples: "
@@ -102,7 +102,7 @@ class Recording:
 
     def _hits(self, extent: Hits, counts: np.ndarray, vertices: np.ndarray) -> np.ndarray:
         """int64[times, vertices]: listed ids in start..stop-1 of samples first..last-1, a row of `vertices` each."""
-        ids = _shifted(np.asarray(self.activity.ids[extent.layer]), extent.shift, len(counts))
+        ids = _shift_timesteps(np.asarray(self.activity.ids[extent.layer]), extent.shift, len(counts))
         begin, end = WHICH[extent.which]
         edges = np.concatenate([np.zeros_like(counts[..., :1]), counts], axis=-1)[..., None]
         place = np.arange(ids.shape[-1])
@@ -138,7 +138,7 @@ class Recording:
         return float(numerics.total_by_hit(weights, owner, *at, which, self.lists, self.flat))
 
 
-def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
+def _shift_timesteps(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
     """The sequence at t + shift, zero before the first timestep."""
     if len(sequence) != times:
         raise MappingError(f"recorded activity has {len(sequence)} timesteps, the program repeats {times}")

@@ -136,7 +136,7 @@ def plan_counting(placed: list[PlacedTable], tiles: int) -> CountingPlan:
         used[tile] = True
         if any(isinstance(term.extent, Hits) for term in one.terms):
             own[tile] = tile
-        _tell_apart(alike, one)
+        _refine_classes(alike, one)
     where = np.flatnonzero(used)
     by_kind, begins = order_by(alike[where], int(alike.max(initial=-1)) + 1)
     where = where[by_kind]  # tiles of a kind, ascending; either all or none of them have rows of their own
@@ -155,9 +155,9 @@ def plan_counting(placed: list[PlacedTable], tiles: int) -> CountingPlan:
         row_of=compact(row_of),
         rows=rows,
         runs=np.searchsorted(heads, np.append(starts, len(where))),
-        standing=tuple(_standing(one, kind_of) for one in placed),
+        standing=tuple(_representative_rows(one, kind_of) for one in placed),
         by_sample=tuple(_by_sample(one, term, kind_of) for one in placed for term in one.terms if not term.by_id),
-        **_packed([(one, each) for one in placed for each in one.terms if each.by_id], standing_for, rows),
+        **_pack_terms([(one, each) for one in placed for each in one.terms if each.by_id], standing_for, rows),
     )
 
 
@@ -168,7 +168,7 @@ def _sample_columns(term: DataDependentTerm) -> tuple[np.ndarray, ...]:
     return *(term.columns[name] for name in names), *slot
 
 
-def _tell_apart(alike: np.ndarray, one: PlacedTable) -> None:
+def _refine_classes(alike: np.ndarray, one: PlacedTable) -> None:
     """Renumber in `alike` int64[tiles] the tiles on which a table has vertices: equal where the old numbers and the
     vertices are equal. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
     order, begins = _by_tile(one.tile, len(alike))
@@ -203,7 +203,7 @@ def _words(columns: list[np.ndarray]) -> np.ndarray:
     return rows.view(np.int64)
 
 
-def _standing(one: PlacedTable, kind_of: np.ndarray) -> tuple[np.ndarray, PlacedTable]:
+def _representative_rows(one: PlacedTable, kind_of: np.ndarray) -> tuple[np.ndarray, PlacedTable]:
     kind = kind_of[one.tile]
     kept = np.flatnonzero(kind >= 0)
     return kind[kept], PlacedTable(
@@ -242,7 +242,9 @@ class _Joined:
         return at
 
 
-def _packed(terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np.ndarray, rows: int) -> dict[str, Any]:
+def _pack_terms(
+    terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np.ndarray, rows: int
+) -> dict[str, Any]:
     packed = np.zeros((len(terms), 12), np.int64)
     kinds = np.int32, np.int32, np.float64, np.int64
     places, on_rows, weights, begins = (_Joined(np.zeros(1, kind)) for kind in kinds)
@@ -261,7 +263,7 @@ def _packed(terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np
                 place, row = numerics.of_owners(wide(term.owner), term.members, place.astype(np.int32), row)
             else:
                 entry[numerics.KIND] = numerics.SHARED_HITS
-                order, bounds = _on_rows(term, row)
+                order, bounds = _group_members(term, row)
                 entry[numerics.BEGINS] = begins.place(term.owner.reshape(-1))
                 begins.place(bounds)
                 place, row, weight = place[order], row[order], weight[order]
@@ -286,7 +288,7 @@ def _packed(terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np
     }
 
 
-def _on_rows(term: DataDependentTerm, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _group_members(term: DataDependentTerm, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(vertices of tiles that represent their row, in order of groups, where each group begins)."""
     kept = row[term.members] >= 0
     bounds = np.concatenate([[0], np.cumsum(kept)])[term.begins]

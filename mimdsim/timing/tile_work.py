@@ -112,7 +112,7 @@ def _workers(
     for term in cost.terms:
         static, recorded = split_extents(table, every, term)
         turns = static[rows][None].astype(np.float64)
-        extents = {name: _alone(table, every, name, rows) for name in term.extents}
+        extents = {name: _single_extent(table, every, name, rows) for name in term.extents}
         if recorded is not None:
             turns = recording.by_vertex(data_dependent[id(term)], rows, times)
             (counted,) = (name for name, column in extents.items() if not len(column))
@@ -125,7 +125,7 @@ def _workers(
     )
 
 
-def _alone(table: VertexTable, every: Extents, name: str, rows: np.ndarray) -> np.ndarray:
+def _single_extent(table: VertexTable, every: Extents, name: str, rows: np.ndarray) -> np.ndarray:
     """An extent as float64[1, vertices]; without rows if it is counted from spikes."""
     static, recorded = split_extents(table, every, Term(bundles=1, extents=(name,)))
     return np.zeros((0, len(rows))) if recorded is not None else static[rows][None].astype(np.float64)
