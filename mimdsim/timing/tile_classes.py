@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,12 +50,7 @@ class PlacedTable:
 
     def total(self, dual_issue: float) -> float:
         """Constant bundles of all vertices together."""
-        bundles, pairable = self._totals
-        return bundles - dual_issue * pairable
-
-    @cached_property
-    def _totals(self) -> tuple[float, float]:
-        return float(self.bundles.sum()), float(self.pairable.sum())
+        return float(self.bundles.sum()) - dual_issue * float(self.pairable.sum())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

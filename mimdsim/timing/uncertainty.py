@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mimdsim.base.cache import PerObject
 from mimdsim.base.units import has_own_share, kind_of, uncertainty
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Doubt
@@ -21,8 +20,6 @@ SYNC_KIND = "derived"
 LOOP_KIND = "assumed"
 ARRANGING, ARRANGING_NUMBER = "arranging rows", "exchange.arrange_fragment_bundles"
 SECTIONS = ("exchange", "sync", "links")  # whose numbers set waits
-# of programs on one chip, where they do not depend on the loads
-_ON_ONE_CHIP: PerObject[tuple[OwnShare, ...]] = PerObject()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +90,12 @@ def _widest_first(doubt: Doubt) -> tuple[int, str]:
 def own_shares(program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad]) -> tuple[OwnShare, ...]:
     """One record for every number of SECTIONS with an interval of its own. Empty for machines as they are described,
     which have no such numbers."""
-    named = [
-        (section, key, kind)
+    return tuple(
+        _own_share(program, machine, loads, section, key, kind)
         for section in SECTIONS
         for key, source in getattr(machine, section).sources.items()
         if has_own_share(kind := kind_of(source))
-    ]
-    if not named:
-        return ()
-
-    def compute() -> tuple[OwnShare, ...]:
-        return tuple(_own_share(program, machine, loads, *number) for number in named)
-
-    return _ON_ONE_CHIP.get(program, machine, compute) if program.chips == 1 else compute()
+    )
 
 
 def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:
