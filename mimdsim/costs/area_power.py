@@ -7,7 +7,7 @@ are independent and add as squares; parts of a sum share processes and sources, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import hypot
 from typing import Any
@@ -173,7 +173,6 @@ def _full_load(machine: MimdMachine, voltage: Voltage, static: Estimate) -> Esti
     return cycle * voltage.squared * (machine.chip.tiles * machine.chip.clock_hz) + static
 
 
-EXACT = Estimate(value=1.0)
 # what the chip's own supply pays; links and host link have supplies of their own
 AT_VOLTAGE = ("bundle_joules", "arithmetic_joules_per_flop", "exchange_joules_per_byte")
 
@@ -182,21 +181,20 @@ def energy_profile(
     section: Any,
     counted: Iterable[tuple[str, str, float]],
     *,
-    factor: Estimate = EXACT,
-    scaled: Collection[str] = (),
+    voltage_factor: Estimate | None = None,
     static: EnergyPart | None = None,
 ) -> EnergyProfile:
     """Energy from (name, field of `section` that holds the coefficient, count) of each part.
 
-    The coefficient times the count is joules: watts times seconds, joules per byte times bytes, and so on; the fields
-    in `scaled` also times `factor`. static: a part that does not come from `section`, first. Raises KeyError for a
-    coefficient without a source.
+    The coefficient times the count is joules: watts times seconds, joules per byte times bytes, and so on; what the
+    chip's own supply pays also times `voltage_factor`. static: a part that does not come from `section`, first.
+    Raises KeyError for a coefficient without a source.
     """
     parts = [] if static is None else [static]
     for name, field, amount in counted:
         joules = Estimate.of(section, field) * amount
-        if field in scaled:
-            joules = joules * factor
+        if voltage_factor is not None and field in AT_VOLTAGE:
+            joules = joules * voltage_factor
         if joules.value:
             parts.append(EnergyPart(name=name, joules=joules.value, kind=joules.kind, half_width_joules=joules.off))
     return EnergyProfile(parts=tuple(parts))
@@ -220,8 +218,8 @@ def tiled_energy(
     if isinstance(voltage, str):
         return None
     if section.static_watts is not None:
-        return energy_profile(section, (*given, *counted), factor=voltage.squared, scaled=AT_VOLTAGE)
+        return energy_profile(section, (*given, *counted), voltage_factor=voltage.squared)
     watts = [Estimate(value=part.value, off=part.half_width, kind=part.kind) for part in silicon.static]
     spent = sum(watts, NOTHING) * chip_seconds
     static = EnergyPart(name=STATIC, joules=spent.value, kind=spent.kind, half_width_joules=spent.off)
-    return energy_profile(section, counted, factor=voltage.squared, scaled=AT_VOLTAGE, static=static)
+    return energy_profile(section, counted, voltage_factor=voltage.squared, static=static)

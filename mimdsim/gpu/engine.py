@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import get_args
 
-from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, suggest
+from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.costs.area_power import energy_profile
@@ -24,7 +24,7 @@ from mimdsim.gpu.elementwise import (
 from mimdsim.gpu.gemm import Estimate, gemm_seconds
 from mimdsim.gpu.kernels import InputEncoding, Kernel, ListKernel, Lowered, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.strategies import STRATEGIES, Strategy, find_strategy
+from mimdsim.gpu.strategies import STRATEGIES, Strategy, check_choice
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 from mimdsim.profile.records import Assumption, EnergyProfile, GpuProfile, KernelSpan
@@ -54,7 +54,8 @@ def time_on_gpu(
     if strategy == AUTO:
         timed = partial(time_on_gpu, graph, gpu, precision=precision, input_encoding=input_encoding, activity=activity)
         return _fastest_strategy(timed, f"{gpu.name}, {precision}")
-    how = find_strategy(strategy)
+    check_choice("strategy", strategy, STRATEGIES)
+    how = STRATEGIES[strategy]
     lowered = _lower(graph, gpu, how, precision, input_encoding, activity)
     resident = lowered.working_set_bytes <= gemm.L2_RESIDENT_SHARE * gpu.memory.l2_bytes
     spans = tuple(_span(kernel, gpu, how, precision, resident) for kernel in lowered.kernels)
@@ -101,8 +102,8 @@ def _lower(
     activity: RecordedActivity | None,
 ) -> Lowered:
     """The kernels, where the strategy is legal for graph and device and all buffers fit."""
-    _check_choice("precision", precision, tuple(ELEMENT_BYTES))
-    _check_choice("input encoding", input_encoding, get_args(InputEncoding))
+    check_choice("precision", precision, ELEMENT_BYTES)
+    check_choice("input encoding", input_encoding, get_args(InputEncoding))
     if gpu.systolic is not None and how.needs:
         raise MappingError(
             f"strategy '{how.name}' needs {how.needs}; {gpu.name} multiplies on systolic arrays: use the strategy "
@@ -135,11 +136,6 @@ def _fastest_strategy(timed_by: Callable[..., GpuProfile], where: str) -> GpuPro
         raise MappingError(f"{where}: no strategy is legal: {'; '.join(one.source for one in refused)}")
     best = min(timed, key=lambda profile: profile.seconds_per_training_step)
     return replace(best, assumptions=(*best.assumptions, *refused))
-
-
-def _check_choice(what: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise DescriptionError(f"GPU {what} '{given}'", [f"no such {what}{suggest(given, known)}"])
 
 
 def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelSpan:

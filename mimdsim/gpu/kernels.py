@@ -138,41 +138,35 @@ def streamed_inputs(graph: Graph) -> tuple[str, ...]:
     return tuple(name for name in graph.inputs if name not in kept)
 
 
-def _sent_as(name: str, value: Value, encoding: InputEncoding) -> str:
-    """'events', 'bits' or 'dense': what the host sends for one input; an input without timesteps has no spikes."""
+def _sent(name: str, value: Value, encoding: InputEncoding) -> tuple[str, int]:
+    """('events', 'bits' or 'dense', bytes): what the host sends for one input; one without timesteps has no spikes."""
     spikes = len(value.shape) == 3
     if encoding == "events" and spikes and value.form != "sparse":
         raise MappingError(
             f"input '{name}' {list(value.shape)} of the graph is dense and has no list of ids to send as events; "
             f"use input_encoding 'bits' or 'dense', or a network with spikes = \"sparse\""
         )
-    if encoding == "bits":
-        return "bits" if spikes else "dense"
-    return "events" if value.form == "sparse" and encoding != "dense" else "dense"
-
-
-def _sent_bytes(name: str, value: Value, encoding: InputEncoding) -> int:
     rows = elements(value) // value.shape[-1]  # of every timestep and sample
-    return {
+    if encoding == "bits" and spikes:
+        return "bits", rows * -(-value.shape[-1] // 8)
+    if value.form == "sparse" and encoding not in ("bits", "dense"):
         # ids and one count: a network input has no gradient entries to count
-        "events": rows * (value.capacity + 1) * NUMBER_BYTES,
-        "bits": rows * -(-value.shape[-1] // 8),
-        "dense": elements(value) * NUMBER_BYTES,
-    }[_sent_as(name, value, encoding)]
+        return "events", rows * (value.capacity + 1) * NUMBER_BYTES
+    return "dense", elements(value) * NUMBER_BYTES
 
 
 def transfer_bytes(graph: Graph, encoding: InputEncoding) -> int:
     """Bytes the host sends for one batch; raises MappingError for 'events' of a dense input."""
-    return sum(_sent_bytes(name, graph.value(name), encoding) for name in streamed_inputs(graph))
+    return sum(_sent(name, graph.value(name), encoding)[1] for name in streamed_inputs(graph))
 
 
 def expansion_kernels(graph: Graph, element_bytes: int, encoding: InputEncoding) -> Iterator[Stream]:
     """One kernel per input sent as events or bits: reads them, writes the dense array, `element_bytes` an element."""
     for name in streamed_inputs(graph):
         value = graph.value(name)
-        form = _sent_as(name, value, encoding)
+        form, sent = _sent(name, value, encoding)
         if form != "dense":
-            moved = _sent_bytes(name, value, encoding) + elements(value) * element_bytes
+            moved = sent + elements(value) * element_bytes
             yield Stream(name=f"{name}.unfold", op=f"unfold_{form}", phase="input", times=1, bytes_moved=moved)
 
 

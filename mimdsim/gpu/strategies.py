@@ -6,6 +6,7 @@ jrfinkbeiner/graphcore_snn, keras_train_util.py) and how XLA runs loops on GPUs 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -133,8 +134,7 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def find_strategy(name: str) -> Strategy:
-    """The strategy `name`; raises DescriptionError with the nearest known name."""
-    if name not in STRATEGIES:
-        raise DescriptionError(f"GPU strategy '{name}'", [f"no such strategy{suggest(name, STRATEGIES)}"])
-    return STRATEGIES[name]
+def check_choice(what: str, name: str, known: Collection[str]) -> None:
+    """Raises DescriptionError, with the nearest known name, for a choice that there is not."""
+    if name not in known:
+        raise DescriptionError(f"GPU {what} '{name}'", [f"no such {what}{suggest(name, known)}"])

@@ -87,8 +87,7 @@ class Workers:
         )
         if alike:
             return said + (f" x {self.times:,} executions" if self.times > 1 else "")
-        count = np.count_nonzero(each)
-        return f"{said}, in {count:,} {'execution' if count == 1 else 'executions'}"
+        return f"{said}, in {counted(int(np.count_nonzero(each)), 'execution')}"
 
     def contexts(self, execution: int) -> tuple[Context, ...]:
         """The vertices that every context runs, round after round."""

@@ -15,7 +15,7 @@ from gpu_dense_meaning import DenseSpikes, densify, evaluate, product
 
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS, check_hoistable, dependence_graph, fused_accumulations
 from mimdsim.gpu.kernels import check_lists
-from mimdsim.gpu.strategies import find_strategy
+from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph.operations import interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes
 
@@ -26,7 +26,7 @@ def execute(graph: Graph, inputs: dict[str, Any], *, strategy: str) -> dict[str,
 
     Raises MappingError where the strategy is not legal for the graph, KeyError for a missing input.
     """
-    how = find_strategy(strategy)
+    how = STRATEGIES[strategy]
     if how.lists:
         return _on_lists(graph, inputs)
     batched = how.hoisted
