@@ -6,7 +6,7 @@ those of waiting, to the compute cycles of the superstep; exchange and sync like
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -24,21 +24,22 @@ from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Span
-from mimdsim.program import Exchange, Program, RecordedActivity, Superstep
+from mimdsim.program import Exchange, Program, RecordedActivity, Superstep, TileFormula
 from mimdsim.timing.analytic import refuse_other_machine
 from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
 from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
-from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, tile_cycles, worker_cycles
-from mimdsim.timing.tile_work import Level, TableWork, work_of_tile
+from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, library_cycles, tile_cycles, worker_cycles
+from mimdsim.timing.tile_work import Level, TableWork, title_of, work_of_tile
+from mimdsim.timing.vertex_dispatch import SuperstepPlacement
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
 
 class Workers:
     """The worker contexts of the tile; cycles float64[executions], a single entry if all are equal."""
 
-    def __init__(self, work: list[TableWork], times: int, issue: TileIssue):
+    def __init__(self, work: Sequence[TableWork], times: int, issue: TileIssue):
         self.tables, self.times, self.issue = work, times, issue
         self.executions = max((len(each.turns) for one in work for each in one.levels), default=1)
         self.bundles = np.zeros((self.executions, issue.contexts))
@@ -115,16 +116,23 @@ class Workers:
         return tuple(Work(codelet=name, vertices=tuple(rows), how=how) for (name, how), rows in alike.items())
 
 
-def library_row(one: TableWork, issue: TileIssue) -> Row:
-    """Library vertices of a table, each in turn on all contexts."""
-    extents = ", ".join(
-        f"{name} {column.min():g}" + (f" to {column.max():g}" if column.min() < column.max() else "")
-        for name, column in one.extents.items()
-    )
-    many = f"{len(one.rows)} vertices, one after another," if len(one.rows) > 1 else "1 vertex"
-    note = f"{many} on {issue.working} contexts, by the codelet's formula" + (f" for {extents}" if extents else "")
-    cycles = float(one.cycles.sum())
-    return Row(what=one.title, how=f"{cycles_text(cycles)} cycles", cycles=cycles, note=note)
+def library_rows(superstep: Superstep, placement: SuperstepPlacement, tile: int, issue: TileIssue) -> Iterator[Row]:
+    """Library vertices on the tile by table, each in turn on all contexts."""
+    for table, every in zip(superstep.tables, placement.extents, strict=True):
+        rows = np.flatnonzero(table.tiles == tile)
+        if not len(rows) or not isinstance(table.codelet.cost, TileFormula):
+            continue
+        extents = {name: column for name, column in every.items() if isinstance(column, np.ndarray)}
+        each = np.broadcast_to(library_cycles(table.codelet, extents, issue, table.vertices), table.vertices)
+        cycles = float(each[rows].sum())
+        named = ", ".join(
+            f"{name} {column[rows].min():g}"
+            + (f" to {most:g}" if (most := column[rows].max()) > column[rows].min() else "")
+            for name, column in extents.items()
+        )
+        many = f"{len(rows)} vertices, one after another," if len(rows) > 1 else "1 vertex"
+        note = f"{many} on {issue.working} contexts, by the codelet's formula" + (f" for {named}" if named else "")
+        yield Row(what=title_of(table), how=f"{cycles_text(cycles)} cycles", cycles=cycles, note=note)
 
 
 def arranging_rows(superstep: Superstep, tile: int, issue: TileIssue) -> tuple[Row, ...]:
@@ -258,9 +266,9 @@ def explain(
     found, plan, times = _plan_of(program, issue, number)
     tile = _tile(program, machine, found, load, tile)
     work = work_of_tile(found, plan.placement, tile, times, Recording(activity), issue)
-    workers = Workers([one for one in work if one.levels], times, issue)
+    workers = Workers(work, times, issue)
     arranging = arranging_rows(found, tile, issue)
-    libraries = [library_row(one, issue) for one in work if not one.levels]
+    libraries = library_rows(found, plan.placement, tile, issue)
     compute = [*workers.rows(), *(row.times(times) for row in (*libraries, *arranging))]
     every = tile_cycles(workers.cycles, plan.beside_of(tile))
     _require_all(compute, int(load.busy[tile]), f"superstep '{found.name}' on tile {tile}")
