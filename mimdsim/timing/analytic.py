@@ -10,19 +10,21 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.base.schema import sourced_numbers
 from mimdsim.costs.area_power import silicon_profile, tiled_energy
 from mimdsim.costs.exchange_endpoint import busiest_tiles, cycles_of_tiles, host_exposed_seconds, phases_of
 from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
-from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
-from mimdsim.program import Program, RecordedActivity
+from mimdsim.profile import Assumption, EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
+from mimdsim.program import Program, RecordedActivity, WorkerBundles
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
-from mimdsim.timing.recording import machine_assumptions, program_assumptions
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.uncertainty import own_shares, uncertain_parts, with_correlation
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
+
+SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs")
 
 
 def time_program(
@@ -82,7 +84,7 @@ def time_program(
         run_name="training step" if program.layers else "run",
         energy=_energy(program, machine, silicon, loads, spans, cycles / clock + exposed),
         silicon=silicon,
-        assumptions=machine_assumptions(machine) + program_assumptions(program),
+        assumptions=_machine_assumptions(machine) + _program_assumptions(program),
     )
 
 
@@ -250,3 +252,45 @@ def host_stream_seconds(program: Program, host: Host) -> float:
     each = host.chips or program.chips
     fullest = max(int(of_chips[first : first + each].sum()) for first in range(0, program.chips, each))
     return min(total, fullest) / host.bytes_per_second + host.request_seconds
+
+
+def _machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
+    """Every number of the machine with its source."""
+    return tuple(
+        Assumption(
+            name=f"{section}.{field}",
+            value=f"{value:g}" if isinstance(value, int | float) else str(value),
+            kind=kind,
+            source=source,
+        )
+        for section, field, value, kind, source in sourced_numbers(machine, SECTIONS)
+    )
+
+
+@lru_cache(maxsize=8)
+def _program_assumptions(program: Program) -> tuple[Assumption, ...]:
+    """One for every format that values are counted in but not computed in, and for every codelet the source of its
+    cost."""
+    formats = {
+        (held.dtype, held.stored_bytes)
+        for held in program.variables.values()
+        if held.stored_bytes and held.dtype.startswith("float")
+    }
+    found = [
+        Assumption(
+            name=f"{dtype} in {stored} bytes",
+            value=f"bytes and cycles of {stored}-byte values; computed in {dtype}, rounded where a vertex writes them",
+            kind="assumed",
+            source=f"sums inside a vertex are those of {dtype}: what adding in {stored} bytes does to spikes, loss and "
+            "accuracy is not simulated",
+        )
+        for dtype, stored in sorted(formats)
+    ]
+    costs = {table.codelet.name: table.codelet.cost for step, _, _ in program.supersteps() for table in step.tables}
+    for name in sorted(costs):
+        cost, value = costs[name], "library formula"
+        if isinstance(cost, WorkerBundles):
+            parts = [f" + {term.bundles:g} per {' x '.join(term.extents)}" for term in cost.terms]
+            value = f"{cost.fixed:g} bundles{''.join(parts)}"
+        found.append(Assumption(name=f"codelet {name}", value=value, kind=cost.kind, source=cost.source))
+    return tuple(found)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
-from mimdsim.base.schema import sourced_numbers
-from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import worker_load as numerics
-from mimdsim.profile import Assumption
-from mimdsim.program import Hits, Listed, Program, Recorded, RecordedActivity, Within, WorkerBundles
+from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, Within
 from mimdsim.timing.extents import DataDependentTerm
 
 BEGIN, SPIKES_END, LISTED_END = range(3)  # where in `Recording.flat` a list begins, its spikes end, it ends
-SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs")
 WHICH = {"spikes": (BEGIN, SPIKES_END), "listed": (BEGIN, LISTED_END), "gradient": (SPIKES_END, LISTED_END)}
 
 
@@ -149,55 +143,3 @@ def _shift_timesteps(sequence: np.ndarray, shift: int, times: int) -> np.ndarray
     inside = (source >= 0) & (source < times)
     moved[inside] = sequence[source[inside]]
     return moved
-
-
-@lru_cache(maxsize=8)
-def program_assumptions(program: Program) -> tuple[Assumption, ...]:
-    return format_assumptions(program) + codelet_assumptions(program)
-
-
-def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
-    """Every number of the machine with its source."""
-    return tuple(
-        Assumption(
-            name=f"{section}.{field}",
-            value=f"{value:g}" if isinstance(value, int | float) else str(value),
-            kind=kind,
-            source=source,
-        )
-        for section, field, value, kind, source in sourced_numbers(machine, SECTIONS)
-    )
-
-
-def format_assumptions(program: Program) -> tuple[Assumption, ...]:
-    """One for every format that values are counted in but not computed in."""
-    formats = {
-        (held.dtype, held.stored_bytes)
-        for held in program.variables.values()
-        if held.stored_bytes and held.dtype.startswith("float")
-    }
-    return tuple(
-        Assumption(
-            name=f"{dtype} in {stored} bytes",
-            value=f"bytes and cycles of {stored}-byte values; computed in {dtype}, rounded where a vertex writes them",
-            kind="assumed",
-            source=f"sums inside a vertex are those of {dtype}: what adding in {stored} bytes does to spikes, loss and "
-            "accuracy is not simulated",
-        )
-        for dtype, stored in sorted(formats)
-    )
-
-
-def codelet_assumptions(program: Program) -> tuple[Assumption, ...]:
-    """Every codelet of the program with the source of its cost."""
-    known: dict[str, Assumption] = {}
-    for superstep, _, _ in program.supersteps():
-        for table in superstep.tables:
-            codelet, value = table.codelet, "library formula"
-            if isinstance(codelet.cost, WorkerBundles):
-                parts = [f" + {term.bundles:g} per {' x '.join(term.extents)}" for term in codelet.cost.terms]
-                value = f"{codelet.cost.fixed:g} bundles{''.join(parts)}"
-            known[codelet.name] = Assumption(
-                name=f"codelet {codelet.name}", value=value, kind=codelet.cost.kind, source=codelet.cost.source
-            )
-    return tuple(known[name] for name in sorted(known))
