@@ -1,7 +1,7 @@
 """Square millimetres and watts of one chip, each with its interval, from what its description says of its process; and
 joules of one training step: static power times its seconds, plus every counted event.
 
-Every sourced number is doubted by the kind of its source (`base/sources.py`). In a product the doubts of its factors
+Every sourced number is uncertain by the kind of its source (`base/units.py`). In a product the doubts of its factors
 are independent and add as squares; parts of a sum share processes and sources, so theirs add plainly.
 """
 
