@@ -54,10 +54,8 @@ def elementwise_seconds(
     )
 
 
-def reduction_seconds(
-    gpu: GpuMachine, elements: int, results: int, *, launching: Launching, element_bytes: int = 4
-) -> Estimate:
-    """Sum `elements` numbers to `results`: one kernel if every result has its own block, else two.
+def reduction_seconds(gpu: GpuMachine, elements: int, results: int, *, element_bytes: int = 4) -> Estimate:
+    """Sum `elements` numbers to `results`: one kernel from a stream if every result has its own block, else two.
 
     With fewer results than multiprocessors the elements are cut, and a second kernel adds the parts. Raises
     ValueError when there are fewer elements than results, or no result.
@@ -66,10 +64,10 @@ def reduction_seconds(
         raise ValueError(f"reduction of {elements} elements to {results}: needs 1 <= results <= elements")
     blocks = gpu.chip.streaming_multiprocessors
     parts = max(1, min(blocks // results, elements // results))
-    first = elementwise_seconds(gpu, (elements + results * parts) * element_bytes, launching=launching)
+    first = elementwise_seconds(gpu, (elements + results * parts) * element_bytes, launching="stream")
     if parts == 1:
         return first
-    second = elementwise_seconds(gpu, results * (parts + 1) * element_bytes, launching=launching)
+    second = elementwise_seconds(gpu, results * (parts + 1) * element_bytes, launching="stream")
     return Estimate(
         seconds=first.seconds + second.seconds,
         bound=first.bound,
@@ -239,7 +237,7 @@ def _added_weight_gradient_seconds(
             seconds += product.seconds - hidden + 2 * result_written
             seconds += loop.waits_seconds(layer.neurons, "backward_weights")
     # one value a load, so that half precision is no faster
-    bias = reduction_seconds(gpu, rows * wide, wide, launching="stream")
+    bias = reduction_seconds(gpu, rows * wide, wide)
     return seconds + loop.biases * bias.seconds
 
 
@@ -247,5 +245,5 @@ def _weight_gradient_seconds(gpu: GpuMachine, layer: RecurrentLayer, precision: 
     """One product whose reduction runs over all timesteps and samples, added to the gradient, and that of the bias."""
     rows, wide = layer.timesteps * layer.batch, layer.gates * layer.neurons
     product = gemm_seconds(gpu, wide, layer.neurons, rows, precision=precision, accumulate=True)
-    bias = reduction_seconds(gpu, rows * wide, wide, launching="stream", element_bytes=ELEMENT_BYTES[precision])
+    bias = reduction_seconds(gpu, rows * wide, wide, element_bytes=ELEMENT_BYTES[precision])
     return product.seconds + bias.seconds

@@ -43,7 +43,7 @@ def no_detail(program: Program) -> Iterator[str]:
     if not is_kept(program):
         yield (
             f"{program.tiles:,} tiles: what each of them does in every superstep is too much to keep, so there is no "
-            "detail.npz and nothing to walk through; mimdsim explain tells of one tile and superstep"
+            "detail.npz and nothing to walk through: use mimdsim explain for one tile and superstep"
         )
 
 

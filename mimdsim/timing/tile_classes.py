@@ -222,18 +222,10 @@ def _by_sample(one: PlacedTable, term: DataDependentTerm, kind_of: np.ndarray) -
     )
 
 
-class _Joined:
-    """Concatenated columns."""
-
-    def __init__(self, first: np.ndarray):
-        self.parts, self.length = [first], len(first)
-
-    def place(self, more: np.ndarray) -> int:
-        """The start of a column appended to the others."""
-        at = self.length
-        self.parts.append(more)
-        self.length += len(more)
-        return at
+def _append(columns: list[np.ndarray], more: np.ndarray) -> int:
+    """Append a column to those that will be one; returns where it begins there."""
+    columns.append(more)
+    return sum(map(len, columns[:-1]))
 
 
 def _pack_terms(
@@ -241,7 +233,7 @@ def _pack_terms(
 ) -> dict[str, Any]:
     packed = np.zeros((len(terms), 12), np.int64)
     kinds = np.int32, np.int32, np.float64, np.int64
-    places, on_rows, weights, begins = (_Joined(np.zeros(1, kind)) for kind in kinds)
+    places, on_rows, weights, begins = ([np.zeros(1, kind)] for kind in kinds)
     for entry, (one, term) in zip(packed, terms, strict=True):
         place, row = one.place, standing_for[one.tile].astype(np.int32)
         weight = term.weight
@@ -258,8 +250,8 @@ def _pack_terms(
             else:
                 entry[numerics.KIND] = numerics.SHARED_HITS
                 order, bounds = _group_members(term, row)
-                entry[numerics.BEGINS] = begins.place(term.owner.reshape(-1))
-                begins.place(bounds)
+                entry[numerics.BEGINS] = _append(begins, term.owner.reshape(-1))
+                begins.append(bounds)
                 place, row, weight = place[order], row[order], weight[order]
         else:
             kept, slots = np.flatnonzero(row >= 0), term.summed.shape[1] - 1
@@ -267,18 +259,18 @@ def _pack_terms(
             sample, slot = (wide(term.columns[name][order]) for name in ("sample", "slot"))
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.WITHIN, slots
             bounds = np.arange(term.samples * (slots + 1))
-            entry[numerics.BEGINS] = begins.place(np.searchsorted(sample * (slots + 1) + slot, bounds))
+            entry[numerics.BEGINS] = _append(begins, np.searchsorted(sample * (slots + 1) + slot, bounds))
             place, row, weight = place[order], row[order], weight[order]
-        entry[numerics.CELLS], entry[numerics.SEVERAL] = places.place(place), term.single is None
-        on_rows.place(row)
-        entry[numerics.WEIGHTS] = weights.place(weight if term.single is None else np.array([term.single]))
+        entry[numerics.CELLS], entry[numerics.SEVERAL] = _append(places, place), term.single is None
+        on_rows.append(row)
+        entry[numerics.WEIGHTS] = _append(weights, weight if term.single is None else np.array([term.single]))
     return {
         "by_id": tuple(term for _, term in terms),
         "packed": packed,
-        "cell_place": compact(np.concatenate(places.parts)),
-        "cell_row": np.concatenate(on_rows.parts),
-        "weights": np.concatenate(weights.parts),
-        "begins": np.concatenate(begins.parts),
+        "cell_place": compact(np.concatenate(places)),
+        "cell_row": np.concatenate(on_rows),
+        "weights": np.concatenate(weights),
+        "begins": np.concatenate(begins),
     }
 
 
