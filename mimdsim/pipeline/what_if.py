@@ -26,7 +26,6 @@ from mimdsim.search import Case, copied, estimate, profiled, shortened_most
 from mimdsim.workload import filled_activity
 from mimdsim.workload.description.mapping import MappingOptions, Rule, Split
 
-Kind = Literal["mapping", "machine"]
 TIMED = 6  # changes of the mapping that are timed in full
 FILL = 0.5  # of all lists, for the estimates
 _AHEAD: list[tuple[MappingOptions, Compiled]] = []  # compiled in a process of the background, before spikes are known
@@ -34,21 +33,21 @@ LEAST_GAIN = 1e-3  # of a training step, that is worth saying
 COPIES = (4, 8)  # of every layer, about
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Lever:
     """A change by dotted keys of workload or machine, in words and as values."""
 
     what: str
-    kind: Kind
     changes: Mapping[str, Any]
 
     @classmethod
     def of(cls, changes: Mapping[str, Any]) -> Lever:
         """Changes that are said as they are."""
-        kind: Kind = "mapping" if all(key.startswith("mapping.") for key in changes) else "machine"
-        return cls(
-            what=", ".join(f"{key} = {_toml(value)}" for key, value in changes.items()), kind=kind, changes=changes
-        )
+        return cls(", ".join(f"{key} = {_toml(value)}" for key, value in changes.items()), changes)
+
+    @property
+    def kind(self) -> Literal["mapping", "machine"]:
+        return "mapping" if all(key.startswith("mapping.") for key in self.changes) else "machine"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,9 +194,9 @@ def mapping_levers(case: Case) -> Iterator[Lever]:
     for rule in every:
         if rule not in options.rules:
             rules = [one for one in every if one in options.rules or one == rule]
-            yield _lever(f'program rule "{rule}"', {"mapping.program": rules})
+            yield Lever(f'program rule "{rule}"', {"mapping.program": rules})
     if options.rules != set(every):
-        yield _lever("all rules of the program", {"mapping.program": "best"})
+        yield Lever("all rules of the program", {"mapping.program": "best"})
     for about in COPIES:
         if not options.split and (found := copied(case, about)) is not None:
             copies = next(iter(found.split.values())).batch
@@ -205,40 +204,32 @@ def mapping_levers(case: Case) -> Iterator[Lever]:
             changes |= {
                 f"mapping.split.{name}": split.model_dump(exclude_defaults=True) for name, split in found.split.items()
             }
-            yield _lever(f"{copies} copies of every layer and all rules of the program", changes)
+            yield Lever(f"{copies} copies of every layer and all rules of the program", changes)
     for layer in case.network.layers:
         split = options.split.get(layer.name, Split())
         key = f"mapping.split.{layer.name}"
         if split.batch < case.network.batch:
-            yield _lever(f"one more batch part for {layer.name}", {f"{key}.batch": split.batch + 1})
+            yield Lever(f"one more batch part for {layer.name}", {f"{key}.batch": split.batch + 1})
         if split.inputs < layer.inputs:
-            yield _lever(f"one more fan-in part for {layer.name}", {f"{key}.inputs": split.inputs + 1})
+            yield Lever(f"one more fan-in part for {layer.name}", {f"{key}.inputs": split.inputs + 1})
     replicas = options.weight_gradient_replicas
     for other in sorted({1, replicas // 2, replicas * 2} - {0, replicas}):
-        yield _lever(f"{other} replicas of weight gradients", {"mapping.weight_gradient_replicas": min(other, 64)})
+        yield Lever(f"{other} replicas of weight gradients", {"mapping.weight_gradient_replicas": min(other, 64)})
     for other in (options.states_per_worker // 2, options.states_per_worker * 2):
         if other:
-            yield _lever(f"{other} states per worker", {"mapping.states_per_worker": other})
+            yield Lever(f"{other} states per worker", {"mapping.states_per_worker": other})
     if options.stash != "everything":
-        yield _lever("nothing recomputed", {"mapping.stash": "everything"})
+        yield Lever("nothing recomputed", {"mapping.stash": "everything"})
     if options.id_bytes == 4 and max(layer.neurons for layer in case.network.layers) < 1 << 16:
-        yield _lever("ids and counts of 2 bytes", {"mapping.id_bytes": 2})
+        yield Lever("ids and counts of 2 bytes", {"mapping.id_bytes": 2})
 
 
 def machine_levers(machine: MimdMachine) -> Iterator[Lever]:
     """One more context, a faster exchange, no sync: what a machine would gain."""
-    more: dict[str, dict[str, Any]] = {
-        "one more worker context": {"tile.worker_contexts": machine.tile.worker_contexts + 1},
-        "twice the exchange bandwidth": {"exchange.bytes_per_cycle": 2 * machine.exchange.bytes_per_cycle},
-        "no wait at a sync": {"sync.internal_cycles": 0, "sync.exchange_share": 0.0}
-        | ({"sync.hop_cycles": 0.0} if machine.sync.hop_cycles else {}),
-    }
-    for what, changes in more.items():
-        yield Lever(what=what, kind="machine", changes=changes)
-
-
-def _lever(what: str, changes: Mapping[str, Any]) -> Lever:
-    return Lever(what=what, kind="mapping", changes=changes)
+    yield Lever("one more worker context", {"tile.worker_contexts": machine.tile.worker_contexts + 1})
+    yield Lever("twice the exchange bandwidth", {"exchange.bytes_per_cycle": 2 * machine.exchange.bytes_per_cycle})
+    no_wait = {"sync.internal_cycles": 0, "sync.exchange_share": 0.0}
+    yield Lever("no wait at a sync", no_wait | ({"sync.hop_cycles": 0.0} if machine.sync.hop_cycles else {}))
 
 
 def _estimate_lever(case: Case, lever: Lever) -> int | None:
@@ -259,13 +250,10 @@ def _changed_case(case: Case, changes: Mapping[str, Any]) -> Case:
     if wrong:
         problem = f"{wrong[0]}: only fields of the mapping and of a machine's sections change with the same spikes"
         raise DescriptionError("what_if", [f"{problem}: {', '.join(['mapping', *sections])}"])
-    return replace(case, machine=changed_machine(case.machine, of_machine), options=_options(case, of_mapping))
-
-
-def _options(case: Case, changes: Mapping[str, Any]) -> MappingOptions:
+    machine = changed_machine(case.machine, of_machine)
     table = {"mapping": case.options.model_dump()}  # with its defaults: no option of a mapping excludes another
-    changed_table(table, changes, where="what_if", example="mapping.stash")
-    return build(MappingOptions, table["mapping"], where="what_if")
+    changed_table(table, of_mapping, where="what_if", example="mapping.stash")
+    return replace(case, machine=machine, options=build(MappingOptions, table["mapping"], where="what_if"))
 
 
 def _toml(value: Any, *, inside: bool = False) -> str:
