@@ -230,13 +230,11 @@ def learning_findings(
     return (Finding(name="learning", passed=False, text=f"{text}."),) if text else ()
 
 
-def label_warning(workload: Workload, data: tuple[SpikeDataset, SpikeDataset], log: TrainingLog) -> tuple[str, ...]:
+def label_warning(workload: Workload, data: tuple[SpikeDataset, SpikeDataset], log: TrainingLog) -> Iterator[str]:
     """Said of random samples, on which an accuracy is that of guessing."""
-    if workload.data.source != "random" or not chance_accuracy(data, log):
-        return ()
-    return (
-        'data.source = "random": labels do not depend on spikes, so the test accuracy can only be that of guessing',
-    )
+    if workload.data.source == "random" and chance_accuracy(data, log):
+        why = "labels do not depend on spikes, so the test accuracy can only be that of guessing"
+        yield f'data.source = "random": {why}'
 
 
 def loss_plateau(workload: Workload, classes: int, loss: np.ndarray) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mimdsim.base.units import counted
@@ -79,34 +81,24 @@ def sample_warnings(workload: Workload, data: tuple[SpikeDataset, SpikeDataset])
     return (*([text] if noted or wrong else []), *absent_classes(workload, data))
 
 
-def absent_classes(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, ...]:
+def absent_classes(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> Iterator[str]:
     """Said of classes without a sample to train on, or to test with."""
     train, test = data
     kept, _ = split(train.samples, workload.training.validation_share, workload.seed)
     untrained, untested = (
-        _missing_classes(train.labels[kept], train.classes),
-        _missing_classes(test.labels, train.classes),
+        np.flatnonzero(np.bincount(labels, minlength=train.classes)[: train.classes] == 0)
+        for labels in (train.labels[kept], test.labels)
     )
-    found = []
     if untrained.size:
         never = np.array_equal(untrained, untested)
         which = "neither to train on nor to test with" if never else "to train on"
-        found.append(
-            f"{_class_list(untrained, train.classes)} no sample {which}: {_advice(workload, untrained, train)}"
-        )
+        yield f"{_classes(untrained, train.classes)} no sample {which}: {_advice(workload, untrained, train)}"
     # labels of random samples are random too, and no accuracy is worth anything
     if test.samples and untested.size and not np.array_equal(untrained, untested) and workload.data.source != "random":
-        found.append(
-            f"{_class_list(untested, train.classes)} no sample to test with, so the test accuracy says nothing of them"
-        )
-    return tuple(found)
+        yield f"{_classes(untested, train.classes)} no sample to test with, so the test accuracy says nothing of them"
 
 
-def _missing_classes(labels: np.ndarray, classes: int) -> np.ndarray:
-    return np.flatnonzero(np.bincount(labels, minlength=classes)[:classes] == 0)
-
-
-def _class_list(absent: np.ndarray, classes: int) -> str:
+def _classes(absent: np.ndarray, classes: int) -> str:
     """'3 of 10 classes (0 and 8 to 9) have'."""
     pieces = np.split(absent, np.flatnonzero(np.diff(absent) > 1) + 1)
     ranges = [f"{one[0]}" if one.size == 1 else f"{one[0]} to {one[-1]}" for one in pieces]
