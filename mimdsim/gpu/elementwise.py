@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mimdsim.base.errors import MappingError
 from mimdsim.base.units import show_bytes
-from mimdsim.gpu.gemm import Estimate, gemm_seconds
+from mimdsim.gpu.gemm import KernelTime, gemm_seconds
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
 Launching = Literal["stream", "graph", "grid"]
@@ -34,7 +34,7 @@ def elementwise_seconds(
     launching: Launching,
     footprint_bytes: int | None = None,
     fixed_seconds: float = 0.0,
-) -> Estimate:
+) -> KernelTime:
     """A kernel that reads and writes `bytes_moved` bytes in all, spread over `footprint_bytes` (default: the same), its
     launch period included.
 
@@ -49,12 +49,12 @@ def elementwise_seconds(
     else:
         rate = gpu.memory.dram_bytes_per_second * gpu.memory.streaming_share
     period, streaming = max(launch_seconds(gpu, launching), fixed_seconds), bytes_moved / rate
-    return Estimate(
+    return KernelTime(
         seconds=period + streaming, bound="memory" if streaming > period else "launch", bytes_moved=bytes_moved
     )
 
 
-def reduction_seconds(gpu: GpuMachine, elements: int, results: int, *, element_bytes: int = 4) -> Estimate:
+def reduction_seconds(gpu: GpuMachine, elements: int, results: int, *, element_bytes: int = 4) -> KernelTime:
     """Sum `elements` numbers to `results`: one kernel from a stream if every result has its own block, else two.
 
     With fewer results than multiprocessors the elements are cut, and a second kernel adds the parts. Raises
@@ -68,11 +68,8 @@ def reduction_seconds(gpu: GpuMachine, elements: int, results: int, *, element_b
     if parts == 1:
         return first
     second = elementwise_seconds(gpu, results * (parts + 1) * element_bytes, launching="stream")
-    return Estimate(
-        seconds=first.seconds + second.seconds,
-        bound=first.bound,
-        bytes_moved=first.bytes_moved + second.bytes_moved,
-    )
+    both = first.bytes_moved + second.bytes_moved
+    return replace(first, seconds=first.seconds + second.seconds, bytes_moved=both)
 
 
 Direction = Literal["forward", "backward_inputs", "backward_weights"]

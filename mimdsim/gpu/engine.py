@@ -21,7 +21,7 @@ from mimdsim.gpu.elementwise import (
     launch_seconds,
     persistent_seconds,
 )
-from mimdsim.gpu.gemm import Estimate, gemm_seconds
+from mimdsim.gpu.gemm import KernelTime, gemm_seconds
 from mimdsim.gpu.kernels import InputEncoding, Kernel, ListKernel, Lowered, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES, Strategy, check_choice
@@ -139,7 +139,7 @@ def _fastest_strategy(timed_by: Callable[..., GpuProfile], where: str) -> GpuPro
 
 
 def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelSpan:
-    once, launches = _launch(kernel, gpu, how, precision, resident), kernel.times
+    once, launches = _time_kernel(kernel, gpu, how, precision, resident), kernel.times
     if isinstance(kernel, ListKernel):
         launches *= kernel.launches
     return KernelSpan(
@@ -148,7 +148,7 @@ def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, 
     )  # fmt: skip
 
 
-def _launch(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> Estimate:
+def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelTime:
     """One launch of a kernel, or one round of several."""
     period = launch_seconds(gpu, how.launching)
     if isinstance(kernel, Product):
@@ -175,11 +175,11 @@ def _launch(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision
         bound = "launch" if walked > streamed.seconds else "memory"
         return replace(streamed, seconds=walked + streamed.seconds, flops=kernel.flops, bound=bound)
     if isinstance(kernel, ListKernel):
-        return _list_kernel(kernel, gpu, period, resident)
-    return Estimate(seconds=gpu.launch.host_synchronisation_seconds, bound="host", bytes_moved=0)
+        return _time_list_kernel(kernel, gpu, period, resident)
+    return KernelTime(seconds=gpu.launch.host_synchronisation_seconds, bound="host", bytes_moved=0)
 
 
-def _list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool) -> Estimate:
+def _time_list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool) -> KernelTime:
     """One round; weights stream from the L2 when they are `resident` there."""
     memory = gpu.memory
     rate = memory.l2_streaming_bytes_per_second if resident else memory.dram_bytes_per_second * memory.streaming_share
@@ -188,7 +188,7 @@ def _list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float, res
     launching = kernel.launches * period_seconds
     waiting = kernel.host_waits * gpu.launch.host_synchronisation_seconds
     parts = {"launch": launching, "host": waiting, "memory": streaming + working}
-    return Estimate(
+    return KernelTime(
         seconds=sum(parts.values()),
         bound=max(parts, key=lambda name: parts[name]),
         flops=kernel.flops,

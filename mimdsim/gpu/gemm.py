@@ -124,7 +124,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class KernelTime:
     """What one kernel takes, or one round of several. bound: its larger part, 'compute', 'memory', 'launch' or 'host'.
     bytes_moved: operands and result once, DRAM or L2. candidate: of a matrix product."""
 
@@ -148,7 +148,7 @@ def gemm_seconds(
     transposed_weight: bool = False,
     power_limited: bool = True,
     parameters: ProductParameters = CALIBRATED,
-) -> Estimate:
+) -> KernelTime:
     """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel, without its launch. Raises ValueError when a dimension
     is below 1.
 
@@ -172,7 +172,7 @@ def gemm_seconds(
             power_limited=power_limited, how=parameters,
         )  # fmt: skip
         seconds, compute_bound, candidate = _fastest_kernel(device, m, n, k, element_bytes, batch, moved, accumulate)
-    return Estimate(
+    return KernelTime(
         seconds=seconds,
         bound="compute" if compute_bound else "memory",
         flops=2 * m * n * k * batch,
