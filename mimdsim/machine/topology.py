@@ -80,10 +80,7 @@ def _lengths(topology: str, chips: int) -> np.ndarray:
     if topology in ("all_to_all", "switch"):
         lengths = (1 if topology == "all_to_all" else 2) * (1 - np.eye(chips, dtype=np.int64))
     else:
-        lengths = np.zeros((chips, chips), np.int64)
-        for source, found in nx.all_pairs_shortest_path_length(_graph(topology, chips)):
-            for target, edges in found.items():
-                lengths[source, target] = edges
+        lengths = nx.floyd_warshall_numpy(_graph(topology, chips), range(chips)).astype(np.int64)
     lengths.setflags(write=False)
     return lengths
 

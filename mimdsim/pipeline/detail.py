@@ -92,24 +92,18 @@ def detail_of(
 
 def _memory_columns(program: Program, memory: Memory) -> dict[str, np.ndarray]:
     """Variables and where they lie; those that lie alike share the entry."""
-    number: dict[int, int] = {}
-    different: list[tuple[np.ndarray, np.ndarray]] = []
-    holding = []
-    for name in memory.spans:
-        held = memory.held[name]
-        if id(held) not in number:
-            number[id(held)] = len(different)
-            different.append(held)
-        holding.append(number[id(held)])
+    places = [memory.held[name] for name in memory.spans]
+    different = {id(held): held for held in places}
+    number = {key: at for at, key in enumerate(different)}
     nothing = np.zeros(0, np.int64)
     return {
         "variables": as_texts(list(memory.spans)),
         "categories": as_texts([program.variables[name].category for name in memory.spans]),
         "live": np.array(list(memory.spans.values()), np.int64).reshape(-1, 2),
-        "holding": np.array(holding, np.int64),
-        "holding_begins": np.cumsum([0, *(len(tiles) for tiles, _ in different)]),
-        "holding_tiles": np.concatenate([nothing, *(tiles for tiles, _ in different)]),
-        "holding_bytes": np.concatenate([nothing, *(size for _, size in different)]),
+        "holding": np.array([number[id(held)] for held in places], np.int64),
+        "holding_begins": np.cumsum([0, *(len(tiles) for tiles, _ in different.values())]),
+        "holding_tiles": np.concatenate([nothing, *(tiles for tiles, _ in different.values())]),
+        "holding_bytes": np.concatenate([nothing, *(size for _, size in different.values())]),
         "vertices": memory.vertices,
         "code": memory.code,
     }

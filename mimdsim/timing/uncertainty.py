@@ -3,6 +3,7 @@ that have intervals of their own."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -52,14 +53,10 @@ def uncertain_parts(
     own: numbers whose cycles are doubted by their own intervals, where these are narrower than those of the waits that
     they are part of.
     """
-    cycles: dict[tuple[str, str], float] = {}
-
-    def add(name: str, kind: str, more: float) -> None:
-        cycles[name, kind] = cycles.get((name, kind), 0.0) + more
-
+    cycles: defaultdict[tuple[str, str], float] = defaultdict(float)
     for load, part in zip(loads, path, strict=True):
         for name, kind, share in load.parts:
-            add(name, kind, part.compute * share)
+            cycles[name, kind] += part.compute * share
     waits = _waits(path, loops)
     for name, kind, wait in (
         (f"exchange on the chip, {machine.exchange.model} model", EXCHANGE_KIND, "exchange"),
@@ -72,9 +69,9 @@ def uncertain_parts(
             if uncertainty(one.kind) >= uncertainty(kind):
                 continue
             part_of_it = min(max(one.waits[wait], 0.0), rest)
-            add(one.name, one.kind, part_of_it)
+            cycles[one.name, one.kind] += part_of_it
             rest -= part_of_it
-        add(name, kind, rest)
+        cycles[name, kind] += rest
     doubts = [
         Doubt(name=name, kind=kind, cycles=round(size), half_width_cycles=round(size * uncertainty(kind)))
         for (name, kind), size in cycles.items()
