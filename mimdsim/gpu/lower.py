@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -191,10 +190,8 @@ class _Body:
         """`group` cut into as many kernels as the strategy has for a layer, in order, the longer ones first."""
         strategy = self.strategy
         most = strategy.forward_kernels_per_layer if self.op.phase == "forward" else strategy.backward_kernels_per_layer
-        count = min(most, len(group))
-        short, longer = divmod(len(group), count)
-        cuts = [index * short + min(index, longer) for index in range(count + 1)]
-        return [group[start:stop] for start, stop in pairwise(cuts)]
+        parts = np.array_split(np.arange(len(group)), min(most, len(group)))
+        return [[group[at] for at in part] for part in parts]
 
     def _product(self, inner: Operation, *, accumulate: bool) -> Product:
         m, n = self.scan.body.value(inner.outputs[0]).shape
