@@ -201,21 +201,18 @@ def calibrated_values(machine: MimdMachine, found: CalibrationFile, where: str) 
     for number in found.number:
         low, value, high = number.narrowed
         kind = within("measured", max(high - value, value - low) / value if value else 1.0)
+        origin, one = f"{number.sourced[1]:g}", known.get(number.name)
         if number.name.startswith(CODELET):
             least, factor, most = number.sourced
             if factor != 1 or least < 1 - widest or most > 1 + widest:
                 wanted = f"[lowest, 1, highest] within {1 - widest:g} to {1 + widest:g}"
                 problems.append(f"'{number.name}': sourced must be {wanted}")
-            source = f"{kind}: narrowed by {tables} from {number.sourced[1]:g}"
-            changes[number.name] = value, source
-            continue
-        one = known.get(number.name)
-        if one is None or number.sourced != one.interval:
+        elif one is None or number.sourced != one.interval:
             problems.append(f"number '{number.name}' of {list(number.sourced)} is none of '{machine.name}'")
             problems[-1] += suggest(number.name, known) if one is None else f": that is {list(one.interval)}"
-            continue
-        source = f"{kind}: narrowed by {tables} from {one.value:g}, {one.source}"
-        changes[number.name] = value, source
+        else:
+            origin += f", {one.source}"
+        changes[number.name] = value, f"{kind}: narrowed by {tables} from {origin}"
     if problems:
         raise DescriptionError(where, problems)
     return changes
