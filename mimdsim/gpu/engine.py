@@ -22,7 +22,7 @@ from mimdsim.gpu.elementwise import (
     persistent_seconds,
 )
 from mimdsim.gpu.gemm import KernelTime, gemm_seconds
-from mimdsim.gpu.kernels import InputEncoding, Kernel, ListKernel, Lowered, Product, Recurrent, Stream
+from mimdsim.gpu.kernels import InputEncoding, Kernel, KernelProgram, ListKernel, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES, Strategy, check_choice
 from mimdsim.graph.records import Graph
@@ -100,7 +100,7 @@ def _lower(
     precision: Precision,
     input_encoding: InputEncoding,
     activity: RecordedActivity | None,
-) -> Lowered:
+) -> KernelProgram:
     """The kernels, where the strategy is legal for graph and device and all buffers fit."""
     check_choice("precision", precision, ELEMENT_BYTES)
     check_choice("input encoding", input_encoding, get_args(InputEncoding))
@@ -251,7 +251,7 @@ def _stays_in_l2(kernel: Kernel, span: KernelSpan, gpu: GpuMachine, resident: bo
 
 
 def _lowering_assumptions(
-    how: Strategy, precision: Precision, encoding: InputEncoding, lowered: Lowered, resident: bool
+    how: Strategy, precision: Precision, encoding: InputEncoding, lowered: KernelProgram, resident: bool
 ) -> tuple[Assumption, ...]:
     low, high = how.band[precision]
     overlap = "hidden behind the previous batch"

@@ -29,11 +29,11 @@ LISTS_SOURCE = (
 )
 WORD_BYTES = 4
 LIST_PRODUCTS = {"synapse", "synapse_weight_gradient", "synapse_spike_gradient"}
-Followed = Literal["as_written", "ideal"]
+ListMode = Literal["as_written", "ideal"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launched:
+class GpuKernel:
     """What all kernels have: an operation of the graph, or several, that are launched `times` times."""
 
     name: str
@@ -43,7 +43,7 @@ class Launched:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Product(Launched):
+class Product(GpuKernel):
     """`times` launches of `batch` products C[m, n] = A[m, k] B[k, n].
 
     accumulate: added to what C held. repeated: the same weights come back every timestep.
@@ -58,7 +58,7 @@ class Product(Launched):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream(Launched):
+class Stream(GpuKernel):
     """`times` launches of an elementwise or fused kernel; bytes and flops are those of one launch.
 
     walks_timesteps: one launch covers all timesteps and keeps what it carries in registers.
@@ -70,14 +70,14 @@ class Stream(Launched):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostWait(Launched):
+class HostWait(GpuKernel):
     """`times` waits of the host for the device, between two launches."""
 
     op: str = "host_wait"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recurrent(Launched):
+class Recurrent(GpuKernel):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
     bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1.
@@ -91,7 +91,7 @@ class Recurrent(Launched):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListKernel(Launched):
+class ListKernel(GpuKernel):
     """`times` rounds of the kernels of one product on lists; amounts are those of one round.
 
     serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed
@@ -110,7 +110,7 @@ Kernel = Recurrent | Product | Stream | HostWait | ListKernel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lowered:
+class KernelProgram:
     """A training graph as kernels, in order.
 
     working_set_bytes: weights and summed gradients, which every timestep of a loop touches. bytes_needed: everything
@@ -177,7 +177,7 @@ def list_lengths(counts: np.ndarray, *, listed: bool) -> tuple[float, float]:
     return float(entries.mean(axis=(0, 1))), float(entries.max(axis=1).mean())
 
 
-def list_kernel(scan: Operation, inner: Operation, counts: Mapping[str, np.ndarray], followed: Followed) -> ListKernel:
+def list_kernel(scan: Operation, inner: Operation, counts: Mapping[str, np.ndarray], followed: ListMode) -> ListKernel:
     """The kernels of one product on lists, counted as recorded; raises MappingError when the lists of its layer were
     not recorded."""
     attributes: Scan = scan.attributes

@@ -25,7 +25,7 @@ from mimdsim.gpu.kernels import (
     HostWait,
     InputEncoding,
     Kernel,
-    Lowered,
+    KernelProgram,
     Product,
     Recurrent,
     Stream,
@@ -50,7 +50,7 @@ def lower_to_kernels(
     precision: Precision,
     input_encoding: InputEncoding = "as_graph",
     counts: Mapping[str, np.ndarray] | None = None,
-) -> Lowered:
+) -> KernelProgram:
     """The kernels of one training step of `graph`.
 
     `counts`: of every layer's lists, as recorded, for strategies that follow them. Raises MappingError when the
@@ -79,7 +79,7 @@ def lower_to_kernels(
         if op.phase != "update" and op.kind != "zeros":  # updates are in place, starts become the final values
             buffers += sum(elements(graph.value(name)) * element_bytes for name in op.outputs)
     sent = transfer_bytes(graph, input_encoding)
-    return Lowered(
+    return KernelProgram(
         kernels=tuple(kernels),
         working_set_bytes=sum(working_set.values()),
         bytes_needed=buffers + 2 * sent,  # one batch in use, the next one in transfer

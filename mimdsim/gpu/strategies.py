@@ -12,7 +12,7 @@ from typing import Literal
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.gpu.elementwise import Launching
-from mimdsim.gpu.kernels import LISTS_SOURCE, Followed
+from mimdsim.gpu.kernels import LISTS_SOURCE, ListMode
 from mimdsim.machine.gpu import Precision
 
 # kernel seconds may lie between these multiples of the estimate
@@ -48,7 +48,7 @@ class Strategy:
     bookkeeping_kernels: int = 0
     host_waits: bool = False
     host_rate: Literal["framework", "pinned"] = "pinned"
-    lists: Followed | None = None
+    lists: ListMode | None = None
     persistent: bool = False
     needs: str = ""
     copies_dense_input: bool = False

@@ -41,10 +41,10 @@ Problem = tuple[str, object, str]  # dotted path of the field, its value or what
 def contradictions(profile: RunProfile, most: int) -> list[str]:
     """The first `most` problems of `profile`, each with field, value and what it must be; none for a sound one."""
     found = list(islice(_numbers(profile, "", ""), most)) or list(islice(_relations(profile), most))
-    return [f"field '{where}': {_shown(value)}, must be {wanted}" for where, value, wanted in found]
+    return [f"field '{where}': {_shorten(value)}, must be {wanted}" for where, value, wanted in found]
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     """A value in a message, cut if it has hundreds of digits."""
     said = str(value)
     return said if len(said) <= 32 else f"{said[:12]}.. ({len(said)} digits)"
@@ -56,13 +56,13 @@ def _numbers(record: Any, where: str, field: str) -> Iterator[Problem]:
     for name, value in enumerate(record) if column else vars(record).items():
         last = field if column else str(name)
         if type(value) in (int, float):
-            if wanted := _wanted(value, last):
+            if wanted := _required(value, last):
                 yield f"{where}{name}", value, wanted
         elif isinstance(value, tuple) or dataclasses.is_dataclass(value):
             yield from _numbers(value, f"{where}{name}.", last)
 
 
-def _wanted(number: float, field: str) -> str:
+def _required(number: float, field: str) -> str:
     """What a number of the field must be, '' where it is. Comparisons with NaN are false."""
     if field == ANY_NUMBER or (field == ANY_LENGTH and number >= 0):
         return ""
@@ -79,9 +79,9 @@ def _wanted(number: float, field: str) -> str:
 
 def _relations(profile: RunProfile) -> Iterator[Problem]:
     if profile.tiled is not None:
-        yield from _tiled(profile.tiled, "tiled")
+        yield from _check_tiled(profile.tiled, "tiled")
     for index, tiled in enumerate(profile.tiled_beside):
-        yield from _tiled(tiled, f"tiled_beside.{index}")
+        yield from _check_tiled(tiled, f"tiled_beside.{index}")
     for index, gpu in enumerate(profile.gpus):
         yield from _seconds(gpu, f"gpus.{index}")
     if profile.training is not None:
@@ -95,7 +95,7 @@ def _relations(profile: RunProfile) -> Iterator[Problem]:
         yield from _activity(layer, f"activity.{index}", profile.timesteps)
 
 
-def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
+def _check_tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     if unequal := list(_columns(tiled, where)):
         yield from unequal  # the checks below pair the columns
         return
