@@ -343,7 +343,7 @@ def _import(case: Case) -> Result:
 def _api_run(case: Case) -> Result:
     def whole() -> None:
         made = mimdsim.run(case.workload, case.machine, gpus=case.gpu)
-        made.on(made.machine)
+        made.retime(made.machine)
         made.what_if({"mapping.program": "best"})
         mimdsim.explain(made.compiled.program, case.machine, 0, activity=made.log.activity)
 

@@ -24,11 +24,11 @@ from mimdsim.base.units import counted, parse_numbers
 from mimdsim.execution import constant_layers
 from mimdsim.machine import GpuMachine, MimdMachine, given_machine
 from mimdsim.pipeline.detail import WINDOW, is_kept
-from mimdsim.pipeline.firing import layers_said
+from mimdsim.pipeline.firing import constant_layer_texts
 from mimdsim.pipeline.overrides import load_gpu, load_line_up, load_tiled, split_changes
 from mimdsim.pipeline.pipeline import Progress, recorded_spikes, silent
 from mimdsim.pipeline.result import Run
-from mimdsim.pipeline.what_if import Asked
+from mimdsim.pipeline.what_if import Request
 from mimdsim.profile import MAPPING_FILE, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
@@ -255,7 +255,7 @@ def place(
     find = smallest_sram if smallest else search
     found = find(case, aims, candidates=candidates, processes=processes or os.cpu_count() or 1, progress=progress)
     if recorded is not None:
-        found = replace(found, doubted=tuple(layers_said(network, constant_layers(network, recorded))))
+        found = replace(found, doubted=tuple(constant_layer_texts(network, constant_layers(network, recorded))))
     if out is not None:
         write_found(out, found, wanted, tiled)
     return found
@@ -345,7 +345,7 @@ def _checked_kernel(
     strict: bool,
     *,
     folder: Path | None,
-    asked: Asked | None,
+    asked: Request | None,
     progress: Progress,
 ) -> Checked:
     from mimdsim.checking.kernel_file import load_kernel, profile_of
@@ -372,12 +372,12 @@ def _asked(
     changes: Changes | None,
     mapping: str | Path | None,
     name: Literal["run", "check"] = "run",
-) -> Asked | None:
+) -> Request | None:
     """What a command can say of a run; None for objects, which it cannot name."""
     if isinstance(workload, Workload) or isinstance(machine, (MimdMachine, GpuMachine)):
         return None
     named = os.fspath(workload), os.fspath(machine)
-    return Asked(
+    return Request(
         workload=named[0], machine=named[1], changes=dict(changes or {}), mapping=str(mapping or ""), name=name
     )
 

@@ -16,7 +16,7 @@ from mimdsim.checking.coverage import more_vertices
 from mimdsim.checking.kernel import Build, Inputs, KernelResult, Reference, check_kernel
 from mimdsim.checking.user_code import function_in, load_file
 from mimdsim.machine import MimdMachine, changed_machine
-from mimdsim.pipeline.what_if import Asked, difference, machine_levers, most_first
+from mimdsim.pipeline.what_if import Request, difference, largest_gains_first, machine_levers
 from mimdsim.profile import NamedFile, RunProfile, WhatIf
 from mimdsim.profile.records import SCHEMA_VERSION
 
@@ -41,7 +41,7 @@ class KernelFile:
             self.build, machine, reference=self.reference, inputs=self.inputs, strict=strict, tolerance=self.tolerance
         )
 
-    def advice(self, result: KernelResult, asked: Asked | None) -> tuple[WhatIf, ...]:
+    def advice(self, result: KernelResult, asked: Request | None) -> tuple[WhatIf, ...]:
         """What a machine that has more of something would save, most first: the kernel is built for it, checked and
         timed again; and what more vertices would. asked: for the commands."""
         found = []
@@ -54,7 +54,7 @@ class KernelFile:
         if result.tiled is not None and result.program is not None and result.tiled.spans:
             spread = more_vertices(result.program, result.machine, result.tiled)
             found += [] if spread is None else [spread]
-        return most_first(found)
+        return largest_gains_first(found)
 
 
 def load_kernel(path: Path, reference: str = "reference") -> KernelFile:
@@ -80,7 +80,7 @@ def load_kernel(path: Path, reference: str = "reference") -> KernelFile:
     )
 
 
-def profile_of(kernel: KernelFile, result: KernelResult, asked: Asked | None = None) -> RunProfile:
+def profile_of(kernel: KernelFile, result: KernelResult, asked: Request | None = None) -> RunProfile:
     """The profile for the report of a checked kernel; asked: for the commands of its advice."""
     said = read_whole(kernel.path) + result.machine.model_dump_json().encode()
     return RunProfile(

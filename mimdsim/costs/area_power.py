@@ -1,6 +1,7 @@
-"""Square millimetres and watts of one chip, each with its interval, from what its description says of its process.
+"""Square millimetres and watts of one chip, each with its interval, from what its description says of its process; and
+joules of one training step: static power times its seconds, plus every counted event.
 
-Every sourced number is doubted by the kind of its source (`base/sources.py`). In a product the doubts of its factors
+Every sourced number is uncertain by the kind of its source (`base/units.py`). In a product the doubts of its factors
 are independent and add as squares; parts of a sum share processes and sources, so theirs add plainly.
 """
 
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import hypot
+from typing import Any
 
 from mimdsim.base.schema import SourcedSection
 from mimdsim.base.units import SOURCE_KINDS, kind_of, less_certain, uncertainty
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
-from mimdsim.profile.records import SiliconPart, SiliconProfile
+from mimdsim.profile.records import STATIC, EnergyPart, EnergyProfile, SiliconPart, SiliconProfile
 
 PASS_CYCLES = 4  # of the matrix unit for a row of `half_channels` inputs (PopLibs, getWeightsPerConvUnit)
 MM2_PER_UM2 = 1e-6
@@ -44,13 +46,18 @@ class Estimate:
             return Estimate(value=self.value * other, off=self.off * other, kind=self.kind)
         value = self.value * other.value
         off = hypot(self.off * other.value, other.off * self.value)
-        return Estimate(value=value, off=min(off, value), kind=_less_certain(self, other))
+        return Estimate(value=value, off=min(off, value), kind=less_certain(self.kind, other.kind))
 
     def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(value=self.value + other.value, off=self.off + other.off, kind=_less_certain(self, other))
+        return Estimate(
+            value=self.value + other.value, off=self.off + other.off, kind=less_certain(self.kind, other.kind)
+        )
 
     def part(self, name: str) -> SiliconPart:
         return SiliconPart(name=name, value=self.value, kind=self.kind, half_width=self.off)
+
+
+NOTHING = Estimate(value=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +76,13 @@ def silicon_profile(machine: MimdMachine) -> SiliconProfile | None:
     if machine.area is None:
         return None
     area = chip_area(machine)
-    mm2 = total(area.values())
+    mm2 = sum(area.values(), NOTHING)
     parts = tuple(each.part(name) for name, each in area.items())
     voltage = voltage_at(machine)
     if isinstance(voltage, str):
         return SiliconProfile(process=machine.area.process, area=parts, unknown=voltage)
     static = _static(machine, mm2, voltage)
-    full = _full_load(machine, voltage, total(static.values()))
+    full = _full_load(machine, voltage, sum(static.values(), NOTHING))
     return SiliconProfile(
         process=machine.area.process,
         area=parts,
@@ -149,7 +156,7 @@ def _static(machine: MimdMachine, mm2: Estimate, voltage: Voltage) -> dict[str, 
     leak, turn = voltage.leakage, voltage.squared * (machine.chip.clock_hz / power.reference_hz)
     clock = whole * share.value * turn
     moved = whole.value * share.off * abs(turn.value - leak.value)  # an error of the share moves watts between parts
-    clock = replace(clock, off=min(clock.off + moved, clock.value), kind=_less_certain(clock, share))
+    clock = replace(clock, off=min(clock.off + moved, clock.value), kind=less_certain(clock.kind, share.kind))
     return {"leakage": whole * (1 - share.value) * leak, "clock tree": clock}
 
 
@@ -166,13 +173,53 @@ def _full_load(machine: MimdMachine, voltage: Voltage, static: Estimate) -> Esti
     return cycle * voltage.squared * (machine.chip.tiles * machine.chip.clock_hz) + static
 
 
-def total(parts: Iterable[Estimate]) -> Estimate:
-    """The sum of all parts, at least one."""
-    first, *others = parts
-    for each in others:
-        first = first + each
-    return first
+# what the chip's own supply pays; links and host link have supplies of their own
+AT_VOLTAGE = ("bundle_joules", "arithmetic_joules_per_flop", "exchange_joules_per_byte")
 
 
-def _less_certain(one: Estimate, other: Estimate) -> str:
-    return less_certain(one.kind, other.kind)
+def energy_profile(
+    section: Any,
+    counted: Iterable[tuple[str, str, float]],
+    *,
+    voltage_factor: Estimate | None = None,
+    static: EnergyPart | None = None,
+) -> EnergyProfile:
+    """Energy from (name, field of `section` that holds the coefficient, count) of each part.
+
+    The coefficient times the count is joules: watts times seconds, joules per byte times bytes, and so on; what the
+    chip's own supply pays also times `voltage_factor`. static: a part that does not come from `section`, first.
+    Raises KeyError for a coefficient without a source.
+    """
+    parts = [] if static is None else [static]
+    for name, field, amount in counted:
+        joules = Estimate.of(section, field) * amount
+        if voltage_factor is not None and field in AT_VOLTAGE:
+            joules = joules * voltage_factor
+        if joules.value:
+            parts.append(EnergyPart(name=name, joules=joules.value, kind=joules.kind, half_width_joules=joules.off))
+    return EnergyProfile(parts=tuple(parts))
+
+
+def tiled_energy(
+    machine: MimdMachine,
+    silicon: SiliconProfile | None,
+    chip_seconds: float,
+    counted: Iterable[tuple[str, str, float]],
+) -> EnergyProfile | None:
+    """Energy of one run: static power for so many seconds of all chips together, and what was counted, at the
+    machine's voltage; silicon: that of the machine. None if the machine has no energies, or its voltage is unknown."""
+    section = machine.energy
+    if section is None:
+        return None
+    given = ((STATIC, "static_watts", chip_seconds),)
+    if machine.power is None or silicon is None:
+        return energy_profile(section, (*given, *counted))
+    voltage = voltage_at(machine)
+    if isinstance(voltage, str):
+        return None
+    if section.static_watts is not None:
+        return energy_profile(section, (*given, *counted), voltage_factor=voltage.squared)
+    watts = [Estimate(value=part.value, off=part.half_width, kind=part.kind) for part in silicon.static]
+    spent = sum(watts, NOTHING) * chip_seconds
+    static = EnergyPart(name=STATIC, joules=spent.value, kind=spent.kind, half_width_joules=spent.off)
+    return energy_profile(section, counted, voltage_factor=voltage.squared, static=static)

@@ -4,7 +4,7 @@
     planner:  phase = fixed + route + hops + max over tiles of wire
     wire = max(bytes sent, bytes received) / bytes_per_cycle
     hops = hop_cycles * hops, at most as many as the tiles that take part are apart; 0 where a machine does not say
-    scheduled: as endpoint, or the result of scheduling the messages one by one if that is longer (scheduling.py)
+    scheduled: as endpoint, or that of scheduling the messages one by one if longer (`exchange_scheduled.py`)
 
 Neighbours on one bus receive common data at the rate of both; a tile whose neighbour is idle in the phase can receive
 on both buses. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two
@@ -30,23 +30,6 @@ from mimdsim.machine.mimd import Chip, Fabric, Links
 from mimdsim.machine.topology import Edge, next_chips, route_lengths
 from mimdsim.numerics.columns.grouping import number_alike
 from mimdsim.program import Exchange, Program
-
-
-@dataclass(frozen=True, kw_only=True)
-class TilePart:
-    """What one tile does in an exchange phase; cycles: the longer of wire_bytes / bytes_per_cycle and control_cycles.
-
-    bytes_saved: received bytes that the neighbour's bus carries.
-    """
-
-    bytes_sent: int
-    bytes_received: int
-    bytes_saved: int
-    fragments_sent: int
-    fragments_received: int
-    wire_bytes: int
-    control_cycles: float
-    cycles: int
 
 
 def endpoint_cycles(wire_bytes: Any, fragments_sent: Any, fragments_received: Any, fabric: Fabric) -> np.ndarray:
@@ -106,50 +89,33 @@ def cycles_of_tiles(program: Program, exchange: Exchange, machine: MimdMachine) 
     """int64[taking part]: cycles of one exchange phase if no tile took longer than this one, schedules left aside."""
     wire = _wire_bytes(exchange, machine.exchange, program.tiles_per_chip)
     fragments = exchange.column("fragments_sent"), exchange.column("fragments_received")
-    latency = hop_latency_cycles(program, exchange, machine)[exchange.tiles // program.tiles_per_chip]
+    phases = exchange_phases(program, [exchange], machine.exchange)
+    latency = hop_latency_cycles(program, phases, machine)[0, exchange.tiles // program.tiles_per_chip]
     return phase_cycles(endpoint_cycles(wire, *fragments, machine.exchange), machine.exchange, latency)
 
 
-def hop_latency_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
-    """int64[chips]: what the first byte of a phase takes for its hops, at most: `exchange.hop_cycles` for each between
-    the farthest rows and columns of the chip's tiles that send or receive."""
+def hop_latency_cycles(program: Program, phases: Phases, machine: MimdMachine) -> np.ndarray:
+    """int64[phases, chips]: what the first byte of a phase takes for its hops, at most: `exchange.hop_cycles` for each
+    between the farthest rows and columns of the chip's tiles that send or receive."""
     if not machine.exchange.hop_cycles:
-        return np.zeros(program.chips, np.int64)
-    columns, rows = _hops_apart(program, exchange, machine)
+        return np.zeros((len(phases.exchanges), program.chips), np.int64)
+    place = machine.chip.tiles, machine.chip.grid_columns
+    columns, rows = _APART.get(phases, place, lambda: _hops_apart(program, phases, machine.chip))
     return np.asarray(_hop_latency(machine.chip.hops(columns, rows), machine.exchange))
 
 
-def _hops_apart(program: Program, exchange: Exchange, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
-    """int64[chips], twice: columns and rows between the tiles of a phase that are farthest from each other."""
-    moving = exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)]
-    chip, within = np.divmod(moving, program.tiles_per_chip)
-    apart = []
-    for place in np.divmod(within, machine.chip.grid_columns):
-        least, most = np.full(program.chips, machine.chip.tiles), np.zeros(program.chips, np.int64)
-        np.minimum.at(least, chip, place)
-        np.maximum.at(most, chip, place)
-        apart.append(np.maximum(most - least, 0))
-    rows, columns = apart
-    return columns, rows
-
-
-def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> TilePart | None:
-    """What `tile` does in an exchange phase; None if it takes no part."""
-    at = int(np.searchsorted(exchange.tiles, tile))
-    if at == len(exchange.tiles) or exchange.tiles[at] != tile:
-        return None
-    names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
-    columns = {name: int(exchange.column(name)[at]) for name in names}
-    wire = int(_wire_bytes(exchange, fabric, program.tiles_per_chip)[at])
-    ends = columns["fragments_sent"], columns["fragments_received"], fabric
-    saved = np.broadcast_to(bytes_by_neighbour(exchange, fabric, program.tiles_per_chip), len(exchange.tiles))
-    return TilePart(
-        **columns,
-        bytes_saved=int(saved[at]),
-        wire_bytes=wire,
-        control_cycles=float(control_cycles(*ends)),
-        cycles=int(endpoint_cycles(wire, *ends)),
-    )
+def _hops_apart(program: Program, phases: Phases, chip: Chip) -> np.ndarray:
+    """int64[2, phases, chips]: columns and rows between the tiles of each chip that are farthest from each other."""
+    apart = np.zeros((2, len(phases.exchanges), program.chips), np.int64)
+    for number, exchange in enumerate(phases.exchanges):
+        moving = exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)]
+        on_chip, within = np.divmod(moving, program.tiles_per_chip)
+        for axis, place in enumerate(reversed(np.divmod(within, chip.grid_columns))):
+            least, most = np.full(program.chips, chip.tiles), np.zeros(program.chips, np.int64)
+            np.minimum.at(least, on_chip, place)
+            np.maximum.at(most, on_chip, place)
+            apart[axis, number] = np.maximum(most - least, 0)
+    return apart
 
 
 def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_depth: int) -> float:
@@ -210,13 +176,8 @@ def cycles_of_phases(program: Program, phases: Phases, machine: MimdMachine) -> 
     """int64[phases, chips]: cycles of every phase, 0 where nothing moves."""
     fabric = machine.exchange
     key = fabric.model, fabric.bytes_per_cycle, fabric.send_fragment_cycles, fabric.receive_fragment_cycles
-    longest = _LONGEST.get(phases, key, lambda: _longest(program, phases, fabric))
-    latency: np.ndarray | int = 0
-    if fabric.hop_cycles:
-        place = machine.chip.tiles, machine.chip.grid_columns
-        columns, rows = _APART.get(phases, place, lambda: _apart(program, phases, machine))
-        latency = _hop_latency(machine.chip.hops(columns, rows), fabric)
-    return phase_cycles(longest, fabric, latency)
+    longest = _LONGEST.get(phases, key, lambda: _busiest_cycles(program, phases, fabric))
+    return phase_cycles(longest, fabric, hop_latency_cycles(program, phases, machine))
 
 
 def busiest_tiles(phases: Phases, fabric: Fabric) -> list[BusiestTile | None]:
@@ -239,7 +200,7 @@ def exchange_phases(program: Program, exchanges: Sequence[Exchange], fabric: Fab
     """Phases of a program, not necessarily all."""
     per_chip = program.tiles_per_chip
     key = fabric.tiles_per_bus, per_chip
-    each = [_ALIKE.get(exchange, key, partial(_alike, exchange, fabric, per_chip)) for exchange in exchanges]
+    each = [_ALIKE.get(exchange, key, partial(_group_alike, exchange, fabric, per_chip)) for exchange in exchanges]
     entries = np.concatenate([np.zeros((4, 0), np.int64), *each], axis=1)
     tile, wire, sent, received = (np.ascontiguousarray(column) for column in entries)
     return Phases(
@@ -252,7 +213,7 @@ def exchange_phases(program: Program, exchanges: Sequence[Exchange], fabric: Fab
     )
 
 
-def _alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
+def _group_alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray:
     """int64[4, entries] of one phase: first tile, bytes on its wire, fragments sent and received."""
     wire = _wire_bytes(exchange, fabric, tiles_per_chip)
     columns = wire, exchange.column("fragments_sent"), exchange.column("fragments_received")
@@ -262,7 +223,7 @@ def _alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarra
     return np.vstack([exchange.tiles[first], lines[first].T])
 
 
-def _longest(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:
+def _busiest_cycles(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:
     """int64[phases, chips]: cycles of the busiest tile, without the fixed part; read-only."""
     cycles = endpoint_cycles(phases.wire, phases.sent, phases.received, fabric)
     longest = np.zeros((len(phases.exchanges), program.chips), np.int64)
@@ -276,25 +237,19 @@ def _longest(program: Program, phases: Phases, fabric: Fabric) -> np.ndarray:
     return longest
 
 
-def _apart(program: Program, phases: Phases, machine: MimdMachine) -> np.ndarray:
-    """int64[2, phases, chips]: columns and rows between the tiles of each chip that are farthest from each other."""
-    each = [_hops_apart(program, exchange, machine) for exchange in phases.exchanges]
-    return np.array(each).reshape(-1, 2, program.chips).swapaxes(0, 1)
-
-
 def edge_bytes(traffic: np.ndarray, links: Links) -> dict[Edge, int]:
     """Bytes over every directed edge (from, to) that carries any, sorted by edge; a switch is numbered after the chips.
 
     traffic: int64[chips, chips], bytes from chip `row` to chip `column`; bytes that stay on a chip (the diagonal) use
     no link. Raises MappingError if the traffic is not a matrix of whole bytes for the machine's chips.
     """
-    carried = _carried(traffic, links)
+    carried = _edge_traffic(traffic, links)
     return {(int(a), int(b)): int(carried[a, b]) for a, b in zip(*np.nonzero(carried), strict=True)}
 
 
 def link_phase_seconds(traffic: np.ndarray, links: Links) -> float:
     """Seconds of one global exchange by the closed form; 0 when nothing moves. Traffic and errors as `edge_bytes`."""
-    carried = _carried(traffic, links)
+    carried = _edge_traffic(traffic, links)
     if not carried.any():
         return 0.0
     return link_start_seconds(traffic, links) + float((carried / edge_bytes_per_second(links)).max())
@@ -338,7 +293,7 @@ def moving_bytes(traffic: np.ndarray, links: Links) -> np.ndarray:
     return moving
 
 
-def _carried(traffic: np.ndarray, links: Links) -> np.ndarray:
+def _edge_traffic(traffic: np.ndarray, links: Links) -> np.ndarray:
     """int64[nodes, nodes]: bytes over the directed edge from node `row` to node `column`."""
     moving = moving_bytes(traffic, links)
     following = next_chips(links)

@@ -8,7 +8,6 @@ not its own: `costs_of_another` names the codelets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -33,10 +32,10 @@ from mimdsim.program import (
 
 VECTORS = "vectors"  # the extent that takes the place of those over vectors of 64 bits
 ELEMENT_BYTES = 4  # of the vectors of a library vertex
-_PRICED: PerObject[Program] = PerObject()
+_WITH_COSTS: PerObject[Program] = PerObject()
 
 
-def priced(program: Program, machine: MimdMachine) -> Program:
+def with_machine_costs(program: Program, machine: MimdMachine) -> Program:
     """`program` with the machine's costs; itself if these are its codelets' own. To be applied once.
 
     Raises MappingError where the machine's costs name an extent that a codelet does not have.
@@ -44,17 +43,17 @@ def priced(program: Program, machine: MimdMachine) -> Program:
     costs, width = machine.costs, machine.tile.vector_bytes
     if costs is None and width == NATIVE_VECTOR_BYTES:
         return program
-    return _PRICED.get(program, (costs, width), lambda: _priced(program, costs, width, machine.name))
+    return _WITH_COSTS.get(program, (costs, width), lambda: _with_machine_costs(program, costs, width, machine.name))
 
 
-def _priced(program: Program, costs: CodeletCosts | None, width: int, machine: str) -> Program:
+def _with_machine_costs(program: Program, costs: CodeletCosts | None, width: int, machine: str) -> Program:
     codelets: dict[int, Codelet] = {}
 
     def change(superstep: Superstep) -> Superstep:
         for table in superstep.tables:
             if id(table.codelet) not in codelets:
-                own = _with_costs(_of_width(table.codelet, width), costs, width, machine)
-                codelets[id(table.codelet)] = _scaled(own, costs)
+                own = _with_costs(_with_vector_width(table.codelet, width), costs, width, machine)
+                codelets[id(table.codelet)] = _scale_cost(own, costs)
         if all(codelets[id(table.codelet)] is table.codelet for table in superstep.tables):
             return superstep
         tables = tuple(
@@ -71,10 +70,10 @@ def costs_of_another(program: Program, machine: MimdMachine) -> tuple[str, ...]:
     if machine.tile.instruction_set == NATIVE:
         return ()
     codelets = {table.codelet.name: table.codelet for step, _, _ in program.supersteps() for table in step.tables}
-    return tuple(sorted(name for name, codelet in codelets.items() if not _covered(codelet, machine.costs)))
+    return tuple(sorted(name for name, codelet in codelets.items() if not _has_own_cost(codelet, machine.costs)))
 
 
-def costs_of_no_codelet(program: Program, machine: MimdMachine) -> tuple[str, ...]:
+def unmatched_cost_names(program: Program, machine: MimdMachine) -> tuple[str, ...]:
     """Every name in the machine's costs that no codelet of `program` has, with what may have been meant."""
     if machine.costs is None:
         return ()
@@ -82,7 +81,7 @@ def costs_of_no_codelet(program: Program, machine: MimdMachine) -> tuple[str, ..
     return tuple(f"'{name}'{near(name, names)}" for name in sorted(set(machine.costs.codelets) - set(names)))
 
 
-def _covered(codelet: Codelet, costs: CodeletCosts | None) -> bool:
+def _has_own_cost(codelet: Codelet, costs: CodeletCosts | None) -> bool:
     if costs is None or codelet.name in costs.codelets:
         return costs is not None
     return costs.bundles_per_operation is not None and not _depends_on_spikes(codelet)
@@ -96,7 +95,7 @@ def _depends_on_spikes(codelet: Codelet) -> bool:
     )
 
 
-def _of_width(codelet: Codelet, vector_bytes: int) -> Codelet:
+def _with_vector_width(codelet: Codelet, vector_bytes: int) -> Codelet:
     """The codelet on vectors of another width; itself if none of its loops is over vectors."""
     wide = {name for name, one in codelet.extents.items() if isinstance(one, Vectors)}
     if vector_bytes == NATIVE_VECTOR_BYTES or not wide:
@@ -122,17 +121,18 @@ def _with_costs(codelet: Codelet, costs: CodeletCosts | None, vector_bytes: int,
     if costs is None:
         return codelet
     if codelet.name in costs.codelets:
-        return _counted(codelet, costs.codelets[codelet.name], machine)
+        return _with_counted_cost(codelet, costs.codelets[codelet.name], machine)
     if costs.bundles_per_operation is None or _depends_on_spikes(codelet):
         return codelet
     if isinstance(codelet.cost, TileFormula):
-        return _library(codelet, costs, vector_bytes)
+        return _with_library_rate(codelet, costs, vector_bytes)
     terms = _terms_times(costs.bundles_per_operation, codelet.cost)
-    cost = WorkerBundles(fixed=_outside(costs), terms=terms, kind=costs.rate_kind, source=_source(costs))
+    assert costs.vertex_bundles is not None  # given with the rate
+    cost = WorkerBundles(fixed=costs.vertex_bundles, terms=terms, kind=costs.rate_kind, source=_source(costs))
     return replace(codelet, cost=cost)
 
 
-def _scaled(codelet: Codelet, costs: CodeletCosts | None) -> Codelet:
+def _scale_cost(codelet: Codelet, costs: CodeletCosts | None) -> Codelet:
     """The codelet at the machine's factor; itself if it has none."""
     scaled = None if costs is None else costs.scaled.get(codelet.name)
     if scaled is None:
@@ -142,21 +142,19 @@ def _scaled(codelet: Codelet, costs: CodeletCosts | None) -> Codelet:
     if isinstance(cost, WorkerBundles):
         terms = _terms_times(factor, cost)
         return replace(codelet, cost=replace(cost, fixed=factor * cost.fixed, terms=terms, kind=kind, source=source))
-    return replace(codelet, cost=TileFormula(cycles=_times(factor, cost.cycles), kind=kind, source=source))
+    formula = cost.cycles
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return factor * np.asarray(formula(extents, worker_contexts, vector_bytes), np.float64)
+
+    return replace(codelet, cost=TileFormula(cycles=cycles, kind=kind, source=source))
 
 
 def _terms_times(factor: float, cost: WorkerBundles) -> tuple[Term, ...]:
     return tuple(replace(term, bundles=factor * term.bundles, pairable=factor * term.pairable) for term in cost.terms)
 
 
-def _times(factor: float, formula: Callable[[dict[str, Any], int, int], Any]) -> Callable[..., Any]:
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return factor * np.asarray(formula(extents, worker_contexts, vector_bytes), np.float64)
-
-    return cycles
-
-
-def _counted(codelet: Codelet, counted: CountedCodelet, machine: str) -> Codelet:
+def _with_counted_cost(codelet: Codelet, counted: CountedCodelet, machine: str) -> Codelet:
     """The codelet at the bundles of the machine's own count."""
     extents = dict(codelet.extents)
     over_vectors = [name for name, one in extents.items() if isinstance(one, Vectors)]
@@ -180,7 +178,7 @@ def _counted(codelet: Codelet, counted: CountedCodelet, machine: str) -> Codelet
     )
 
 
-def _library(codelet: Codelet, costs: CodeletCosts, vector_bytes: int) -> Codelet:
+def _with_library_rate(codelet: Codelet, costs: CodeletCosts, vector_bytes: int) -> Codelet:
     """A library vertex by its operations: every vector that it loads, computes or stores, spread over the contexts."""
     lanes = max(vector_bytes // ELEMENT_BYTES, 1)
     extents, moved = dict(codelet.extents), []
@@ -188,32 +186,21 @@ def _library(codelet: Codelet, costs: CodeletCosts, vector_bytes: int) -> Codele
         name = f"vectors of {field.name}"
         extents[name] = Size(field.name, per=lanes)
         moved += [name] * (field.reads + field.writes)
-    rate, outside = costs.bundles_per_operation, _outside(costs)
+    rate, outside = costs.bundles_per_operation, costs.vertex_bundles
     assert rate is not None
-    cost = TileFormula(
-        cycles=_spread(rate, outside, tuple(moved), codelet.flops, lanes), kind=costs.rate_kind, source=_source(costs)
-    )
-    return replace(codelet, cost=cost, extents=extents)
+    assert outside is not None
 
-
-def _spread(
-    rate: float, outside: float, moved: tuple[str, ...], flops: tuple[Term, ...], lanes: int
-) -> Callable[[dict[str, Any], int, int], Any]:
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
         operations: Any = sum(np.asarray(extents[name], np.float64) for name in moved)
-        for term in flops:
+        for term in codelet.flops:
             turns: Any = term.bundles
             for name in term.extents:
                 turns = turns * np.asarray(extents[name], np.float64)
             operations = operations + np.ceil(turns / lanes)
         return worker_contexts * outside + rate * operations
 
-    return cycles
-
-
-def _outside(costs: CodeletCosts) -> float:
-    assert costs.vertex_bundles is not None
-    return costs.vertex_bundles
+    cost = TileFormula(cycles=cycles, kind=costs.rate_kind, source=_source(costs))
+    return replace(codelet, cost=cost, extents=extents)
 
 
 def _source(costs: CodeletCosts) -> str:

@@ -68,7 +68,7 @@ def recurs(graph: Graph) -> bool:
     return any(recurrent_parts(op.attributes) for op in graph.operations if op.kind == "scan")
 
 
-def absorbed_sums(scan: Scan) -> dict[str, str]:
+def fused_accumulations(scan: Scan) -> dict[str, str]:
     """Product -> the addition onto a carried sum that the product does itself (beta = 1)."""
     carried = {(carry.enters, carry.leaves) for carry in scan.carries}
     found: dict[str, str] = {}

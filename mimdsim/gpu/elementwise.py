@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mimdsim.base.errors import MappingError
 from mimdsim.base.units import show_bytes
-from mimdsim.gpu.gemm import gemm_seconds
+from mimdsim.gpu.gemm import KernelTime, gemm_seconds
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
 Launching = Literal["stream", "graph", "grid"]
@@ -18,15 +18,6 @@ MODEL_SOURCE = (
     "launch period plus bytes at the streaming rate: fit of 'repeated small kernel' of RRZE-HPC/gpu-benches "
     "(largest error 6 to 14 %), DRAM share of NeuSight's torch.add"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamEstimate:
-    """One streaming kernel, launch period included; bound is 'launch' when that is the larger part."""
-
-    seconds: float
-    bound: str  # 'launch' or 'memory'
-    bytes_moved: int
 
 
 def launch_seconds(gpu: GpuMachine, launching: Launching) -> float:
@@ -43,8 +34,9 @@ def elementwise_seconds(
     launching: Launching,
     footprint_bytes: int | None = None,
     fixed_seconds: float = 0.0,
-) -> StreamEstimate:
-    """A kernel that reads and writes `bytes_moved` bytes in all, spread over `footprint_bytes` (default: the same).
+) -> KernelTime:
+    """A kernel that reads and writes `bytes_moved` bytes in all, spread over `footprint_bytes` (default: the same), its
+    launch period included.
 
     The bytes are added to the launch period, or to `fixed_seconds` if that is longer (start and end of a kernel
     that walks the timesteps itself). Raises ValueError when a number of bytes is negative.
@@ -57,15 +49,13 @@ def elementwise_seconds(
     else:
         rate = gpu.memory.dram_bytes_per_second * gpu.memory.streaming_share
     period, streaming = max(launch_seconds(gpu, launching), fixed_seconds), bytes_moved / rate
-    return StreamEstimate(
+    return KernelTime(
         seconds=period + streaming, bound="memory" if streaming > period else "launch", bytes_moved=bytes_moved
     )
 
 
-def reduction_seconds(
-    gpu: GpuMachine, elements: int, results: int, *, launching: Launching, element_bytes: int = 4
-) -> StreamEstimate:
-    """Sum `elements` numbers to `results`: one kernel if every result has its own block, else two.
+def reduction_seconds(gpu: GpuMachine, elements: int, results: int, *, element_bytes: int = 4) -> KernelTime:
+    """Sum `elements` numbers to `results`: one kernel from a stream if every result has its own block, else two.
 
     With fewer results than multiprocessors the elements are cut, and a second kernel adds the parts. Raises
     ValueError when there are fewer elements than results, or no result.
@@ -74,15 +64,12 @@ def reduction_seconds(
         raise ValueError(f"reduction of {elements} elements to {results}: needs 1 <= results <= elements")
     blocks = gpu.chip.streaming_multiprocessors
     parts = max(1, min(blocks // results, elements // results))
-    first = elementwise_seconds(gpu, (elements + results * parts) * element_bytes, launching=launching)
+    first = elementwise_seconds(gpu, (elements + results * parts) * element_bytes, launching="stream")
     if parts == 1:
         return first
-    second = elementwise_seconds(gpu, results * (parts + 1) * element_bytes, launching=launching)
-    return StreamEstimate(
-        seconds=first.seconds + second.seconds,
-        bound=first.bound,
-        bytes_moved=first.bytes_moved + second.bytes_moved,
-    )
+    second = elementwise_seconds(gpu, results * (parts + 1) * element_bytes, launching="stream")
+    both = first.bytes_moved + second.bytes_moved
+    return replace(first, seconds=first.seconds + second.seconds, bytes_moved=both)
 
 
 Direction = Literal["forward", "backward_inputs", "backward_weights"]
@@ -247,7 +234,7 @@ def _added_weight_gradient_seconds(
             seconds += product.seconds - hidden + 2 * result_written
             seconds += loop.waits_seconds(layer.neurons, "backward_weights")
     # one value a load, so that half precision is no faster
-    bias = reduction_seconds(gpu, rows * wide, wide, launching="stream")
+    bias = reduction_seconds(gpu, rows * wide, wide)
     return seconds + loop.biases * bias.seconds
 
 
@@ -255,5 +242,5 @@ def _weight_gradient_seconds(gpu: GpuMachine, layer: RecurrentLayer, precision: 
     """One product whose reduction runs over all timesteps and samples, added to the gradient, and that of the bias."""
     rows, wide = layer.timesteps * layer.batch, layer.gates * layer.neurons
     product = gemm_seconds(gpu, wide, layer.neurons, rows, precision=precision, accumulate=True)
-    bias = reduction_seconds(gpu, rows * wide, wide, launching="stream", element_bytes=ELEMENT_BYTES[precision])
+    bias = reduction_seconds(gpu, rows * wide, wide, element_bytes=ELEMENT_BYTES[precision])
     return product.seconds + bias.seconds

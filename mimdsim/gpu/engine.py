@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, get_args
+from functools import partial
+from typing import get_args
 
-from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, suggest
+from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
+from mimdsim.costs.area_power import energy_profile
 from mimdsim.gpu import elementwise, gemm
-from mimdsim.gpu.elementwise import CUDNN_PERSISTENT, Direction, RecurrentLayer, persistent_seconds
-from mimdsim.gpu.energy import gpu_energy
-from mimdsim.gpu.kernels import InputEncoding, Kernel, Lowered, Product, Recurrent, Stream
+from mimdsim.gpu.elementwise import (
+    CUDNN_PERSISTENT,
+    L2_FOOTPRINT_SHARE,
+    Direction,
+    RecurrentLayer,
+    elementwise_seconds,
+    launch_seconds,
+    persistent_seconds,
+)
+from mimdsim.gpu.gemm import KernelTime, gemm_seconds
+from mimdsim.gpu.kernels import InputEncoding, Kernel, KernelProgram, ListKernel, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.sparse_kernels import ListKernel, list_kernel_seconds
-from mimdsim.gpu.strategies import STRATEGIES, Strategy, find_strategy
+from mimdsim.gpu.strategies import STRATEGIES, Strategy, check_choice
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
-from mimdsim.profile.records import Assumption, GpuProfile, KernelSpan
+from mimdsim.profile.records import Assumption, EnergyProfile, GpuProfile, KernelSpan
 from mimdsim.program import RecordedActivity
 
 WALK_SECONDS = 4e-6  # start and end of a kernel that walks the timesteps itself; assumed
@@ -42,9 +52,11 @@ def time_on_gpu(
     for the graph, DoesNotFit when the buffers exceed the device's memory.
     """
     if strategy == AUTO:
-        return _fastest(graph, gpu, precision, input_encoding, activity)
-    how = find_strategy(strategy)
-    lowered = _lowered(graph, gpu, how, precision, input_encoding, activity)
+        timed = partial(time_on_gpu, graph, gpu, precision=precision, input_encoding=input_encoding, activity=activity)
+        return _fastest_strategy(timed, f"{gpu.name}, {precision}")
+    check_choice("strategy", strategy, STRATEGIES)
+    how = STRATEGIES[strategy]
+    lowered = _lower(graph, gpu, how, precision, input_encoding, activity)
     resident = lowered.working_set_bytes <= gemm.L2_RESIDENT_SHARE * gpu.memory.l2_bytes
     spans = tuple(_span(kernel, gpu, how, precision, resident) for kernel in lowered.kernels)
     pinned = how.host_rate == "pinned"
@@ -68,7 +80,7 @@ def time_on_gpu(
         bytes_needed=lowered.bytes_needed,
         memory_bytes=gpu.memory.capacity_bytes,
         never_built=how.lists == "ideal",
-        energy=gpu_energy(
+        energy=_energy(
             gpu,
             lowered.kernels,
             spans,
@@ -81,17 +93,17 @@ def time_on_gpu(
     )
 
 
-def _lowered(
+def _lower(
     graph: Graph,
     gpu: GpuMachine,
     how: Strategy,
     precision: Precision,
     input_encoding: InputEncoding,
     activity: RecordedActivity | None,
-) -> Lowered:
+) -> KernelProgram:
     """The kernels, where the strategy is legal for graph and device and all buffers fit."""
-    _check_choice("precision", precision, tuple(ELEMENT_BYTES))
-    _check_choice("input encoding", input_encoding, get_args(InputEncoding))
+    check_choice("precision", precision, ELEMENT_BYTES)
+    check_choice("input encoding", input_encoding, get_args(InputEncoding))
     if gpu.systolic is not None and how.needs:
         raise MappingError(
             f"strategy '{how.name}' needs {how.needs}; {gpu.name} multiplies on systolic arrays: use the strategy "
@@ -109,13 +121,7 @@ def _lowered(
     return lowered
 
 
-def _fastest(
-    graph: Graph,
-    gpu: GpuMachine,
-    precision: Precision,
-    input_encoding: InputEncoding,
-    activity: RecordedActivity | None,
-) -> GpuProfile:
+def _fastest_strategy(timed_by: Callable[..., GpuProfile], where: str) -> GpuProfile:
     """The fastest legal strategy; its assumptions list what was refused and why. Bounds are left out."""
     timed: list[GpuProfile] = []
     refused: list[Assumption] = []
@@ -123,27 +129,17 @@ def _fastest(
         if how.lists == "ideal":
             continue  # a bound, not a program
         try:
-            timed.append(
-                time_on_gpu(
-                    graph, gpu, strategy=name, precision=precision, input_encoding=input_encoding, activity=activity
-                )
-            )
+            timed.append(timed_by(strategy=name))
         except (MappingError, DoesNotFit) as why:
             refused.append(Assumption(name=f"not '{name}'", value="refused", kind="derived", source=str(why)))
     if not timed:
-        why_not = "; ".join(one.source for one in refused)
-        raise MappingError(f"{gpu.name}, {precision}: no strategy is legal: {why_not}")
+        raise MappingError(f"{where}: no strategy is legal: {'; '.join(one.source for one in refused)}")
     best = min(timed, key=lambda profile: profile.seconds_per_training_step)
     return replace(best, assumptions=(*best.assumptions, *refused))
 
 
-def _check_choice(what: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise DescriptionError(f"GPU {what} '{given}'", [f"no such {what}{suggest(given, known)}"])
-
-
 def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelSpan:
-    once, launches = _launch(kernel, gpu, how, precision, resident), kernel.times
+    once, launches = _time_kernel(kernel, gpu, how, precision, resident), kernel.times
     if isinstance(kernel, ListKernel):
         launches *= kernel.launches
     return KernelSpan(
@@ -152,19 +148,11 @@ def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, 
     )  # fmt: skip
 
 
-class _Launch(NamedTuple):
-    """One launch of a kernel, or one round of several, and what limits it."""
-
-    seconds: float
-    flops: int
-    bytes_moved: float
-    bound: str
-
-
-def _launch(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> _Launch:
-    period = elementwise.launch_seconds(gpu, how.launching)
+def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelTime:
+    """One launch of a kernel, or one round of several."""
+    period = launch_seconds(gpu, how.launching)
     if isinstance(kernel, Product):
-        estimate = gemm.gemm_seconds(
+        product = gemm_seconds(
             gpu,
             kernel.m,
             kernel.n,
@@ -174,35 +162,102 @@ def _launch(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision
             accumulate=kernel.accumulate,
             l2_resident=resident and kernel.repeated,
         )
-        bound = estimate.bound if estimate.seconds >= period else "launch"
-        return _Launch(max(estimate.seconds, period), estimate.flops, estimate.bytes_moved, bound)
+        return product if product.seconds >= period else replace(product, seconds=period, bound="launch")
     if isinstance(kernel, Stream):
         walking = WALK_SECONDS if kernel.walks_timesteps else 0.0
-        stream = elementwise.elementwise_seconds(
-            gpu, kernel.bytes_moved, launching=how.launching, fixed_seconds=walking
-        )
-        return _Launch(stream.seconds, kernel.flops, kernel.bytes_moved, stream.bound)
+        stream = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching, fixed_seconds=walking)
+        return replace(stream, flops=kernel.flops)
     if isinstance(kernel, Recurrent):  # its walk over the timesteps, and what else it streams
         layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
         direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
         walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
-        streamed = elementwise.elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching).seconds
-        bound = "launch" if walked > streamed else "memory"
-        return _Launch(walked + streamed, kernel.flops, kernel.bytes_moved, bound)
+        streamed = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching)
+        bound = "launch" if walked > streamed.seconds else "memory"
+        return replace(streamed, seconds=walked + streamed.seconds, flops=kernel.flops, bound=bound)
     if isinstance(kernel, ListKernel):
-        seconds, bound = list_kernel_seconds(kernel, gpu, period, resident)
-        return _Launch(seconds, kernel.flops, kernel.l2_bytes + kernel.weight_bytes, bound)
-    return _Launch(gpu.launch.host_synchronisation_seconds, 0, 0, "host")
+        return _time_list_kernel(kernel, gpu, period, resident)
+    return KernelTime(seconds=gpu.launch.host_synchronisation_seconds, bound="host", bytes_moved=0)
+
+
+def _time_list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool) -> KernelTime:
+    """One round; weights stream from the L2 when they are `resident` there."""
+    memory = gpu.memory
+    rate = memory.l2_streaming_bytes_per_second if resident else memory.dram_bytes_per_second * memory.streaming_share
+    streaming = kernel.weight_bytes / rate
+    working = max(kernel.serial_cycles / gpu.chip.clock_hz, kernel.l2_bytes / memory.l2_bytes_per_second)
+    launching = kernel.launches * period_seconds
+    waiting = kernel.host_waits * gpu.launch.host_synchronisation_seconds
+    parts = {"launch": launching, "host": waiting, "memory": streaming + working}
+    return KernelTime(
+        seconds=sum(parts.values()),
+        bound=max(parts, key=lambda name: parts[name]),
+        flops=kernel.flops,
+        bytes_moved=kernel.l2_bytes + kernel.weight_bytes,
+    )
+
+
+def _energy(
+    gpu: GpuMachine,
+    kernels: Sequence[Kernel],
+    spans: Sequence[KernelSpan],
+    *,
+    precision: Precision,
+    resident: bool,
+    seconds: float,
+    host_bytes: float,
+) -> EnergyProfile | None:
+    """Energy of the kernels and their `spans`, one each; None if the machine has no energies.
+
+    resident: weights stay in the L2 between timesteps. Products count each operand once and not what their
+    tiles read again from the L2, which is part of the measured energy of a flop.
+    """
+    if gpu.energy is None:
+        return None
+    simt, tensor, dram, l2, idle = 0, 0, 0, 0, 0.0
+    for kernel, span in zip(kernels, spans, strict=True):
+        product = isinstance(kernel, Product | Recurrent)
+        if product and gpu.uses_tensor_unit(precision):
+            tensor += span.flops
+        else:
+            simt += span.flops
+        if _stays_in_l2(kernel, span, gpu, resident):
+            l2 += span.bytes_moved
+        else:
+            dram += span.bytes_moved
+        if span.bound in ("launch", "host"):
+            idle += span.seconds
+    per_flop = "fp16_joules_per_flop" if precision == "fp16" else "tf32_joules_per_flop"
+    return energy_profile(
+        gpu.energy,
+        (
+            ("static power", "static_watts", seconds),
+            ("waiting for launches", "launch_watts", idle),
+            ("arithmetic", "simt_joules_per_flop", simt),
+            ("arithmetic on tensor units", per_flop, tensor),
+            ("DRAM", "dram_joules_per_byte", dram),
+            ("L2", "l2_joules_per_byte", l2),
+            ("host link", "host_joules_per_byte", host_bytes),
+        ),
+    )
+
+
+def _stays_in_l2(kernel: Kernel, span: KernelSpan, gpu: GpuMachine, resident: bool) -> bool:
+    if isinstance(kernel, ListKernel):
+        return True  # gathers from the L2; weights that are streamed completely are few in comparison
+    if isinstance(kernel, Product):
+        return resident and kernel.repeated
+    each = span.bytes_moved / max(span.times, 1)
+    return each < L2_FOOTPRINT_SHARE * gpu.memory.l2_bytes
 
 
 def _lowering_assumptions(
-    how: Strategy, precision: Precision, encoding: InputEncoding, lowered: Lowered, resident: bool
+    how: Strategy, precision: Precision, encoding: InputEncoding, lowered: KernelProgram, resident: bool
 ) -> tuple[Assumption, ...]:
     low, high = how.band[precision]
     overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
         overlap += "; at the upper end of the interval nothing is hidden"
-    rows = (
+    rows: tuple[tuple[str, str, str, str], ...] = (
         ("kernels", how.description, "assumed", how.source),
         ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
         ("matrix products", "dense, also where the tiled machine works on spike lists", "derived", gemm.MODEL_SOURCE),
@@ -218,12 +273,11 @@ def _lowering_assumptions(
         ("weight update", "fp32 in every precision", "assumed", "usual practice of mixed precision training"),
         ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none reused"),
     )  # fmt: skip
-    walking = Assumption(
-        name="neuron kernels over time", value=f"{WALK_SECONDS * 1e6:g} us each and one pass per value",
-        kind="assumed", source="fused kernels of the Triton class, loads issued ahead of the timestep that needs them",
-    )  # fmt: skip
-    named = tuple(Assumption(name=name, value=value, kind=kind, source=source) for name, value, kind, source in rows)
-    return (*named, walking) if how.hoisted else named
+    if how.hoisted:
+        value = f"{WALK_SECONDS * 1e6:g} us each and one pass per value"
+        where = "fused kernels of the Triton class, loads issued ahead of the timestep that needs them"
+        rows = (*rows, ("neuron kernels over time", value, "assumed", where))
+    return tuple(Assumption(name=name, value=value, kind=kind, source=source) for name, value, kind, source in rows)
 
 
 def _split_source(text: str) -> tuple[str, str]:

@@ -15,34 +15,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
-
-
-def scale_sim_cycles(streamed: int, columns_needed: int, rows_needed: int, *, rows: int, columns: int) -> int:
-    """Cycles of one array that loads, streams and drains each fold of weights before it loads the next.
-
-    C[streamed, columns_needed] with a reduction of rows_needed. Raises ValueError when an extent is below 1.
-    """
-    if min(streamed, columns_needed, rows_needed, rows, columns) < 1:
-        raise ValueError(
-            f"systolic product {streamed} x {rows_needed} x {columns_needed} on {rows} x {columns}: "
-            f"every extent must be at least 1"
-        )
-    return _folds(columns_needed, rows_needed, rows, columns) * (2 * rows + columns + streamed - 2)
 
 
 def overlapped_cycles(streamed: int, folds: int, *, rows: int, columns: int) -> int:
     """Cycles of one array with a second set of weight registers: the next fold loads while this one streams.
 
     A fold then takes as long as the longer of streaming and loading; the first load, and the skew of the last fold
-    through the array, stay. With one fold this is `scale_sim_cycles`.
+    through the array, stay. With one fold this is SCALE-Sim's closed form.
     """
     return rows + max(folds - 1, 0) * max(streamed, rows) + streamed + rows + columns - 2
-
-
-def _folds(columns_needed: int, rows_needed: int, rows: int, columns: int) -> int:
-    return math.ceil(columns_needed / columns) * math.ceil(rows_needed / rows)
 
 
 def systolic_seconds(
@@ -62,7 +46,7 @@ def systolic_seconds(
     """
     arrays = gpu.systolic
     assert arrays is not None  # the caller has checked
-    folds = _folds(n, k, arrays.rows, arrays.columns) * batch
+    folds = math.ceil(n / arrays.columns) * math.ceil(k / arrays.rows) * batch
     passes = {"fp16": 1, "tf32": arrays.tf32_passes, "fp32": arrays.fp32_passes}[precision]
     each = math.ceil(folds * passes / arrays.arrays)
     compute = overlapped_cycles(m, each, rows=arrays.rows, columns=arrays.columns) / gpu.chip.clock_hz
@@ -131,8 +115,7 @@ CALIBRATED = ProductParameters(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """The kernel the library runs: output tile of tile_m x tile_n, and the number of parts of the reduction."""
 
     tile_m: int
@@ -141,14 +124,15 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GemmEstimate:
-    """One matrix product on the device, without launch. bytes_moved: operands and result once, DRAM or L2."""
+class KernelTime:
+    """What one kernel takes, or one round of several. bound: its larger part, 'compute', 'memory', 'launch' or 'host'.
+    bytes_moved: operands and result once, DRAM or L2. candidate: of a matrix product."""
 
     seconds: float
-    bound: str  # 'compute' or 'memory'
-    flops: int
-    bytes_moved: int
-    candidate: Candidate
+    bound: str
+    bytes_moved: float
+    flops: int = 0
+    candidate: Candidate | None = None
 
 
 def gemm_seconds(
@@ -164,8 +148,9 @@ def gemm_seconds(
     transposed_weight: bool = False,
     power_limited: bool = True,
     parameters: ProductParameters = CALIBRATED,
-) -> GemmEstimate:
-    """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel. Raises ValueError when a dimension is below 1.
+) -> KernelTime:
+    """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel, without its launch. Raises ValueError when a dimension
+    is below 1.
 
     l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product is
     added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand is stored with k
@@ -180,14 +165,14 @@ def gemm_seconds(
         seconds, compute_bound = systolic_seconds(
             gpu, m, n, k, batch=batch, precision=precision, bytes_moved=moved, on_chip=l2_resident
         )
-        candidate = Candidate(tile_m=m, tile_n=gpu.systolic.columns, split=1)
+        candidate = Candidate(m, gpu.systolic.columns, 1)
     else:
         device = _device(
             gpu, precision, l2_resident=l2_resident, transposed_weight=transposed_weight,
             power_limited=power_limited, how=parameters,
         )  # fmt: skip
-        seconds, compute_bound, candidate = _fastest(device, m, n, k, element_bytes, batch, moved, accumulate)
-    return GemmEstimate(
+        seconds, compute_bound, candidate = _fastest_kernel(device, m, n, k, element_bytes, batch, moved, accumulate)
+    return KernelTime(
         seconds=seconds,
         bound="compute" if compute_bound else "memory",
         flops=2 * m * n * k * batch,
@@ -252,7 +237,7 @@ def _device(
 
 
 @lru_cache(maxsize=65536)
-def _fastest(
+def _fastest_kernel(
     device: _Device, m: int, n: int, k: int, element_bytes: int, batch: int, moved: int, accumulate: bool
 ) -> tuple[float, bool, Candidate]:
     """Seconds, whether arithmetic is the limit, and the kernel the library runs."""
@@ -261,7 +246,7 @@ def _fastest(
     for split in SPLITS if batch == 1 else (1,):  # the grid's third dimension holds the splits or the batch
         part = k if split == 1 else max(math.ceil(k / split), SHORTEST_SPLIT)
         result_passes = 1 if split == 1 else 2 * split
-        for tile_m, tile_n in _shipped(device, m, n, batch):
+        for tile_m, tile_n in _library_tiles(device, m, n, batch):
             tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch * split
             if split > 1 and tiles * tile_m * tile_n > device.multiprocessors * OUTPUTS_OF_SPLIT:
                 continue
@@ -276,12 +261,12 @@ def _fastest(
             memory = max(moved / feed, traffic / device.l2_bytes_per_second)
             seconds = max(compute, memory) + (device.how.split_seconds if split > 1 else 0.0)
             if best is None or seconds < best[0]:
-                best = seconds, compute >= memory, Candidate(tile_m=tile_m, tile_n=tile_n, split=split)
+                best = seconds, compute >= memory, Candidate(tile_m, tile_n, split)
     assert best is not None  # the tables are not empty
     return best
 
 
-def _shipped(device: _Device, m: int, n: int, batch: int) -> tuple[tuple[int, int], ...]:
+def _library_tiles(device: _Device, m: int, n: int, batch: int) -> tuple[tuple[int, int], ...]:
     """The output tiles that the library chooses from."""
     if device.tensor:
         return tuple(tile for tile in TENSOR_TILES if min(tile) >= device.tile_edge)

@@ -1,19 +1,49 @@
-"""The kernels a graph is lowered to: matrix products, streaming kernels and waits; what they move, not how long they
-take."""
+"""The kernels a graph is lowered to: matrix products, streaming kernels, waits and kernels that follow lists of spikes;
+what they move, not how long they take.
+
+Two implementations of lists are modelled. As written: one block of 256 threads per sample walks its list, each thread
+owns columns of the weights (SparseSpikes, lib/spike_vector_matmul); weight gradients are zeroed, added to by atomics,
+and then added whole to the running sum; the gradient of spikes waits for the host. Ideal: the same gathers at the rate
+of the L2 with one replayed launch each and weight gradients in place, which does not exist: an upper bound of what
+lists can achieve.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from mimdsim.base.errors import MappingError
-from mimdsim.gpu.sparse_kernels import Launched, ListKernel
-from mimdsim.graph.records import Graph, Value, elements
+from mimdsim.gpu.dependence import MATRIX_PRODUCTS
+from mimdsim.graph.records import Graph, Operation, Scan, Value, elements
+
+BLOCK_THREADS = 256
+CYCLES_PER_ENTRY = 80  # a dependent load from the L2 with what hides of it, per entry and 256 columns; estimated
+LISTS_SOURCE = (
+    "read from lib/spike_vector_matmul of jrfinkbeiner/SparseSpikes: memset, atomics, copies and a stream "
+    "synchronisation counted; about 80 cycles an entry are an estimate; none of it was timed"
+)
+WORD_BYTES = 4
+LIST_PRODUCTS = {"synapse", "synapse_weight_gradient", "synapse_spike_gradient"}
+ListMode = Literal["as_written", "ideal"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Product(Launched):
+class GpuKernel:
+    """What all kernels have: an operation of the graph, or several, that are launched `times` times."""
+
+    name: str
+    op: str
+    phase: str
+    times: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product(GpuKernel):
     """`times` launches of `batch` products C[m, n] = A[m, k] B[k, n].
 
     accumulate: added to what C held. repeated: the same weights come back every timestep.
@@ -28,7 +58,7 @@ class Product(Launched):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream(Launched):
+class Stream(GpuKernel):
     """`times` launches of an elementwise or fused kernel; bytes and flops are those of one launch.
 
     walks_timesteps: one launch covers all timesteps and keeps what it carries in registers.
@@ -40,14 +70,14 @@ class Stream(Launched):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostWait(Launched):
+class HostWait(GpuKernel):
     """`times` waits of the host for the device, between two launches."""
 
     op: str = "host_wait"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recurrent(Launched):
+class Recurrent(GpuKernel):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
     bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1.
@@ -60,11 +90,27 @@ class Recurrent(Launched):
     flops: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListKernel(GpuKernel):
+    """`times` rounds of the kernels of one product on lists; amounts are those of one round.
+
+    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed
+    completely; launches and host_waits: of a round.
+    """
+
+    serial_cycles: float
+    l2_bytes: float
+    weight_bytes: int
+    launches: int
+    host_waits: int
+    flops: int
+
+
 Kernel = Recurrent | Product | Stream | HostWait | ListKernel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lowered:
+class KernelProgram:
     """A training graph as kernels, in order.
 
     working_set_bytes: weights and summed gradients, which every timestep of a loop touches. bytes_needed: everything
@@ -92,39 +138,86 @@ def streamed_inputs(graph: Graph) -> tuple[str, ...]:
     return tuple(name for name in graph.inputs if name not in kept)
 
 
-def _sent_as(name: str, value: Value, encoding: InputEncoding) -> str:
-    """'events', 'bits' or 'dense': what the host sends for one input; an input without timesteps has no spikes."""
+def _sent(name: str, value: Value, encoding: InputEncoding) -> tuple[str, int]:
+    """('events', 'bits' or 'dense', bytes): what the host sends for one input; one without timesteps has no spikes."""
     spikes = len(value.shape) == 3
     if encoding == "events" and spikes and value.form != "sparse":
         raise MappingError(
             f"input '{name}' {list(value.shape)} of the graph is dense and has no list of ids to send as events; "
             f"use input_encoding 'bits' or 'dense', or a network with spikes = \"sparse\""
         )
-    if encoding == "bits":
-        return "bits" if spikes else "dense"
-    return "events" if value.form == "sparse" and encoding != "dense" else "dense"
-
-
-def _sent_bytes(name: str, value: Value, encoding: InputEncoding) -> int:
     rows = elements(value) // value.shape[-1]  # of every timestep and sample
-    return {
+    if encoding == "bits" and spikes:
+        return "bits", rows * -(-value.shape[-1] // 8)
+    if value.form == "sparse" and encoding not in ("bits", "dense"):
         # ids and one count: a network input has no gradient entries to count
-        "events": rows * (value.capacity + 1) * NUMBER_BYTES,
-        "bits": rows * -(-value.shape[-1] // 8),
-        "dense": elements(value) * NUMBER_BYTES,
-    }[_sent_as(name, value, encoding)]
+        return "events", rows * (value.capacity + 1) * NUMBER_BYTES
+    return "dense", elements(value) * NUMBER_BYTES
 
 
 def transfer_bytes(graph: Graph, encoding: InputEncoding) -> int:
     """Bytes the host sends for one batch; raises MappingError for 'events' of a dense input."""
-    return sum(_sent_bytes(name, graph.value(name), encoding) for name in streamed_inputs(graph))
+    return sum(_sent(name, graph.value(name), encoding)[1] for name in streamed_inputs(graph))
 
 
 def expansion_kernels(graph: Graph, element_bytes: int, encoding: InputEncoding) -> Iterator[Stream]:
     """One kernel per input sent as events or bits: reads them, writes the dense array, `element_bytes` an element."""
     for name in streamed_inputs(graph):
         value = graph.value(name)
-        form = _sent_as(name, value, encoding)
+        form, sent = _sent(name, value, encoding)
         if form != "dense":
-            moved = _sent_bytes(name, value, encoding) + elements(value) * element_bytes
+            moved = sent + elements(value) * element_bytes
             yield Stream(name=f"{name}.unfold", op=f"unfold_{form}", phase="input", times=1, bytes_moved=moved)
+
+
+def list_lengths(counts: np.ndarray, *, listed: bool) -> tuple[float, float]:
+    """Entries of one layer's lists per timestep, of true spikes or of all that is listed: mean over samples and that of
+    the longest list, both means over time. counts: int[timesteps, batch, 2]."""
+    entries = counts[..., int(listed)]
+    return float(entries.mean(axis=(0, 1))), float(entries.max(axis=1).mean())
+
+
+def list_kernel(scan: Operation, inner: Operation, counts: Mapping[str, np.ndarray], followed: ListMode) -> ListKernel:
+    """The kernels of one product on lists, counted as recorded; raises MappingError when the lists of its layer were
+    not recorded."""
+    attributes: Scan = scan.attributes
+    body = attributes.body
+    spikes = inner.inputs[0] if inner.kind == "synapse" else inner.inputs[1]
+    source = body.value(spikes).layer
+    if source not in counts:
+        raise MappingError(
+            f"a strategy that follows lists needs the spikes of '{source}'; recorded are {sorted(counts)}: "
+            "give the activity of a run"
+        )
+    batch = body.value(spikes).shape[0]
+    columns = body.value(inner.outputs[0] if inner.kind == "synapse" else inner.inputs[0]).shape[1]
+    by_listed = inner.kind == "synapse_spike_gradient"
+    entries, longest = list_lengths(counts[source], listed=by_listed)
+    gradient = inner.kind == "synapse_weight_gradient"
+    touched = batch * entries * columns * WORD_BYTES * (2 if gradient else 1)
+    weights = body.value(spikes).shape[1] * columns * WORD_BYTES
+    written = followed == "as_written"
+    launches = {"synapse": 1, "synapse_weight_gradient": 3, "synapse_spike_gradient": 3}[inner.kind] if written else 1
+    return ListKernel(
+        name=f"{scan.name}.{inner.name}",
+        op=inner.kind,
+        phase=inner.phase,
+        times=attributes.timesteps,
+        serial_cycles=math.ceil(columns / BLOCK_THREADS) * longest * CYCLES_PER_ENTRY if written else 0.0,
+        l2_bytes=touched,
+        weight_bytes=4 * weights if written and gradient else 0,  # zeroed, read twice and written by the addition
+        launches=launches,
+        host_waits=int(written and by_listed),
+        flops=round((2 if by_listed else 1) * batch * entries * columns),
+    )
+
+
+def check_lists(scan: Operation) -> None:
+    """Raises MappingError when a scan has no lists of spikes to follow."""
+    attributes: Scan = scan.attributes
+    dense = [op.name for op in attributes.body.operations if op.kind in MATRIX_PRODUCTS.keys() - LIST_PRODUCTS]
+    if dense:
+        raise MappingError(
+            f"a strategy that follows lists needs sparse spikes; '{dense[0]}' of scan '{scan.name}' is a dense "
+            'product: set network.spikes = "sparse"'
+        )

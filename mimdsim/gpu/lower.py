@@ -9,31 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.dependence import (
     MATRIX_PRODUCTS,
-    absorbed_sums,
     check_hoistable,
+    fused_accumulations,
     product_levels,
     recurrent_parts,
 )
 from mimdsim.gpu.kernels import (
+    LIST_PRODUCTS,
     HostWait,
     InputEncoding,
     Kernel,
-    Lowered,
+    KernelProgram,
     Product,
     Recurrent,
     Stream,
+    check_lists,
     expansion_kernels,
+    list_kernel,
     streamed_inputs,
     transfer_bytes,
 )
-from mimdsim.gpu.sparse_kernels import LIST_PRODUCTS, check_lists, list_kernel
 from mimdsim.gpu.strategies import Strategy
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Graph, Operation, Scan, elements
@@ -49,7 +50,7 @@ def lower_to_kernels(
     precision: Precision,
     input_encoding: InputEncoding = "as_graph",
     counts: Mapping[str, np.ndarray] | None = None,
-) -> Lowered:
+) -> KernelProgram:
     """The kernels of one training step of `graph`.
 
     `counts`: of every layer's lists, as recorded, for strategies that follow them. Raises MappingError when the
@@ -58,9 +59,10 @@ def lower_to_kernels(
     """
     element_bytes = ELEMENT_BYTES[precision]
     kernels: list[Kernel] = list(expansion_kernels(graph, element_bytes, input_encoding))
-    persistent = _persistent(graph)
-    buffers = sum(elements(graph.value(name)) * MASTER_BYTES for name in persistent)
-    buffers += sum(elements(graph.value(name)) * element_bytes for name in streamed_inputs(graph))
+    streamed = streamed_inputs(graph)  # weights and moments stay on the device from one training step to the next
+    buffers = sum(
+        elements(graph.value(name)) * (element_bytes if name in streamed else MASTER_BYTES) for name in graph.inputs
+    )
     working_set: dict[str, int] = {}
     for op in graph.operations:
         if op.kind == "scan":
@@ -77,17 +79,12 @@ def lower_to_kernels(
         if op.phase != "update" and op.kind != "zeros":  # updates are in place, starts become the final values
             buffers += sum(elements(graph.value(name)) * element_bytes for name in op.outputs)
     sent = transfer_bytes(graph, input_encoding)
-    return Lowered(
+    return KernelProgram(
         kernels=tuple(kernels),
         working_set_bytes=sum(working_set.values()),
         bytes_needed=buffers + 2 * sent,  # one batch in use, the next one in transfer
         input_bytes=sent,
     )
-
-
-def _persistent(graph: Graph) -> set[str]:
-    """What stays on the device from one training step to the next: weights and moments."""
-    return set(graph.inputs) - set(streamed_inputs(graph))
 
 
 def _outer_kernel(graph: Graph, op: Operation, element_bytes: int) -> Kernel:
@@ -121,17 +118,16 @@ class _Body:
             self._check_order()
         if self.strategy.lists:
             check_lists(self.op)
-        absorbed = absorbed_sums(self.scan)
-        own = {op.name for part in self._recurrent() for op in part}
-        groups = self._groups(own | set(absorbed.values()))
+        absorbed = fused_accumulations(self.scan)
+        inside = {op.name: part for part in self._recurrent() for op in part}
+        groups = self._groups(inside.keys() | set(absorbed.values()))
         group_at = {group[0].name: group for group in groups}
         made: list[Kernel] = list(self._bookkeeping())
-        inside = {op.name: part for part in self._recurrent() for op in part}
         for inner in self.scan.body.operations:
             if inner.name in inside:
                 part = inside[inner.name]
                 if inner is part[0]:
-                    made.append(self._walking(part))
+                    made.append(self._persistent_kernel(part))
                 continue
             if self.strategy.lists and inner.kind in LIST_PRODUCTS:
                 made.append(list_kernel(self.op, inner, self.counts, self.strategy.lists))
@@ -155,12 +151,12 @@ class _Body:
     def _recurrent(self) -> tuple[tuple[Operation, ...], ...]:
         return recurrent_parts(self.scan) if self.strategy.persistent else ()
 
-    def _walking(self, part: tuple[Operation, ...]) -> Recurrent:
+    def _persistent_kernel(self, part: tuple[Operation, ...]) -> Recurrent:
         """The persistent kernel of a recurrent layer."""
         products = [inner for inner in part if inner.kind in MATRIX_PRODUCTS]
         batch, neurons = self.scan.body.value(products[0].outputs[0]).shape
         weights = {name for inner in products for name in inner.inputs} & set(self.scan.constants)
-        streamed = self._elements(self._read(part) - weights) + self._elements(self._written(part))
+        streamed = self._elements(self._reads(part) - weights) + self._elements(self._writes(part))
         timesteps = self.scan.timesteps
         return Recurrent(
             name=f"{self.op.name}.{'+'.join(inner.name for inner in part)}",
@@ -194,10 +190,8 @@ class _Body:
         """`group` cut into as many kernels as the strategy has for a layer, in order, the longer ones first."""
         strategy = self.strategy
         most = strategy.forward_kernels_per_layer if self.op.phase == "forward" else strategy.backward_kernels_per_layer
-        count = min(most, len(group))
-        short, longer = divmod(len(group), count)
-        cuts = [index * short + min(index, longer) for index in range(count + 1)]
-        return [group[start:stop] for start, stop in pairwise(cuts)]
+        parts = np.array_split(np.arange(len(group)), min(most, len(group)))
+        return [[group[at] for at in part] for part in parts]
 
     def _product(self, inner: Operation, *, accumulate: bool) -> Product:
         m, n = self.scan.body.value(inner.outputs[0]).shape
@@ -213,7 +207,7 @@ class _Body:
         return replace(once, batch=timesteps)
 
     def _stream(self, chunk: Sequence[Operation]) -> Stream:
-        moved = self._elements(self._read(chunk)) + self._elements(self._written(chunk))
+        moved = self._elements(self._reads(chunk)) + self._elements(self._writes(chunk))
         hoisted, timesteps = self.strategy.hoisted, self.scan.timesteps
         at_once = timesteps if hoisted else 1
         return Stream(
@@ -226,7 +220,7 @@ class _Body:
             walks_timesteps=hoisted,
         )
 
-    def _read(self, chunk: Sequence[Operation]) -> set[str]:
+    def _reads(self, chunk: Sequence[Operation]) -> set[str]:
         """What the kernel reads from outside; a value read at two timesteps by one hoisted kernel counts once."""
         made = {name for inner in chunk for name in inner.outputs}
         outside = {name for inner in chunk for name in inner.inputs} - made
@@ -237,7 +231,7 @@ class _Body:
         source = {item.inside: self.op.inputs[start + index] for index, item in enumerate(self.scan.slices)}
         return set({source.get(name, name): name for name in sorted(outside - own)}.values())
 
-    def _written(self, chunk: Sequence[Operation]) -> list[str]:
+    def _writes(self, chunk: Sequence[Operation]) -> list[str]:
         """What others read: other kernels, the next timestep (unless it stays in registers), the stash."""
         made = [name for inner in chunk for name in inner.outputs]
         inside = {inner.name for inner in chunk}
@@ -267,7 +261,7 @@ class _Body:
 
     def accumulator_bytes(self) -> dict[str, int]:
         """The sums that products add onto every timestep."""
-        sums = set(absorbed_sums(self.scan).values())
+        sums = set(fused_accumulations(self.scan).values())
         names = [name for inner in self.scan.body.operations if inner.name in sums for name in inner.outputs]
         return {name: self._elements([name]) * self.element_bytes for name in names}
 
@@ -276,7 +270,7 @@ class _Body:
         inner = self.scan.body
         crossing = {name for op in inner.operations if op.kind in MATRIX_PRODUCTS for name in (*op.inputs, *op.outputs)}
         crossing &= {name for op in inner.operations for name in op.outputs}
-        absorbed = absorbed_sums(self.scan)
+        absorbed = fused_accumulations(self.scan)
         crossing -= {name for op in inner.operations if op.name in absorbed for name in op.outputs}
         crossing -= set(self.scan.stacked)
         at_once = self.scan.timesteps if self.strategy.hoisted else 1

@@ -6,13 +6,13 @@ jrfinkbeiner/graphcore_snn, keras_train_util.py) and how XLA runs loops on GPUs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.gpu.elementwise import Launching
-from mimdsim.gpu.sparse_kernels import MODEL_SOURCE as LISTS_SOURCE
-from mimdsim.gpu.sparse_kernels import Followed
+from mimdsim.gpu.kernels import LISTS_SOURCE, ListMode
 from mimdsim.machine.gpu import Precision
 
 # kernel seconds may lie between these multiples of the estimate
@@ -48,44 +48,37 @@ class Strategy:
     bookkeeping_kernels: int = 0
     host_waits: bool = False
     host_rate: Literal["framework", "pinned"] = "pinned"
-    lists: Followed | None = None
+    lists: ListMode | None = None
     persistent: bool = False
     needs: str = ""
     copies_dense_input: bool = False
 
 
-_XLA = (
-    "Keras program of arXiv 2311.04386 under XLA: 2 forward and 3 backward fusions a layer, 3 bookkeeping kernels a "
-    "timestep, dW added up by the product itself every timestep; read from the program, not traced on a GPU"
+# one turn of the loop per timestep as XLA runs it
+_AS_PUBLISHED = Strategy(
+    name="as_published",
+    description="dense, one loop turn per timestep launched by the host, trip count known (XLA ForThunk)",
+    forward_kernels_per_layer=2,
+    backward_kernels_per_layer=3,
+    bookkeeping_kernels=3,
+    host_rate="framework",
+    copies_dense_input=True,
+    band=PLUS_MINUS_20,
+    band_source="assumed: matrix product model 5 to 18 % off, fusions not counted on a GPU",
+    source="Keras program of arXiv 2311.04386 under XLA: 2 forward and 3 backward fusions a layer, 3 bookkeeping "
+    "kernels a timestep, dW added up by the product itself every timestep; read from the program, not traced on a GPU",
 )
 
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
-        Strategy(
-            name="as_published",
-            description="dense, one loop turn per timestep launched by the host, trip count known (XLA ForThunk)",
-            forward_kernels_per_layer=2,
-            backward_kernels_per_layer=3,
-            bookkeeping_kernels=3,
-            host_rate="framework",
-            copies_dense_input=True,
-            band=PLUS_MINUS_20,
-            band_source="assumed: matrix product model 5 to 18 % off, fusions not counted on a GPU",
-            source=_XLA,
-        ),
-        Strategy(
+        _AS_PUBLISHED,
+        replace(
+            _AS_PUBLISHED,
             name="as_published_synchronised",
             description="as published, but the host waits for the loop condition every timestep (XLA WhileThunk)",
-            forward_kernels_per_layer=2,
-            backward_kernels_per_layer=3,
-            bookkeeping_kernels=3,
             host_waits=True,
-            host_rate="framework",
-            copies_dense_input=True,
-            band=PLUS_MINUS_20,
             band_source="assumed: matrix product model 5 to 18 % off, host wait 10 to 15 us",
-            source=_XLA,
             needs="a host that runs the loop and waits for its condition; a TPU runs loops by itself",
         ),
         Strategy(
@@ -116,13 +109,11 @@ STRATEGIES: dict[str, Strategy] = {
             source="persistent recurrent kernels as in FlashRNN and cuDNN, one grid-wide wait a timestep",
             needs="blocks of threads that keep weights in registers and wait for each other",
         ),
-        Strategy(
+        replace(
+            _AS_PUBLISHED,
             name="lists_as_written",
             description="the authors' CUDA kernels on lists of spikes, one block per sample, inside an XLA loop",
-            forward_kernels_per_layer=2,
-            backward_kernels_per_layer=3,
-            bookkeeping_kernels=3,
-            host_rate="framework",
+            copies_dense_input=False,
             band=NEVER_TIMED,
             band_source="assumed: cycles per list entry estimated, kernels counted from the source and never timed",
             source=LISTS_SOURCE,
@@ -143,8 +134,7 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def find_strategy(name: str) -> Strategy:
-    """The strategy `name`; raises DescriptionError with the nearest known name."""
-    if name not in STRATEGIES:
-        raise DescriptionError(f"GPU strategy '{name}'", [f"no such strategy{suggest(name, STRATEGIES)}"])
-    return STRATEGIES[name]
+def check_choice(what: str, name: str, known: Collection[str]) -> None:
+    """Raises DescriptionError, with the nearest known name, for a choice that there is not."""
+    if name not in known:
+        raise DescriptionError(f"GPU {what} '{name}'", [f"no such {what}{suggest(name, known)}"])

@@ -124,7 +124,7 @@ class Number(Section):
         return self
 
 
-class Narrowing(Section):
+class CalibrationFile(Section):
     """What a file holds."""
 
     kind: Literal["narrowed"]
@@ -137,7 +137,7 @@ class Narrowing(Section):
     correlation: tuple[tuple[float, ...], ...] = Field(default=(), max_length=MOST_NUMBERS)
 
     @model_validator(mode="after")
-    def _once_each(self) -> Narrowing:
+    def _once_each(self) -> CalibrationFile:
         names = [number.name for number in self.number]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -174,15 +174,15 @@ def machine_digest(machine: MimdMachine) -> str:
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
-def read_narrowing(path: Path) -> Narrowing:
+def read_calibration(path: Path) -> CalibrationFile:
     """The content of a file; raises DescriptionError with every problem."""
     table, text = read_toml(path)
     if table.get("kind") != KIND:
         raise DescriptionError(str(path), ["is not what  mimdsim calibrate MACHINE TABLE --out FILE  writes"])
-    return build(Narrowing, table, where=str(path), text=text)
+    return build(CalibrationFile, table, where=str(path), text=text)
 
 
-def narrowed_changes(machine: MimdMachine, found: Narrowing, where: str) -> dict[str, tuple[float, str]]:
+def calibrated_values(machine: MimdMachine, found: CalibrationFile, where: str) -> dict[str, tuple[float, str]]:
     """(value, source) by dotted key of the machine; raises DescriptionError for a file of another description, and for
     numbers that it does not have."""
     digest = machine_digest(machine)
@@ -201,27 +201,24 @@ def narrowed_changes(machine: MimdMachine, found: Narrowing, where: str) -> dict
     for number in found.number:
         low, value, high = number.narrowed
         kind = within("measured", max(high - value, value - low) / value if value else 1.0)
+        origin, one = f"{number.sourced[1]:g}", known.get(number.name)
         if number.name.startswith(CODELET):
             least, factor, most = number.sourced
             if factor != 1 or least < 1 - widest or most > 1 + widest:
                 wanted = f"[lowest, 1, highest] within {1 - widest:g} to {1 + widest:g}"
                 problems.append(f"'{number.name}': sourced must be {wanted}")
-            source = f"{kind}: narrowed by {tables} from {number.sourced[1]:g}"
-            changes[number.name] = value, source
-            continue
-        one = known.get(number.name)
-        if one is None or number.sourced != one.interval:
+        elif one is None or number.sourced != one.interval:
             problems.append(f"number '{number.name}' of {list(number.sourced)} is none of '{machine.name}'")
             problems[-1] += suggest(number.name, known) if one is None else f": that is {list(one.interval)}"
-            continue
-        source = f"{kind}: narrowed by {tables} from {one.value:g}, {one.source}"
-        changes[number.name] = value, source
+        else:
+            origin += f", {one.source}"
+        changes[number.name] = value, f"{kind}: narrowed by {tables} from {origin}"
     if problems:
         raise DescriptionError(where, problems)
     return changes
 
 
-def write_narrowing(path: Path, found: Narrowing, remarks: Iterable[str]) -> None:
+def write_calibration(path: Path, found: CalibrationFile, remarks: Iterable[str]) -> None:
     """Write a file, as a whole or not at all; remarks: lines said at its head."""
     lines = [f"# {remark}" for remark in remarks]
     lines += [f"{key} = {toml_value(getattr(found, key))}" for key in ("kind", "machine", "machine_sha256", "spread")]

@@ -29,7 +29,7 @@ NATIVE_VECTOR_BYTES = 8  # and the width of its loads, stores and arithmetic
 MOST_BUNDLES = 1e6  # a turn, or outside all loops; more is a mistake
 
 
-def _sourced(text: str) -> str:
+def _check_source(text: str) -> str:
     if not is_kind(kind_of(text)) or not text.partition(":")[2].strip():
         raise ValueError(f"{HOW}, then say where from")
     return text
@@ -48,14 +48,14 @@ class CountedCodelet(Section):
 
     fixed: float = Field(ge=0, le=MOST_BUNDLES)
     terms: tuple[CountedTerm, ...] = Field(max_length=64)
-    source: Annotated[str, AfterValidator(_sourced)]
+    source: Annotated[str, AfterValidator(_check_source)]
 
 
 class ScaledCodelet(Section):
     """What a codelet's bundles or cycles are multiplied by, after all else."""
 
     factor: float = Field(gt=0, le=100)
-    source: Annotated[str, AfterValidator(_sourced)]
+    source: Annotated[str, AfterValidator(_check_source)]
 
 
 class CodeletCosts(SourcedSection):

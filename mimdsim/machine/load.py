@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.base.schema import Section, build, changed_table, given_keys, read_toml, whence
 from mimdsim.base.search_path import Named, beside, find_description, is_path, names_of, possible_path
 from mimdsim.base.units import UNITS, dimension, show_quantity
-from mimdsim.machine.calibrated import CODELET, KIND, Narrowing, narrowed_changes, read_narrowing, uncertain_numbers
+from mimdsim.machine.calibrated import (
+    CODELET,
+    KIND,
+    CalibrationFile,
+    calibrated_values,
+    read_calibration,
+    uncertain_numbers,
+)
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
 
@@ -50,7 +57,7 @@ UNIT_MEANT = {"hz": "GHz", "bytes_per_second": "GB/s", "bytes": "KiB", "seconds"
 UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}
 
 
-def implausible(machine: Section, text: str, changed: Collection[str]) -> list[str]:
+def plausibility_problems(machine: Section, text: str, changed: Collection[str]) -> list[str]:
     """A message for every number out of bounds, with the bounds and the unit that may have been meant."""
     found = []
     for section in type(machine).model_fields:
@@ -64,11 +71,11 @@ def implausible(machine: Section, text: str, changed: Collection[str]) -> list[s
             low, high = NARROWER.get(f"{section}.{key}") or BOUNDS.get(dimension(key) or "", COUNT)
             if not low <= value <= high:
                 at = whence((section, key), text, changed)
-                found.append(f"'{section}.{key}'{at}: {_out_of(value, key, low, high)}")
+                found.append(f"'{section}.{key}'{at}: {_bounds_text(value, key, low, high)}")
     return found
 
 
-def _out_of(value: float, key: str, low: float, high: float) -> str:
+def _bounds_text(value: float, key: str, low: float, high: float) -> str:
     bounds = f"{show_quantity(low, key)} to {show_quantity(high, key)}" if low else f"at most {high:,.0f}"
     unit = UNIT_MEANT.get(dimension(key) or "", "")
     meant = unit and low <= value * UNITS[dimension(key) or ""][unit] <= high
@@ -77,6 +84,7 @@ def _out_of(value: float, key: str, low: float, high: float) -> str:
 
 
 Given = Named | MimdMachine | GpuMachine
+Machine = TypeVar("Machine", bound=MimdMachine | GpuMachine)
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
 
 
@@ -101,7 +109,7 @@ def description_files(name: Named) -> tuple[Path, ...]:
     path = find_machine(name)
     table, _ = read_toml(path)
     if table.get("kind") == KIND:
-        named = read_narrowing(path).machine
+        named = read_calibration(path).machine
         return path, find_machine(str(path.parent / named) if is_path(named) else named)
     by = table.get(KIND)
     return (path, path.parent / by) if isinstance(by, str) else (path,)
@@ -121,15 +129,15 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
     A changed number's source becomes "assumed: what-if value", and the title says that something was changed. Where a
     change makes a whole smaller than the part that the description has of it, such as the executable region of a tile's
     memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that look as if
-    their unit is missing or that are larger than their whole (`implausible`). A file that says `narrowed`, or
+    their unit is missing or that are larger than their whole (`plausibility_problems`). A file that says `narrowed`, or
     of that kind, is a machine with the numbers of one's own measurements (`machine/calibrated.py`).
     """
     path = find_machine(name)
     table, text = read_toml(path)
     if table.get("kind") == KIND:
-        content = read_narrowing(path)
+        content = read_calibration(path)
         original = sourced_machine(beside(path, content.machine) if is_path(content.machine) else content.machine)
-        return _narrowed(path, original, content, path, changes)
+        return _calibrated_machine(path, original, content, path, changes)
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join((*KINDS, KIND))
@@ -146,7 +154,7 @@ def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMach
         file = Path(beside(path, possible_path(named)))
     except ValueError as problem:
         raise DescriptionError(str(path), [f"'{KIND}' {problem}"]) from None
-    return _narrowed(path, sourced, read_narrowing(file), file, changes)
+    return _calibrated_machine(path, sourced, read_calibration(file), file, changes)
 
 
 def sourced_machine(name: Named) -> MimdMachine:
@@ -158,15 +166,14 @@ def sourced_machine(name: Named) -> MimdMachine:
     return tiled_machine(name, "only tiled machines are narrowed")
 
 
-def _narrowed(
-    path: Path, sourced: MimdMachine, found: Narrowing, file: Path, changes: dict[str, Any] | None
+def _calibrated_machine(
+    path: Path, sourced: MimdMachine, found: CalibrationFile, file: Path, changes: dict[str, Any] | None
 ) -> MimdMachine | GpuMachine:
     """The machine described at `path`: `sourced` with the numbers of `file`, then `changes`."""
     title = f"{sourced.title}, narrowed by {file.name}"
-    machine = with_values(sourced, narrowed_changes(sourced, found, str(file)), title)
+    machine = with_values(sourced, calibrated_values(sourced, found, str(file)), title)
     table = given_keys(machine) | {"name": path.stem}
     made = _with_changes(MimdMachine, table, changes or {}, str(path), "")
-    assert isinstance(made, MimdMachine)
     return made if changes else made.with_correlation(found.together)
 
 
@@ -181,9 +188,7 @@ def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMac
         for name in machine.model_fields_set
         if (value := getattr(machine, name)) is not None
     }
-    changed = _with_changes(type(machine), table, changes, f"machine '{machine.name}'", "")
-    assert isinstance(changed, MimdMachine)
-    return changed
+    return _with_changes(type(machine), table, changes, f"machine '{machine.name}'", "")
 
 
 def with_values(machine: MimdMachine, values: Mapping[str, tuple[float, str]], title: str = "") -> MimdMachine:
@@ -200,14 +205,12 @@ def with_values(machine: MimdMachine, values: Mapping[str, tuple[float, str]], t
             number = round(value) if name in known and known[name].whole else value
             sources = table[section]["sources"] | {key: source}
             table[section] = table[section] | {key: number, "sources": sources}
-    made = _with_changes(MimdMachine, table, {}, f"machine '{machine.name}'", "")
-    assert isinstance(made, MimdMachine)
-    return made
+    return _with_changes(MimdMachine, table, {}, f"machine '{machine.name}'", "")
 
 
 def _with_changes(
-    kind: type[MimdMachine] | type[GpuMachine], table: dict[str, Any], changes: Mapping[str, Any], where: str, text: str
-) -> MimdMachine | GpuMachine:
+    kind: type[Machine], table: dict[str, Any], changes: Mapping[str, Any], where: str, text: str
+) -> Machine:
     for dotted, value in changes.items():
         *sections, key = dotted.split(".")
         if not sections:
@@ -222,18 +225,19 @@ def _with_changes(
         table["title"] += " (changed)"
     changed = set(changes)
     machine = build(kind, table, where=where, text=text, changed=changed)
-    problems = implausible(machine, text, changed)
-    if not problems and isinstance(machine, MimdMachine):
+    problems = plausibility_problems(machine, text, changed)
+    if not problems and kind is MimdMachine:
         machine, problems = _fit_parts(machine, text, changed)
     if problems:
         raise DescriptionError(where, problems)
     return machine
 
 
-def _fit_parts(machine: MimdMachine, text: str, changed: set[str]) -> tuple[MimdMachine, list[str]]:
+def _fit_parts(machine: Machine, text: str, changed: set[str]) -> tuple[Machine, list[str]]:
     """`machine` with parts no larger than wholes that were changed without them; and a message, with both numbers, for
     every other part that is larger than its whole."""
     problems = []
+    shrunk: dict[str, Section] = {}
     for section, part, whole in PARTS:
         values = getattr(machine, section)
         size, most = getattr(values, part), getattr(values, whole)
@@ -241,12 +245,11 @@ def _fit_parts(machine: MimdMachine, text: str, changed: set[str]) -> tuple[Mimd
             continue
         if f"{section}.{whole}" in changed and f"{section}.{part}" not in changed:
             sources = values.sources | {part: f"assumed: what-if value {show_quantity(most, part)}, all of {whole}"}
-            smaller = values.model_copy(update={part: most, "sources": sources})
-            machine = machine.model_copy(update={section: smaller})
+            shrunk[section] = values.model_copy(update={part: most, "sources": sources})
             continue
         at, at_whole = (whence((section, key), text, changed) for key in (part, whole))
         problems.append(
             f"'{section}.{part}'{at}: {show_quantity(size, part)} is more than '{section}.{whole}'{at_whole}, "
             f"{show_quantity(most, whole)}; give at most that"
         )
-    return machine, problems
+    return cast(Machine, machine.model_copy(update=shrunk)), problems

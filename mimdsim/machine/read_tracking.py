@@ -50,7 +50,7 @@ class _TrackedSection:
         if isinstance(of_class, property) and self._changed:  # the copy has its own answer
             return cast(Any, of_class.fget)(self)
         value, path = getattr(self._section, name), f"{self._path}{name}"
-        self._values[path] = _recorded(value)
+        self._values[path] = _record(value)
         return _TrackedSection(value, f"{path}.", self._values, {}) if isinstance(value, Section) else value
 
     def model_copy(self, update: Mapping[str, Any]) -> _TrackedSection:
@@ -58,7 +58,7 @@ class _TrackedSection:
         return _TrackedSection(self._section, self._path, self._values, {**self._changed, **update})
 
 
-def _recorded(value: Any) -> Any:
+def _record(value: Any) -> Any:
     return GIVEN if isinstance(value, Section) else value
 
 
@@ -67,4 +67,4 @@ def _answer(machine: MimdMachine, path: str) -> Any:
     found: Any = machine
     for name in path.split("."):
         found = getattr(found, name, None)
-    return _recorded(found)
+    return _record(found)

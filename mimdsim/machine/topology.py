@@ -22,7 +22,6 @@ from functools import lru_cache
 import networkx as nx
 import numpy as np
 
-from mimdsim.base.errors import MappingError
 from mimdsim.machine.mimd import Links
 
 Edge = tuple[int, int]  # directed: from chip, to chip
@@ -37,25 +36,14 @@ def topology_graph(links: Links) -> nx.Graph:
     return _graph(links.topology, links.chips)
 
 
-def route(links: Links, source: int, target: int) -> tuple[Edge, ...]:
-    """Directed edges of one shortest route from chip `source` to chip `target`, always the same; () to itself.
-
-    Along the row first, then along the column (where the last row of a ladder lacks a chip, the other way round). Half
-    way round a ring, chips at even places go up and those at odd places down: so that neither direction is favoured.
-    Raises MappingError for a chip that does not exist.
-    """
-    for role, chip in (("source", source), ("target", target)):
-        if not 0 <= chip < links.chips:
-            raise MappingError(
-                f"route: {role} is chip {chip}, the machine has chips 0 to {links.chips - 1}; "
-                "give a chip in that range or set links.chips higher"
-            )
-    return _route(links.topology, links.chips, int(source), int(target))
-
-
 def next_chips(links: Links) -> np.ndarray:
     """int64[nodes, chips], read-only: the node after `row` on the route from node `row` to chip `column`. Nodes are the
-    chips, and the switch if there is one."""
+    chips, and the switch if there is one.
+
+    A route is a shortest one, always the same: along the row first, then along the column (where the last row of a
+    ladder lacks a chip, the other way round). Half way round a ring, chips at even places go up and those at odd places
+    down: so that neither direction is favoured.
+    """
     return _next_chips(links.topology, links.chips)
 
 
@@ -65,18 +53,6 @@ def route_lengths(links: Links) -> np.ndarray:
 
 
 # The caches are keyed by the plain fields that routes depend on: a Links record holds a dict and has no hash.
-
-
-@lru_cache(maxsize=65_536)
-def _route(topology: str, chips: int, source: int, target: int) -> tuple[Edge, ...]:
-    following = _next_chips(topology, chips)
-    edges: list[Edge] = []
-    here = source
-    while here != target:
-        after = int(following[here, target])
-        edges.append((here, after))
-        here = after
-    return tuple(edges)
 
 
 @lru_cache(maxsize=64)
@@ -104,10 +80,7 @@ def _lengths(topology: str, chips: int) -> np.ndarray:
     if topology in ("all_to_all", "switch"):
         lengths = (1 if topology == "all_to_all" else 2) * (1 - np.eye(chips, dtype=np.int64))
     else:
-        lengths = np.zeros((chips, chips), np.int64)
-        for source, found in nx.all_pairs_shortest_path_length(_graph(topology, chips)):
-            for target, edges in found.items():
-                lengths[source, target] = edges
+        lengths = nx.floyd_warshall_numpy(_graph(topology, chips), range(chips)).astype(np.int64)
     lengths.setflags(write=False)
     return lengths
 

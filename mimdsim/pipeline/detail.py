@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import Memory
 from mimdsim.costs.exchange_endpoint import cycles_of_tiles
-from mimdsim.costs.isa_costs import priced
+from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import MimdMachine
 from mimdsim.profile.detail import PARTNERS, Detail, as_texts
 from mimdsim.program import Program, RecordedActivity
@@ -46,14 +46,14 @@ def detail_of(
         problem = f"over {MOST_CELLS:,} supersteps times tiles: single tiles are not kept; use explain"
         raise MimdsimError(f"a program of {program.tiles:,} tiles has {problem}")
     window = window[: max(1, MOST_WINDOW // (program.tiles * len(list(program.supersteps()))))]
-    issue, timed = TileIssue.of(machine), priced(program, machine)
+    issue, timed = TileIssue.of(machine), with_machine_costs(program, machine)
     loads = program_loads(timed, activity, issue)
     supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
     busy, exchange, sent, received, buffers = np.zeros((5, len(loads), program.tiles), np.int64)
     links = np.zeros((program.chips, program.chips), np.int64)
     codelets, explained = [], []
     for row, ((superstep, times), load) in enumerate(zip(supersteps, loads, strict=True)):
-        busy[row, load.first_tile : load.first_tile + len(load.busy_part)] = load.busy_part
+        busy[row] = load.busy
         on_slowest = [table.codelet.name for table in superstep.tables if (table.tiles == load.slowest_tile).any()]
         codelets.append(", ".join(dict.fromkeys(on_slowest)))
         explained.append(str(explain(program, machine, row, load.slowest_tile, activity)))
@@ -92,24 +92,18 @@ def detail_of(
 
 def _memory_columns(program: Program, memory: Memory) -> dict[str, np.ndarray]:
     """Variables and where they lie; those that lie alike share the entry."""
-    number: dict[int, int] = {}
-    different: list[tuple[np.ndarray, np.ndarray]] = []
-    holding = []
-    for name in memory.spans:
-        held = memory.held[name]
-        if id(held) not in number:
-            number[id(held)] = len(different)
-            different.append(held)
-        holding.append(number[id(held)])
+    places = [memory.held[name] for name in memory.spans]
+    different = {id(held): held for held in places}
+    number = {key: at for at, key in enumerate(different)}
     nothing = np.zeros(0, np.int64)
     return {
         "variables": as_texts(list(memory.spans)),
         "categories": as_texts([program.variables[name].category for name in memory.spans]),
         "live": np.array(list(memory.spans.values()), np.int64).reshape(-1, 2),
-        "holding": np.array(holding, np.int64),
-        "holding_begins": np.cumsum([0, *(len(tiles) for tiles, _ in different)]),
-        "holding_tiles": np.concatenate([nothing, *(tiles for tiles, _ in different)]),
-        "holding_bytes": np.concatenate([nothing, *(size for _, size in different)]),
+        "holding": np.array([number[id(held)] for held in places], np.int64),
+        "holding_begins": np.cumsum([0, *(len(tiles) for tiles, _ in different.values())]),
+        "holding_tiles": np.concatenate([nothing, *(tiles for tiles, _ in different.values())]),
+        "holding_bytes": np.concatenate([nothing, *(size for _, size in different.values())]),
         "vertices": memory.vertices,
         "code": memory.code,
     }

@@ -30,7 +30,7 @@ MOST_NAMED = 6  # layers in a message
 LEAST_BATCHES, LEAST_SAMPLES = 4, 64
 LONGEST_TRIED = 5  # training steps with a setting
 LONGEST_WHOLE = 30  # training steps of a training that is tried again as a whole
-SHARE = 0.05  # of the neurons in a timestep: as in the authors' accuracy study (functional/initial.py)
+SHARE = 0.05  # of the neurons in a timestep: as in the authors' accuracy study (`execution/initial.py`)
 FACTORS = (4.0, 32.0, 256.0, 4096.0)  # on the scale of the weights, or of the threshold
 LENGTH = ("training", "max_training_steps")
 Changes = dict[tuple[str, str], Any]  # by section and key
@@ -38,7 +38,7 @@ Progress = Callable[[str, int, int], None]
 Again = Callable[[Workload, int], TrainingLog]  # so many training steps of a changed workload, on the same samples
 
 
-def firing_said(
+def firing_findings(
     workload: Workload, compiled: Compiled, data: SpikeDataset, log: TrainingLog, again: Again, progress: Progress
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """What is wrong with layers whose spikes tell nothing, and what mends it; and a warning of layers of which only the
@@ -51,10 +51,10 @@ def firing_said(
     others = _other_batches(compiled, data, log.weights, batches)
     chance = {name: how for name, how in constant.items() if any(found.get(name) != how for found in others)}
     constant = {name: how for name, how in constant.items() if name not in chance}
-    warnings = [f"{line}, but not in each of {batches} other batches" for line in layers_said(network, chance)]
+    warnings = [f"{line}, but not in each of {batches} other batches" for line in constant_layer_texts(network, chance)]
     if not constant:
         return (), tuple(warnings)
-    said = [*layers_said(network, constant), f"{batches} other batches show the same"]
+    said = [*constant_layer_texts(network, constant), f"{batches} other batches show the same"]
     if INPUT in constant:
         said.append(_no_input(workload))
     else:
@@ -64,7 +64,7 @@ def firing_said(
     return (Finding(name=FIRING, passed=False, text=f"{'. '.join(said)}."),), tuple(warnings)
 
 
-def layers_said(network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[str]:
+def constant_layer_texts(network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[str]:
     """Which layers never fire and which always do in a training step, without a full stop."""
     timed = "in the training step that is timed"
     if INPUT in constant:
@@ -73,17 +73,17 @@ def layers_said(network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iter
         [layer.name for layer in network.layers if constant.get(layer.name) == how] for how in ("never", "always")
     )
     if silent:
-        yield f"{_layers(silent)} never {'fires' if len(silent) == 1 else 'fire'} {timed}"
+        yield f"{_layer_names(silent)} never {'fires' if len(silent) == 1 else 'fire'} {timed}"
     if full:
         each = "all of its neurons spike" if len(full) == 1 else "all of their neurons spike"
-        yield f"{_layers(full)} always {'fires' if len(full) == 1 else 'fire'}: {each} in every timestep {timed}"
+        yield f"{_layer_names(full)} always {'fires' if len(full) == 1 else 'fire'}: {each} in every timestep {timed}"
 
 
-def _layers(names: list[str]) -> str:
-    return f"{'Layer' if len(names) == 1 else 'Layers'} {_listed(names)}"
+def _layer_names(names: list[str]) -> str:
+    return f"{'Layer' if len(names) == 1 else 'Layers'} {_names(names)}"
 
 
-def _listed(names: list[str]) -> str:
+def _names(names: list[str]) -> str:
     """'hidden0, hidden1 and output'."""
     shown, left = names[:MOST_NAMED], len(names) - MOST_NAMED
     if left > 0:
@@ -115,15 +115,15 @@ def _no_input(workload: Workload) -> str:
 
 def _out_of_reach(network: SpikingNetwork, constant: Mapping[str, Firing]) -> Iterator[str]:
     """Layers whose first input comes after the last timestep."""
-    names = [layer.name for layer in unreached(network) if constant.get(layer.name) == "never"]
+    names = [layer.name for layer in unreachable_layers(network) if constant.get(layer.name) == "never"]
     if names:
         yield (
-            f"No input spike gets to {_listed(names)} in {counted(network.timesteps, 'timestep')}: from layer to layer "
+            f"No input spike gets to {_names(names)} in {counted(network.timesteps, 'timestep')}: from layer to layer "
             f"it takes one; data.timesteps must be over {len(network.layers) - 1:,}, or network.delay 0"
         )
 
 
-def unreached(network: SpikingNetwork) -> list[Any]:
+def unreachable_layers(network: SpikingNetwork) -> list[Any]:
     """The layers that are further from the input than the sequence is long."""
     return [layer for index, layer in enumerate(network.layers) if index * network.delay >= network.timesteps]
 
@@ -137,18 +137,18 @@ def _remedy(
     progress: Progress,
 ) -> Iterator[str]:
     """A setting with which all layers that can fire do, found by training with it; or what was tried."""
-    expected = {layer.name for layer in unreached(network)}
+    expected = {layer.name for layer in unreachable_layers(network)}
     if constant.keys() <= expected:
         return
     settings, steps = list(_settings(workload, network, constant)), min(len(log.loss), LONGEST_TRIED)
-    begun = _tried(workload, network, expected, again, {}, 1) if len(log.loss) > 1 else None
+    begun = _train_with(workload, network, expected, again, {}, 1) if len(log.loss) > 1 else None
     if begun is not None:
         yield f"With the initial weights they do otherwise ({begun[0]} of the neurons spike in a timestep)"
         settings = [{("training", "learning_rate"): workload.training.learning_rate / 10}, *settings]
         steps = min(len(log.loss), LONGEST_WHOLE)
     for place, changes in enumerate(settings):
         progress("looking for a setting at which layers fire", place, len(settings))
-        found = _tried(workload, network, expected, again, changes, changes.get(LENGTH, steps))
+        found = _train_with(workload, network, expected, again, changes, changes.get(LENGTH, steps))
         if found is not None:
             shares, length = found
             typed = " ".join(f"--set {'.'.join(key)}={value:g}" for key, value in changes.items())
@@ -186,7 +186,7 @@ def _settings(workload: Workload, network: SpikingNetwork, constant: Mapping[str
             yield {("network", "threshold"): float(f"{threshold * factor:.4g}"), **below}
 
 
-def _tried(
+def _train_with(
     workload: Workload, network: SpikingNetwork, expected: set[str], again: Again, changes: Changes, steps: int
 ) -> tuple[str, int] | None:
     """What share of the neurons of each layer spikes in a timestep after at most so many training steps with the
@@ -223,23 +223,21 @@ def learning_findings(
     workload: Workload, data: tuple[SpikeDataset, SpikeDataset], log: TrainingLog
 ) -> tuple[Finding, ...]:
     """What is wrong with a loss and an accuracy that no training brought about; nothing where labels are random."""
-    found = [loss_stands(workload, data[0].classes, np.asarray(log.loss, np.float64))]
+    found = [loss_plateau(workload, data[0].classes, np.asarray(log.loss, np.float64))]
     if workload.data.source != "random":
-        found.append(at_chance(data, log))
+        found.append(chance_accuracy(data, log))
     text = ". ".join(filter(None, found))
     return (Finding(name="learning", passed=False, text=f"{text}."),) if text else ()
 
 
-def nothing_to_learn(workload: Workload, data: tuple[SpikeDataset, SpikeDataset], log: TrainingLog) -> tuple[str, ...]:
+def label_warning(workload: Workload, data: tuple[SpikeDataset, SpikeDataset], log: TrainingLog) -> Iterator[str]:
     """Said of random samples, on which an accuracy is that of guessing."""
-    if workload.data.source != "random" or not at_chance(data, log):
-        return ()
-    return (
-        'data.source = "random": labels do not depend on spikes, so the test accuracy can only be that of guessing',
-    )
+    if workload.data.source == "random" and chance_accuracy(data, log):
+        why = "labels do not depend on spikes, so the test accuracy can only be that of guessing"
+        yield f'data.source = "random": {why}'
 
 
-def loss_stands(workload: Workload, classes: int, loss: np.ndarray) -> str:
+def loss_plateau(workload: Workload, classes: int, loss: np.ndarray) -> str:
     """Said of a loss that is that of guessing from first to last, or certainly moves by less than `STILL`."""
     recipe = workload.training
     guess = math.log(classes) * (workload.data.timesteps if recipe.reading == "every" else 1)
@@ -265,7 +263,7 @@ def loss_stands(workload: Workload, classes: int, loss: np.ndarray) -> str:
     )
 
 
-def at_chance(data: tuple[SpikeDataset, SpikeDataset], log: TrainingLog) -> str:
+def chance_accuracy(data: tuple[SpikeDataset, SpikeDataset], log: TrainingLog) -> str:
     """Said of a test accuracy that naming the most frequent class reaches too, as far as so many samples can tell."""
     curve = log.test_accuracy_by_epoch
     labels = data[1].labels

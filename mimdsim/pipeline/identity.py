@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple
 from hashlib import sha256
 from pathlib import Path
@@ -93,28 +93,22 @@ def named_files(inputs: Iterable[Input]) -> tuple[NamedFile, ...]:
     return tuple(NamedFile(key=each.key, path=each.path, sha256=each.sha256) for each in inputs)
 
 
-def changed_meanwhile(workload: Workload, before: Sequence[Input]) -> tuple[str, ...]:
+def changed_inputs_warning(workload: Workload, before: Sequence[Input]) -> Iterator[str]:
     """Said where inputs are no longer what they were when the run began."""
-    changed = changed_files(by_file(before), by_file(inputs_of(workload)))
-    return (
-        (f"while this run was under way: {'; '.join(changed)}; it is not known which contents it read: run it again",)
-        if changed
-        else ()
-    )
+    if changed := changed_files(by_file(before), by_file(inputs_of(workload))):
+        again = "it is not known which contents it read: run it again"
+        yield f"while this run was under way: {'; '.join(changed)}; {again}"
 
 
-def earlier_code(log: TrainingLog) -> tuple[str, ...]:
+def earlier_code_warning(log: TrainingLog) -> Iterator[str]:
     """Said where sources other than the present ones computed training steps."""
-    known = [digest[:12] for digest in log.earlier_code if digest != UNKNOWN_CODE]
-    said = []
     if UNKNOWN_CODE in log.earlier_code:
-        said.append(
+        yield (
             "the checkpoint that this training was resumed from was written before inputs and code were recorded: "
             "whether its training steps are of these inputs and of these sources of mimdsim is unknown"
         )
-    if known:
-        said.append(
+    if known := [digest[:12] for digest in log.earlier_code if digest != UNKNOWN_CODE]:
+        yield (
             f"training steps before the last --resume were computed by other sources of mimdsim (code "
             f"{', '.join(known)}), which --accept-other-code accepted"
         )
-    return tuple(said)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mimdsim.base.units import counted
@@ -19,11 +21,11 @@ MOST_RANGES = 4  # of numbers of classes in a message
 def event_findings(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[Finding, ...]:
     """How many of the events of recordings are used, and what is wrong where it is few of them, or all at once; nothing
     of samples that are made."""
-    text, noted, wrong = _events_said(workload, data)
+    text, noted, wrong = _describe_events(workload, data)
     return (Finding(name="events", passed=not wrong, warning=noted, text=f"{text}."),) if text else ()
 
 
-def _events_said(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, bool, bool]:
+def _describe_events(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, bool, bool]:
     """Without a full stop; whether something is worth a note, and whether something is wrong."""
     said, noted, wrong = [], [], []
     for name, part in zip(("training", "test"), data, strict=True):
@@ -32,14 +34,14 @@ def _events_said(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) ->
             continue
         used, read = int(use.used.sum()), int(use.read.sum())
         said.append(f"{used:,} of {read:,} ({100 * use.share:.1f} %) in {name} samples")
-        noted += [f"{name}: {problem}" for problem in _unused(workload, part)] if use.share < FEW else []
-        wrong += [f"{name}: {problem}" for problem in _wrong(workload, part)]
+        noted += [f"{name}: {problem}" for problem in _unused_events(workload, part)] if use.share < FEW else []
+        wrong += [f"{name}: {problem}" for problem in _suspicious_events(workload, part)]
         wrong += noted[-1:] if use.share < ALMOST_NONE else []
     text = "; ".join(dict.fromkeys([f"Events used: {', '.join(said)}", *noted, *wrong])) if said else ""
     return text, bool(noted), bool(wrong)
 
 
-def _unused(workload: Workload, part: SpikeDataset) -> list[str]:
+def _unused_events(workload: Workload, part: SpikeDataset) -> list[str]:
     """Why events are not used."""
     use, data = part.use, workload.data
     assert use is not None
@@ -56,7 +58,7 @@ def _unused(workload: Workload, part: SpikeDataset) -> list[str]:
     return [f"{' and '.join(parts)}, the last event is at {use.ends()[1]}{advice}"]
 
 
-def _wrong(workload: Workload, part: SpikeDataset) -> list[str]:
+def _suspicious_events(workload: Workload, part: SpikeDataset) -> list[str]:
     """Why the events that are used are not those that were recorded."""
     use, data, found = part.use, workload.data, []
     assert use is not None
@@ -73,32 +75,27 @@ def _wrong(workload: Workload, part: SpikeDataset) -> list[str]:
     return found
 
 
-def samples_said(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, ...]:
+def sample_warnings(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, ...]:
     """All that is wrong with the samples, for points that have no report."""
-    text, noted, wrong = _events_said(workload, data)
+    text, noted, wrong = _describe_events(workload, data)
     return (*([text] if noted or wrong else []), *absent_classes(workload, data))
 
 
-def absent_classes(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> tuple[str, ...]:
+def absent_classes(workload: Workload, data: tuple[SpikeDataset, SpikeDataset]) -> Iterator[str]:
     """Said of classes without a sample to train on, or to test with."""
     train, test = data
     kept, _ = split(train.samples, workload.training.validation_share, workload.seed)
-    untrained, untested = _absent(train.labels[kept], train.classes), _absent(test.labels, train.classes)
-    found = []
+    untrained, untested = (
+        np.flatnonzero(np.bincount(labels, minlength=train.classes)[: train.classes] == 0)
+        for labels in (train.labels[kept], test.labels)
+    )
     if untrained.size:
         never = np.array_equal(untrained, untested)
         which = "neither to train on nor to test with" if never else "to train on"
-        found.append(f"{_classes(untrained, train.classes)} no sample {which}: {_advice(workload, untrained, train)}")
+        yield f"{_classes(untrained, train.classes)} no sample {which}: {_advice(workload, untrained, train)}"
     # labels of random samples are random too, and no accuracy is worth anything
     if test.samples and untested.size and not np.array_equal(untrained, untested) and workload.data.source != "random":
-        found.append(
-            f"{_classes(untested, train.classes)} no sample to test with, so the test accuracy says nothing of them"
-        )
-    return tuple(found)
-
-
-def _absent(labels: np.ndarray, classes: int) -> np.ndarray:
-    return np.flatnonzero(np.bincount(labels, minlength=classes)[:classes] == 0)
+        yield f"{_classes(untested, train.classes)} no sample to test with, so the test accuracy says nothing of them"
 
 
 def _classes(absent: np.ndarray, classes: int) -> str:

@@ -58,15 +58,14 @@ def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
 
 def load_tiled(machine: Given, changes: dict[str, Any] | None = None) -> MimdMachine:
     """A tiled machine by its name with `changes`, or one already loaded; raises DescriptionError for a GPU."""
-    loaded = tiled_machine(machine, "give a tiled machine here (GPUs: run --gpu, compare)")
+    advice = "give a tiled machine here (GPUs: run --gpu, compare)"
+    loaded = tiled_machine(machine, advice)
     if not changes:
         return loaded
     if isinstance(machine, (MimdMachine, GpuMachine)):
         problems = [f"{key}: '{loaded.name}' is already loaded; pass this to load_machine" for key in changes]
         raise DescriptionError("changes", problems)
-    changed = load_machine(machine, changes)
-    assert isinstance(changed, MimdMachine)
-    return changed
+    return tiled_machine(load_machine(machine, changes), advice)
 
 
 def load_gpu(machine: Given) -> GpuMachine:

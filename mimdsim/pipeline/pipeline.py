@@ -27,12 +27,12 @@ from mimdsim.execution import (
 )
 from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
-from mimdsim.pipeline.firing import firing_said, learning_findings, nothing_to_learn
+from mimdsim.pipeline.firing import firing_findings, label_warning, learning_findings
 from mimdsim.pipeline.identity import (
-    changed_meanwhile,
+    changed_inputs_warning,
     config_digest,
     course_digest,
-    earlier_code,
+    earlier_code_warning,
     earlier_digests,
     named_files,
 )
@@ -54,7 +54,7 @@ from mimdsim.pipeline.warnings import (
     unscaled_energy,
     unused_chips,
 )
-from mimdsim.pipeline.what_if import Asked, estimates
+from mimdsim.pipeline.what_if import Request, estimates
 from mimdsim.profile import RunProfile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
@@ -92,7 +92,7 @@ def simulate(
     accept_other_code: bool = False,
     described: tuple[Input, ...] = (),
     changes: Mapping[str, Any] | None = None,
-    asked: Asked | None = None,
+    asked: Request | None = None,
     background: Background | None = None,
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
@@ -125,7 +125,9 @@ def simulate(
             accept_other_code=accept_other_code,
         )
     log = train_workload(workload, compiled, data, progress, checkpoints)
-    idle, unusual = firing_said(workload, compiled, data[0], log, partial(_again, machine, compiled, data), progress)
+    idle, unusual = firing_findings(
+        workload, compiled, data[0], log, partial(_retrain, machine, compiled, data), progress
+    )
     lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
     profile = RunProfile(
         schema_version=SCHEMA_VERSION,
@@ -139,7 +141,7 @@ def simulate(
         batch=compiled.network.batch,
         tiled=retime(compiled, machine, log.activity),
         tiled_beside=tuple(
-            retime(theirs, other, log.activity) for other, theirs in (*_in_doubt(machine, compiled), *others)
+            retime(theirs, other, log.activity) for other, theirs in (*_other_sync_scope(machine, compiled), *others)
         ),
         changes=recorded_changes(changes or {}),
         inputs=named_files((*described, *inputs)),
@@ -153,28 +155,30 @@ def simulate(
             *event_findings(workload, data),
             *learning_findings(workload, data, log),
         ),
-        warnings=changed_meanwhile(workload, inputs)
-        + earlier_code(log)
-        + surplus_warning(workload, data[0])
-        + fewer_slots(workload, compiled.network)
-        + repeated_samples(workload, data[0])
-        + absent_classes(workload, data)
-        + unusual
-        + nothing_to_learn(workload, data, log)
-        + beyond_sources(machine)
-        + other_costs(compiled.program, machine)
-        + tuple(said for other, theirs in others for said in other_costs(theirs.program, other))
-        + unscaled_energy(machine, changes or {})
-        + tuple(f"{other.name}: {said}" for other, _ in others for said in beyond_sources(other))
-        + unused_chips(compiled, machine)
-        + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
-        + no_detail(compiled.program)
-        + rounded_tiles(workload, compiled.placement)
-        + half_warning(workload)
-        + engine_note(log)
-        + loss_warning(log)
-        + stash_note(workload, gpus)
-        + warnings,
+        warnings=(
+            *changed_inputs_warning(workload, inputs),
+            *earlier_code_warning(log),
+            *surplus_warning(workload, data[0]),
+            *fewer_slots(workload, compiled.network),
+            *repeated_samples(workload, data[0]),
+            *absent_classes(workload, data),
+            *unusual,
+            *label_warning(workload, data, log),
+            *beyond_sources(machine),
+            *other_costs(compiled.program, machine),
+            *(said for other, theirs in others for said in other_costs(theirs.program, other)),
+            *unscaled_energy(machine, changes or {}),
+            *(f"{other.name}: {said}" for other, _ in others for said in beyond_sources(other)),
+            *unused_chips(compiled, machine),
+            *(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other)),
+            *no_detail(compiled.program),
+            *rounded_tiles(workload, compiled.placement),
+            *half_warning(workload),
+            *engine_note(log),
+            *loss_warning(log),
+            *stash_note(workload, gpus),
+            *warnings,
+        ),
     )
     return Run(
         profile=profile,
@@ -192,7 +196,7 @@ def is_worth_advice(run: Run) -> bool:
     return not run.tiled.incomparable and len(run.log.loss) * run.cycles >= WORTH_LOOKING
 
 
-def _in_doubt(machine: MimdMachine, compiled: Compiled) -> tuple[tuple[MimdMachine, Compiled], ...]:
+def _other_sync_scope(machine: MimdMachine, compiled: Compiled) -> tuple[tuple[MimdMachine, Compiled], ...]:
     """The machine with the other answer to what is not known of several chips: whether the exchange of one stops all.
     Its time stands beside the machine's own, each with its interval."""
     if compiled.placement.chips == 1:
@@ -259,13 +263,13 @@ def train_workload(
     )
 
 
-def _shortened(workload: Workload, training_steps: int) -> Workload:
+def _with_few_training_steps(workload: Workload, training_steps: int) -> Workload:
     """Only so many training steps, for their spikes: nothing is evaluated."""
     recipe = {"max_training_steps": training_steps, "evaluate": "never", "keep_best": False, "engine": "program"}
     return workload.model_copy(update={"training": workload.training.model_copy(update=recipe)})
 
 
-def _again(
+def _retrain(
     machine: MimdMachine,
     compiled: Compiled,
     data: tuple[SpikeDataset, SpikeDataset],
@@ -273,7 +277,7 @@ def _again(
     training_steps: int,
 ) -> TrainingLog:
     """So many training steps of a changed workload on the samples of another, compiled again if it must be."""
-    workload = _shortened(workload, training_steps)
+    workload = _with_few_training_steps(workload, training_steps)
     if network_of(workload) != compiled.network:
         compiled = compile_workload(workload, machine, must_fit=False)
     return train_workload(workload, compiled, data)
@@ -283,6 +287,6 @@ def recorded_spikes(
     workload: Workload, machine: MimdMachine, training_steps: int, progress: Progress = silent
 ) -> RecordedActivity:
     """The spikes of the last of so many training steps; memory limits do not matter for values."""
-    workload = _shortened(workload, training_steps)
+    workload = _with_few_training_steps(workload, training_steps)
     compiled = compile_workload(workload, machine, must_fit=False)
     return train_workload(workload, compiled, open_data(workload, progress), progress).activity

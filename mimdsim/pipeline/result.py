@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,17 +17,17 @@ from mimdsim.execution import TrainingLog
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline.detail import WINDOW, bytes_between, detail_of
 from mimdsim.pipeline.retiming import retime
-from mimdsim.pipeline.what_if import Asked, Estimated, Lever, begin_advice, what_if
+from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
 from mimdsim.profile import Change, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
-from mimdsim.profile.queries import Questions
+from mimdsim.profile.queries import RunQueries
 from mimdsim.search import Case
 from mimdsim.timing import Explanation, explain
 from mimdsim.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Run(Questions):
+class Run(RunQueries):
     """A training on `machine` and the profile of its last training step, with all that can be asked of it."""
 
     profile: RunProfile
@@ -34,9 +35,9 @@ class Run(Questions):
     log: TrainingLog
     machine: MimdMachine
     workload: Workload
-    asked: Asked | None = None  # for commands that do the same; None: no command can
+    asked: Request | None = None  # for commands that do the same; None: no command can
     window: Sequence[int] = WINDOW  # timesteps of `detail`
-    estimated: Estimated | None = None  # for advice, if it was begun during the training
+    estimated: LeverEstimates | None = None  # for advice, if it was begun during the training
 
     def __repr__(self) -> str:
         return str(self.profile)
@@ -117,9 +118,14 @@ class Run(Questions):
         for what cannot be placed."""
         return what_if(self.case, self.compiled, self.tiled, Lever.of(changes), self.asked)
 
-    def on(self, machine: MimdMachine) -> TiledProfile:
+    def retime(self, machine: MimdMachine) -> TiledProfile:
         """The same program and spikes on another machine with as many tiles."""
         return retime(self.compiled, machine, self.log.activity)
+
+    def on(self, machine: MimdMachine) -> TiledProfile:
+        """The name of `retime` in 0.1, for one release."""
+        warnings.warn("Run.on is Run.retime from 0.2 on", FutureWarning, 2)
+        return self.retime(machine)
 
 
 def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Training:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import Compiled, compile_graph, memory_profile
 from mimdsim.gpu import time_on_gpu
@@ -15,7 +13,7 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.machine.gpu import Precision
 from mimdsim.profile import GpuProfile, TiledProfile
 from mimdsim.program import RecordedActivity
-from mimdsim.timing import TileIssue, time_program
+from mimdsim.timing import time_program
 from mimdsim.workload import MappingOptions, Workload, network_of
 
 
@@ -25,19 +23,6 @@ def retime(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity)
         compiled = compiled.measured(machine)
     memory = memory_profile(compiled.program, compiled.memory, machine)
     return time_program(compiled.program, machine, activity, memory, must_fit=False)
-
-
-def retime_many(
-    compiled: Compiled, machines: Sequence[MimdMachine], activity: RecordedActivity
-) -> Iterator[tuple[int, TiledProfile]]:
-    """(number in `machines`, profile) of each as by `retime`, machines with the same tiles one after another: the part
-    that takes longest, counting spikes on tiles, is then done once for all of them."""
-    alike: dict[TileIssue, list[int]] = {}
-    for number, machine in enumerate(machines):
-        alike.setdefault(TileIssue.of(machine), []).append(number)
-    for numbers in alike.values():
-        for number in numbers:
-            yield number, retime(compiled, machines[number], activity)
 
 
 class Programs:

@@ -26,7 +26,6 @@ from mimdsim.search import Case, copied, estimate, profiled, shortened_most
 from mimdsim.workload import filled_activity
 from mimdsim.workload.description.mapping import MappingOptions, Rule, Split
 
-Kind = Literal["mapping", "machine"]
 TIMED = 6  # changes of the mapping that are timed in full
 FILL = 0.5  # of all lists, for the estimates
 _AHEAD: list[tuple[MappingOptions, Compiled]] = []  # compiled in a process of the background, before spikes are known
@@ -34,25 +33,25 @@ LEAST_GAIN = 1e-3  # of a training step, that is worth saying
 COPIES = (4, 8)  # of every layer, about
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Lever:
     """A change by dotted keys of workload or machine, in words and as values."""
 
     what: str
-    kind: Kind
     changes: Mapping[str, Any]
 
     @classmethod
     def of(cls, changes: Mapping[str, Any]) -> Lever:
         """Changes that are said as they are."""
-        kind: Kind = "mapping" if all(key.startswith("mapping.") for key in changes) else "machine"
-        return cls(
-            what=", ".join(f"{key} = {_toml(value)}" for key, value in changes.items()), kind=kind, changes=changes
-        )
+        return cls(", ".join(f"{key} = {_toml(value)}" for key, value in changes.items()), changes)
+
+    @property
+    def kind(self) -> Literal["mapping", "machine"]:
+        return "mapping" if all(key.startswith("mapping.") for key in self.changes) else "machine"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Request:
     """What a run was asked for: a command can say it if workload and machine are names or files. mapping: a file of
     options; name: of the command."""
 
@@ -64,7 +63,7 @@ class Asked:
 
     def command(self, more: Mapping[str, Any]) -> str:
         """The command that runs it with more changes; '' for values that a command cannot say."""
-        kept = {key: value for key, value in self.changes.items() if not _replaced(key, more)}
+        kept = {key: value for key, value in self.changes.items() if not _is_overridden(key, more)}
         words = [f"mimdsim {self.name}", shlex.quote(self.workload), shlex.quote(self.machine)]
         words += [f"--mapping {shlex.quote(self.mapping)}"] if self.mapping else []
         try:
@@ -74,10 +73,10 @@ class Asked:
         return " ".join(words)
 
 
-Estimated = Callable[[], Iterable[tuple[Lever, int | None]]]  # cycles; None: it does not fit
+LeverEstimates = Callable[[], Iterable[tuple[Lever, int | None]]]  # cycles; None: it does not fit
 
 
-def _replaced(key: str, more: Mapping[str, Any]) -> bool:
+def _is_overridden(key: str, more: Mapping[str, Any]) -> bool:
     """Whether a change says something of this key, or of what is in it."""
     return any(f"{key}.".startswith(f"{other}.") for other in more)
 
@@ -86,37 +85,37 @@ def begin_advice(
     case: Case,
     compiled: Compiled,
     before: TiledProfile,
-    asked: Asked | None,
-    estimated: Estimated | None = None,
+    asked: Request | None,
+    estimated: LeverEstimates | None = None,
     background: Background | None = None,
 ) -> Callable[[], tuple[WhatIf, ...]]:
     """Begin to look for changes that save time, most first, of a training step that is `compiled` and takes `before`;
     what is returned waits for them. asked: for the commands, if there can be any; estimated: what `estimates` of the
     same mapping has begun."""
-    chosen = promising(estimated or estimates(compiled, case.machine, case.options))
+    chosen = best_estimates(estimated or estimates(compiled, case.machine, case.options))
     given = case, None, before, asked
-    begun = None if background is None else background.begin(_tried, given, chosen)
+    begun = None if background is None else background.begin(_try_lever, given, chosen)
 
     def found() -> tuple[WhatIf, ...]:
-        of_machine = [_tried((case, compiled, before, asked), lever) for lever in machine_levers(case.machine)]
-        of_mapping = shared_work(_tried, given, chosen) if begun is None else begun()
-        return most_first(one for one in (*of_mapping, *of_machine) if one is not None)
+        of_machine = [_try_lever((case, compiled, before, asked), lever) for lever in machine_levers(case.machine)]
+        of_mapping = shared_work(_try_lever, given, chosen) if begun is None else begun()
+        return largest_gains_first(one for one in (*of_mapping, *of_machine) if one is not None)
 
     return found
 
 
 def estimates(
     compiled: Compiled, machine: MimdMachine, options: MappingOptions, background: Background | None = None
-) -> Estimated:
+) -> LeverEstimates:
     """Begin to estimate all changes of a mapping, in the background if any, which then compiles the best; what is
     returned waits for the estimates."""
     filled = filled_activity(compiled.network, FILL)
     case = Case(network=compiled.network, graph=compiled.graph, machine=machine, activity=filled, options=options)
     levers = list(mapping_levers(case))
-    begun = None if background is None else background.begin(_estimated, case, levers, _compile_ahead)
+    begun = None if background is None else background.begin(_estimate_lever, case, levers, _compile_ahead)
 
     def made() -> list[tuple[Lever, int | None]]:
-        return list(zip(levers, shared_work(_estimated, case, levers) if begun is None else begun(), strict=True))
+        return list(zip(levers, shared_work(_estimate_lever, case, levers) if begun is None else begun(), strict=True))
 
     return made
 
@@ -124,20 +123,20 @@ def estimates(
 def _compile_ahead(case: Case, levers: Sequence[Lever], cycles: list[int | None]) -> None:
     """Compile what will be timed in full."""
     _AHEAD.clear()
-    for lever in promising(lambda: zip(levers, cycles, strict=True)):
-        options = _changed(case, lever.changes).options
+    for lever in best_estimates(lambda: zip(levers, cycles, strict=True)):
+        options = _changed_case(case, lever.changes).options
         with contextlib.suppress(MimdsimError):  # as when it is timed
             _AHEAD.append((options, compile_graph(case.graph, case.network, case.machine, options, must_fit=False)))
 
 
-def promising(estimated: Estimated) -> list[Lever]:
+def best_estimates(estimated: LeverEstimates) -> list[Lever]:
     """The changes with the least time, of several values for the same keys the best."""
     found = sorted((cycles, at, lever) for at, (lever, cycles) in enumerate(estimated()) if cycles is not None)
     alike = {tuple(sorted(lever.changes)): lever for _, _, lever in reversed(found)}
     return [lever for _, _, lever in found if lever in alike.values()][:TIMED]
 
 
-def _tried(given: tuple[Case, Compiled | None, TiledProfile, Asked | None], lever: Lever) -> WhatIf | None:
+def _try_lever(given: tuple[Case, Compiled | None, TiledProfile, Request | None], lever: Lever) -> WhatIf | None:
     """None: it cannot be placed, does not fit, or is no machine."""
     case, compiled, before, asked = given
     try:
@@ -146,16 +145,16 @@ def _tried(given: tuple[Case, Compiled | None, TiledProfile, Asked | None], leve
         return None
 
 
-def most_first(found: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
+def largest_gains_first(found: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
     """Those that save enough time to be worth saying."""
     return tuple(sorted((one for one in found if one.gain >= LEAST_GAIN), key=lambda one: -one.gain))
 
 
-def what_if(case: Case, compiled: Compiled | None, before: TiledProfile, lever: Lever, asked: Asked | None) -> WhatIf:
+def what_if(case: Case, compiled: Compiled | None, before: TiledProfile, lever: Lever, asked: Request | None) -> WhatIf:
     """What a change makes of a training step (compiled None: it is compiled again, if that was not done ahead); raises
     DoesNotFit where it leaves too few tiles or too little memory, MappingError for a mapping that cannot be,
     DescriptionError for what no mapping or machine can have."""
-    other = _changed(case, lever.changes)
+    other = _changed_case(case, lever.changes)
     known = _AHEAD if compiled is None else [(case.options, compiled)]
     fitting = (made for options, made in known if options == other.options and made.network == case.network)
     same = next(filter(None, (made.on(other.machine) for made in fitting)), None)
@@ -195,9 +194,9 @@ def mapping_levers(case: Case) -> Iterator[Lever]:
     for rule in every:
         if rule not in options.rules:
             rules = [one for one in every if one in options.rules or one == rule]
-            yield _lever(f'program rule "{rule}"', {"mapping.program": rules})
+            yield Lever(f'program rule "{rule}"', {"mapping.program": rules})
     if options.rules != set(every):
-        yield _lever("all rules of the program", {"mapping.program": "best"})
+        yield Lever("all rules of the program", {"mapping.program": "best"})
     for about in COPIES:
         if not options.split and (found := copied(case, about)) is not None:
             copies = next(iter(found.split.values())).batch
@@ -205,52 +204,44 @@ def mapping_levers(case: Case) -> Iterator[Lever]:
             changes |= {
                 f"mapping.split.{name}": split.model_dump(exclude_defaults=True) for name, split in found.split.items()
             }
-            yield _lever(f"{copies} copies of every layer and all rules of the program", changes)
+            yield Lever(f"{copies} copies of every layer and all rules of the program", changes)
     for layer in case.network.layers:
         split = options.split.get(layer.name, Split())
         key = f"mapping.split.{layer.name}"
         if split.batch < case.network.batch:
-            yield _lever(f"one more batch part for {layer.name}", {f"{key}.batch": split.batch + 1})
+            yield Lever(f"one more batch part for {layer.name}", {f"{key}.batch": split.batch + 1})
         if split.inputs < layer.inputs:
-            yield _lever(f"one more fan-in part for {layer.name}", {f"{key}.inputs": split.inputs + 1})
+            yield Lever(f"one more fan-in part for {layer.name}", {f"{key}.inputs": split.inputs + 1})
     replicas = options.weight_gradient_replicas
     for other in sorted({1, replicas // 2, replicas * 2} - {0, replicas}):
-        yield _lever(f"{other} replicas of weight gradients", {"mapping.weight_gradient_replicas": min(other, 64)})
+        yield Lever(f"{other} replicas of weight gradients", {"mapping.weight_gradient_replicas": min(other, 64)})
     for other in (options.states_per_worker // 2, options.states_per_worker * 2):
         if other:
-            yield _lever(f"{other} states per worker", {"mapping.states_per_worker": other})
+            yield Lever(f"{other} states per worker", {"mapping.states_per_worker": other})
     if options.stash != "everything":
-        yield _lever("nothing recomputed", {"mapping.stash": "everything"})
+        yield Lever("nothing recomputed", {"mapping.stash": "everything"})
     if options.id_bytes == 4 and max(layer.neurons for layer in case.network.layers) < 1 << 16:
-        yield _lever("ids and counts of 2 bytes", {"mapping.id_bytes": 2})
+        yield Lever("ids and counts of 2 bytes", {"mapping.id_bytes": 2})
 
 
 def machine_levers(machine: MimdMachine) -> Iterator[Lever]:
     """One more context, a faster exchange, no sync: what a machine would gain."""
-    more: dict[str, dict[str, Any]] = {
-        "one more worker context": {"tile.worker_contexts": machine.tile.worker_contexts + 1},
-        "twice the exchange bandwidth": {"exchange.bytes_per_cycle": 2 * machine.exchange.bytes_per_cycle},
-        "no wait at a sync": {"sync.internal_cycles": 0, "sync.exchange_share": 0.0}
-        | ({"sync.hop_cycles": 0.0} if machine.sync.hop_cycles else {}),
-    }
-    for what, changes in more.items():
-        yield Lever(what=what, kind="machine", changes=changes)
+    yield Lever("one more worker context", {"tile.worker_contexts": machine.tile.worker_contexts + 1})
+    yield Lever("twice the exchange bandwidth", {"exchange.bytes_per_cycle": 2 * machine.exchange.bytes_per_cycle})
+    no_wait = {"sync.internal_cycles": 0, "sync.exchange_share": 0.0}
+    yield Lever("no wait at a sync", no_wait | ({"sync.hop_cycles": 0.0} if machine.sync.hop_cycles else {}))
 
 
-def _lever(what: str, changes: Mapping[str, Any]) -> Lever:
-    return Lever(what=what, kind="mapping", changes=changes)
-
-
-def _estimated(case: Case, lever: Lever) -> int | None:
+def _estimate_lever(case: Case, lever: Lever) -> int | None:
     """Cycles; None where the mapping does not fit."""
     try:
-        figures = estimate(case, _changed(case, lever.changes).options).figures
+        figures = estimate(case, _changed_case(case, lever.changes).options).figures
     except MimdsimError:
         return None
     return figures.cycles if figures.peak_bytes <= case.machine.tile.sram_bytes else None
 
 
-def _changed(case: Case, changes: Mapping[str, Any]) -> Case:
+def _changed_case(case: Case, changes: Mapping[str, Any]) -> Case:
     """The case with changes of its machine and mapping by dotted key."""
     of_mapping = {key: value for key, value in changes.items() if key.startswith("mapping.")}
     of_machine = {key: value for key, value in changes.items() if key not in of_mapping}
@@ -259,13 +250,10 @@ def _changed(case: Case, changes: Mapping[str, Any]) -> Case:
     if wrong:
         problem = f"{wrong[0]}: only fields of the mapping and of a machine's sections change with the same spikes"
         raise DescriptionError("what_if", [f"{problem}: {', '.join(['mapping', *sections])}"])
-    return replace(case, machine=changed_machine(case.machine, of_machine), options=_options(case, of_mapping))
-
-
-def _options(case: Case, changes: Mapping[str, Any]) -> MappingOptions:
+    machine = changed_machine(case.machine, of_machine)
     table = {"mapping": case.options.model_dump()}  # with its defaults: no option of a mapping excludes another
-    changed_table(table, changes, where="what_if", example="mapping.stash")
-    return build(MappingOptions, table["mapping"], where="what_if")
+    changed_table(table, of_mapping, where="what_if", example="mapping.stash")
+    return replace(case, machine=machine, options=build(MappingOptions, table["mapping"], where="what_if"))
 
 
 def _toml(value: Any, *, inside: bool = False) -> str:
@@ -276,13 +264,13 @@ def _toml(value: Any, *, inside: bool = False) -> str:
         items = sorted(value) if isinstance(value, (set, frozenset)) else value
         return "[" + ", ".join(_toml(each, inside=True) for each in items) + "]"
     if isinstance(value, str):
-        return value if not inside and _stays_text(value) else json.dumps(value)
+        return value if not inside and _is_bare_text(value) else json.dumps(value)
     if isinstance(value, (bool, int, float)):
         return json.dumps(value)
-    return _toml(str(value), inside=inside) if isinstance(value, Path) else _unsaid(value)
+    return _toml(str(value), inside=inside) if isinstance(value, Path) else _refuse_value(value)
 
 
-def _stays_text(value: str) -> bool:
+def _is_bare_text(value: str) -> bool:
     """Whether --set reads a text without quotes as this text, not as another value of TOML."""
     try:
         parse_toml(f"value = {value}", where="")
@@ -291,5 +279,5 @@ def _stays_text(value: str) -> bool:
     return False
 
 
-def _unsaid(value: Any) -> str:
+def _refuse_value(value: Any) -> str:
     raise TypeError(f"{value!r} is no value of TOML")

@@ -4,11 +4,10 @@
 numpy. Loading one validates every field, so a report can be drawn from someone else's file.
 """
 
-from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source
+from mimdsim.profile.ratios import UncertainSeconds, ratio, ratio_of, seconds_by_source
 from mimdsim.profile.records import (
     FIRING,
     MAPPING_FILE,
-    STATIC,
     Activity,
     Assumption,
     Change,
@@ -36,12 +35,10 @@ from mimdsim.profile.store import load_profile, save_profile
 __all__ = [
     "FIRING",
     "MAPPING_FILE",
-    "STATIC",
     "Activity",
     "Assumption",
     "Change",
     "Doubt",
-    "DoubtedSeconds",
     "EnergyPart",
     "EnergyProfile",
     "Finding",
@@ -58,6 +55,7 @@ __all__ = [
     "TileColumns",
     "TiledProfile",
     "Training",
+    "UncertainSeconds",
     "WhatIf",
     "load_profile",
     "ratio",

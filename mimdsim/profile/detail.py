@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated, get_type_hints
 
 import numpy as np
 
@@ -46,40 +47,41 @@ class Detail:
     received. senders, receivers int64[N, PARTNERS]: the tiles that send most to a tile and receive most from it, -1 for
     none, with sender_bytes and receiver_bytes.
     links int64[chips, chips]: bytes from chip to chip.
+    Columns are annotated with their axes: S, N, R and W as above, V variables, E entries, F flows, C chips.
     """
 
     run: str
-    supersteps: np.ndarray
-    codelets: np.ndarray
-    explained: np.ndarray
-    busy: np.ndarray
-    exchange: np.ndarray
-    sent: np.ndarray
-    received: np.ndarray
-    contexts: np.ndarray
-    bundles: np.ndarray
-    flops: np.ndarray
-    accessed: np.ndarray
-    window_timesteps: np.ndarray
-    window_supersteps: np.ndarray
-    window: np.ndarray
-    variables: np.ndarray
-    categories: np.ndarray
-    live: np.ndarray
-    holding: np.ndarray
-    holding_begins: np.ndarray
-    holding_tiles: np.ndarray
-    holding_bytes: np.ndarray
-    vertices: np.ndarray
-    code: np.ndarray
-    buffers: np.ndarray
-    group_of: np.ndarray
-    traffic: np.ndarray
-    senders: np.ndarray
-    sender_bytes: np.ndarray
-    receivers: np.ndarray
-    receiver_bytes: np.ndarray
-    links: np.ndarray
+    supersteps: Annotated[np.ndarray, "S", str]
+    codelets: Annotated[np.ndarray, "S", str]
+    explained: Annotated[np.ndarray, "S", str]
+    busy: Annotated[np.ndarray, "SN"]
+    exchange: Annotated[np.ndarray, "SN"]
+    sent: Annotated[np.ndarray, "SN"]
+    received: Annotated[np.ndarray, "SN"]
+    contexts: Annotated[np.ndarray, "SN"]
+    bundles: Annotated[np.ndarray, "S"]
+    flops: Annotated[np.ndarray, "S"]
+    accessed: Annotated[np.ndarray, "S"]
+    window_timesteps: Annotated[np.ndarray, "W"]
+    window_supersteps: Annotated[np.ndarray, "R"]
+    window: Annotated[np.ndarray, "RWN"]
+    variables: Annotated[np.ndarray, "V", str]
+    categories: Annotated[np.ndarray, "V", str]
+    live: Annotated[np.ndarray, "V2"]
+    holding: Annotated[np.ndarray, "V"]
+    holding_begins: Annotated[np.ndarray, "H"]
+    holding_tiles: Annotated[np.ndarray, "E"]
+    holding_bytes: Annotated[np.ndarray, "E"]
+    vertices: Annotated[np.ndarray, "N"]
+    code: Annotated[np.ndarray, "N"]
+    buffers: Annotated[np.ndarray, "SN"]
+    group_of: Annotated[np.ndarray, "N"]
+    traffic: Annotated[np.ndarray, "F4"]
+    senders: Annotated[np.ndarray, "NP"]
+    sender_bytes: Annotated[np.ndarray, "NP"]
+    receivers: Annotated[np.ndarray, "NP"]
+    receiver_bytes: Annotated[np.ndarray, "NP"]
+    links: Annotated[np.ndarray, "CC"]
 
     @property
     def tiles(self) -> int:
@@ -120,18 +122,11 @@ class Detail:
         return sorted((one for one in found if one[2]), key=lambda one: (-one[2], one[:2]))
 
 
-# the axes of each column: S supersteps, N tiles, R and W as in `window`, V variables, E entries, F flows, C chips
-TEXT_AXES = {"supersteps": "S", "codelets": "S", "explained": "S", "variables": "V", "categories": "V"}
-TEXTS = ("run", *TEXT_AXES)
-AXES = {
-    **dict.fromkeys(("busy", "exchange", "sent", "received", "contexts", "buffers"), "SN"),
-    **dict.fromkeys(("bundles", "flops", "accessed"), "S"),
-    **{"window_timesteps": "W", "window_supersteps": "R", "window": "RWN"},
-    **{"live": "V2", "holding": "V", "holding_begins": "H", "holding_tiles": "E", "holding_bytes": "E"},
-    **dict.fromkeys(("vertices", "code", "group_of"), "N"),
-    **{"traffic": "F4", "links": "CC"},
-    **dict.fromkeys(("senders", "sender_bytes", "receivers", "receiver_bytes"), "NP"),
+_COLUMNS = {
+    name: kind.__metadata__ for name, kind in get_type_hints(Detail, include_extras=True).items() if name != "run"
 }
+TEXT_AXES = {name: axes for name, (axes, *text) in _COLUMNS.items() if text}
+AXES = {name: axes for name, (axes, *text) in _COLUMNS.items() if not text}
 
 
 def save_detail(path: Path, detail: Detail) -> None:
@@ -151,7 +146,7 @@ def load_detail(path: Path) -> Detail:
         texts = None
     if not isinstance(texts, dict) or texts.pop("version", None) != DETAIL_VERSION:
         raise DataFileError(path, f"is not of version {DETAIL_VERSION}, which this mimdsim reads; {REDO}")
-    if wrong := sorted((texts.keys() ^ set(TEXTS)) | (arrays.keys() ^ AXES.keys())):
+    if wrong := sorted((texts.keys() ^ {"run", *TEXT_AXES}) | (arrays.keys() ^ AXES.keys())):
         raise DataFileError(path, f"lacks or adds columns: {', '.join(wrong)[:200]}; {REDO}")
     for name, column in arrays.items():
         if column.dtype.kind not in "iu" or column.dtype == np.uint64:

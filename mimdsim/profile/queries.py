@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Frame: TypeAlias = pandas.DataFrame | dict[str, np.ndarray]
 
 
-class Questions:
+class RunQueries:
     """What is asked of `profile` and `detail`: of a run in memory, or of one that was saved."""
 
     profile: RunProfile
@@ -121,7 +121,7 @@ class Questions:
                 span, codelets = self.tiled.spans[number], str(self.detail.codelets[number])
                 if span.compute_cycles:
                     first = span.slowest_tile // per_chip * per_chip  # chips go on without each other
-                    tile, ahead = _foremost(busy[first : first + per_chip])
+                    tile, ahead = _leader(busy[first : first + per_chip])
                     rows.append((number, span.name, "compute", first + tile, span.compute_cycles, ahead, codelets, -1))
         for number in range(len(self.detail.supersteps), len(self.tiled.spans)):  # loop control
             rows += self._waiting_parts(number)
@@ -146,7 +146,7 @@ class Questions:
         if span.sync_cycles:
             rows.append((number, span.name, "sync", -1, span.sync_cycles, 0, "", -1))
         if span.exchange_cycles:
-            _, ahead = _foremost(self.detail.exchange[number])
+            _, ahead = _leader(self.detail.exchange[number])
             partner = int(self.detail.senders[span.exchange_tile, 0]) if span.exchange_tile >= 0 else -1
             rows.append((number, span.name, "exchange", span.exchange_tile, span.exchange_cycles, ahead, "", partner))
         return rows
@@ -208,7 +208,7 @@ class Questions:
         return superstep
 
 
-class Opened(Questions):
+class SavedRun(RunQueries):
     """A saved run."""
 
     def __init__(self, profile: RunProfile, detail: Detail):
@@ -222,7 +222,7 @@ class Opened(Questions):
         return self._detail
 
 
-def open_report(folder: str | Path) -> Opened:
+def open_report(folder: str | Path) -> SavedRun:
     """The run whose profile.json and detail.npz a folder holds; raises DataFileError for files that cannot be read."""
     path = Path(folder)
     path = path if path.suffix == ".json" else path / "profile.json"
@@ -230,10 +230,10 @@ def open_report(folder: str | Path) -> Opened:
     detail = load_beside(path, profile)
     if detail is None:
         raise DataFileError(path.parent / DETAIL_FILE, f"no such file, which has the columns of tiles; {REDO}")
-    return Opened(profile, detail)
+    return SavedRun(profile, detail)
 
 
-def _foremost(cycles: np.ndarray) -> tuple[int, int]:
+def _leader(cycles: np.ndarray) -> tuple[int, int]:
     """(the tile with most of int64[tiles], by how much more than the next)."""
     tile = int(cycles.argmax())
     return tile, int(cycles[tile] - np.delete(cycles, tile).max(initial=0))

@@ -14,7 +14,7 @@ from mimdsim.profile.records import TiledProfile
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoubtedSeconds:
+class UncertainSeconds:
     """Seconds that share a source, and the most seconds by which they may be off."""
 
     source: str
@@ -22,7 +22,7 @@ class DoubtedSeconds:
     half_width: float
 
 
-def seconds_by_source(profile: TiledProfile) -> tuple[DoubtedSeconds, ...]:
+def seconds_by_source(profile: TiledProfile) -> tuple[UncertainSeconds, ...]:
     """Every source's part of the seconds of a training step; the rest is taken as certain (a host stream not hidden).
 
     A profile that does not say what its interval is made of counts as a single source that nothing else shares.
@@ -30,9 +30,9 @@ def seconds_by_source(profile: TiledProfile) -> tuple[DoubtedSeconds, ...]:
     whole = profile.seconds_per_training_step
     if not profile.doubts:
         reach = profile.seconds_high - whole
-        return (DoubtedSeconds(source=f"all of {profile.machine}", seconds=whole, half_width=reach),)
+        return (UncertainSeconds(source=f"all of {profile.machine}", seconds=whole, half_width=reach),)
     parts = [
-        DoubtedSeconds(
+        UncertainSeconds(
             source=f"{doubt.name} ({doubt.kind})",
             seconds=profile.seconds(doubt.cycles),
             half_width=profile.seconds(doubt.half_width_cycles),
@@ -40,7 +40,7 @@ def seconds_by_source(profile: TiledProfile) -> tuple[DoubtedSeconds, ...]:
         for doubt in profile.doubts
     ]
     rest = whole - sum(part.seconds for part in parts)
-    return (*parts, DoubtedSeconds(source="", seconds=rest, half_width=0.0))
+    return (*parts, UncertainSeconds(source="", seconds=rest, half_width=0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Ratio:
     high: float
 
 
-def ratio(ours: Iterable[DoubtedSeconds], theirs: Iterable[DoubtedSeconds]) -> Ratio:
+def ratio(ours: Iterable[UncertainSeconds], theirs: Iterable[UncertainSeconds]) -> Ratio:
     """Our seconds over theirs; infinity if theirs may be zero."""
     ours, theirs = tuple(ours), tuple(theirs)
     middle = _over(sum(part.seconds for part in ours), sum(part.seconds for part in theirs))
@@ -66,7 +66,7 @@ def ratio_of(ours: TiledProfile, theirs: TiledProfile) -> Ratio:
     return ratio(seconds_by_source(ours), seconds_by_source(theirs))
 
 
-def _largest(above: tuple[DoubtedSeconds, ...], below: tuple[DoubtedSeconds, ...]) -> float:
+def _largest(above: tuple[UncertainSeconds, ...], below: tuple[UncertainSeconds, ...]) -> float:
     """The largest ratio: sources that weigh more in the numerator are slow there, the others are fast.
 
     The largest ratio itself determines which weigh more, so sources change sides one by one in order of weight.

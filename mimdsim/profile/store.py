@@ -51,7 +51,7 @@ def load_profile(path: Path | str) -> RunProfile:
         raise DataFileError(
             path, f"field '{shortened(where)}': {first['msg']} ({counted(problem.error_count(), 'problem')})"
         ) from None
-    if other := _said_otherwise(table, dataclasses.asdict(profile), "", older=older):
+    if other := _unfaithful_field(table, dataclasses.asdict(profile), "", older=older):
         raise DataFileError(path, other)
     if wrong := contradictions(profile, MOST_SAID + 1):
         more = "; and more" if len(wrong) > MOST_SAID else ""
@@ -59,7 +59,7 @@ def load_profile(path: Path | str) -> RunProfile:
     return profile
 
 
-def _said_otherwise(said: Any, read: Any, where: str, *, older: bool) -> str:
+def _unfaithful_field(said: Any, read: Any, where: str, *, older: bool) -> str:
     """The first field of the file that was ignored, invented or converted when it was read; what an `older` version
     lacks has the value that the field has by default."""
     if isinstance(read, dict):
@@ -80,7 +80,7 @@ def _said_otherwise(said: Any, read: Any, where: str, *, older: bool) -> str:
         (
             found
             for name, one, other in entries
-            if (found := _said_otherwise(one, other, f"{where}{name}.", older=older))
+            if (found := _unfaithful_field(one, other, f"{where}{name}.", older=older))
         ),
         "",
     )

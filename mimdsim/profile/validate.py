@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from itertools import islice
 from typing import Any
 
@@ -32,6 +32,7 @@ ANY_NUMBER = "loss"  # of a training that diverged
 ANY_LENGTH = "seed"  # shown but not used in calculations
 MEMORY_COLUMNS = {"peak_bytes_by_tile": "peak_bytes", "always_live_bytes_by_tile": "always_live_bytes"}  # are the same
 NO_TILE = "exchange_tile"  # -1 where nothing moves
+SPAN_TILES = ("slowest_tile", NO_TILE)
 PER_TILE = ("busy_cycles", "bytes_sent", "bytes_received", "peak_bytes", "always_live_bytes", "layer")
 
 Problem = tuple[str, object, str]  # dotted path of the field, its value or what is said of it, what it must be
@@ -40,10 +41,10 @@ Problem = tuple[str, object, str]  # dotted path of the field, its value or what
 def contradictions(profile: RunProfile, most: int) -> list[str]:
     """The first `most` problems of `profile`, each with field, value and what it must be; none for a sound one."""
     found = list(islice(_numbers(profile, "", ""), most)) or list(islice(_relations(profile), most))
-    return [f"field '{where}': {_shown(value)}, must be {wanted}" for where, value, wanted in found]
+    return [f"field '{where}': {_shorten(value)}, must be {wanted}" for where, value, wanted in found]
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     """A value in a message, cut if it has hundreds of digits."""
     said = str(value)
     return said if len(said) <= 32 else f"{said[:12]}.. ({len(said)} digits)"
@@ -55,13 +56,13 @@ def _numbers(record: Any, where: str, field: str) -> Iterator[Problem]:
     for name, value in enumerate(record) if column else vars(record).items():
         last = field if column else str(name)
         if type(value) in (int, float):
-            if wanted := _wanted(value, last):
+            if wanted := _required(value, last):
                 yield f"{where}{name}", value, wanted
         elif isinstance(value, tuple) or dataclasses.is_dataclass(value):
             yield from _numbers(value, f"{where}{name}.", last)
 
 
-def _wanted(number: float, field: str) -> str:
+def _required(number: float, field: str) -> str:
     """What a number of the field must be, '' where it is. Comparisons with NaN are false."""
     if field == ANY_NUMBER or (field == ANY_LENGTH and number >= 0):
         return ""
@@ -78,27 +79,23 @@ def _wanted(number: float, field: str) -> str:
 
 def _relations(profile: RunProfile) -> Iterator[Problem]:
     if profile.tiled is not None:
-        yield from _tiled(profile.tiled, "tiled")
+        yield from _check_tiled(profile.tiled, "tiled")
     for index, tiled in enumerate(profile.tiled_beside):
-        yield from _tiled(tiled, f"tiled_beside.{index}")
+        yield from _check_tiled(tiled, f"tiled_beside.{index}")
     for index, gpu in enumerate(profile.gpus):
         yield from _seconds(gpu, f"gpus.{index}")
     if profile.training is not None:
         yield from _training(profile.training)
     for index, one in enumerate(profile.advice):
         if one.command and not _one_command(one.command):
-            yield (
-                f"advice.{index}.command",
-                one.command[:80],
-                "a command of ours, or empty",
-            )
+            yield f"advice.{index}.command", one.command[:80], "a command of ours, or empty"
         if not one.gain_low <= one.gain <= one.gain_high <= 1:
             yield f"advice.{index}.gain", one.gain, f"between {one.gain_low} and {one.gain_high}, at most 1"
     for index, layer in enumerate(profile.activity):
         yield from _activity(layer, f"activity.{index}", profile.timesteps)
 
 
-def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
+def _check_tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     if unequal := list(_columns(tiled, where)):
         yield from unequal  # the checks below pair the columns
         return
@@ -107,6 +104,18 @@ def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     yield from _memory(tiled.memory, f"{where}.memory", tiled)
     yield from _silicon(tiled, where)
     yield from _seconds(tiled, where)
+
+
+def _at_most(where: str, number: float, most: float, of: str, slack: float = 0.0) -> Iterator[Problem]:
+    """A number beyond that of another field."""
+    if number > most * (1 + slack):
+        yield where, number, f"at most {of}, {most!r}"
+
+
+def _entries(where: str, column: Sized, count: int, of: str) -> Iterator[Problem]:
+    """A column that has not one entry each."""
+    if len(column) != count:
+        yield where, f"{len(column)} entries", f"{count}, one for each of '{of}'"
 
 
 def _silicon(tiled: TiledProfile, where: str) -> Iterator[Problem]:
@@ -118,10 +127,8 @@ def _silicon(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     named += [(f"static.{index}", part) for index, part in enumerate(chip.static)]
     named += [("full_load", chip.full_load)] if chip.full_load is not None else []
     for path, part in named:
-        if part.half_width > part.value * (1 + SLACK):
-            yield f"{where}.silicon.{path}.half_width", part.half_width, f"at most its value, {part.value!r}"
-    if chip.volts_low > chip.volts_high:
-        yield f"{where}.silicon.volts_low", chip.volts_low, f"at most its volts_high, {chip.volts_high!r}"
+        yield from _at_most(f"{where}.silicon.{path}.half_width", part.half_width, part.value, "its value", SLACK)
+    yield from _at_most(f"{where}.silicon.volts_low", chip.volts_low, chip.volts_high, "its volts_high")
     if bool(chip.unknown) == bool(chip.static):
         yield f"{where}.silicon.unknown", chip.unknown[:80], "empty where static watts are given, else the reason"
 
@@ -142,11 +149,9 @@ def _columns(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     rows = memory.bytes_by_category_and_tile
     columns += [(f"memory.bytes_by_category_and_tile.{index}", row) for index, row in enumerate(rows)]
     for name, column in columns:
-        if len(column) != tiles:
-            yield f"{where}.{name}", f"{len(column)} entries", f"{tiles}, one for each of '{where}.tiles'"
-    if len(rows) != len(memory.categories):
-        path = f"{where}.memory.bytes_by_category_and_tile"
-        yield path, f"{len(rows)} entries", f"{len(memory.categories)}, one for each of '{where}.memory.categories'"
+        yield from _entries(f"{where}.{name}", column, tiles, f"{where}.tiles")
+    path, of = f"{where}.memory.bytes_by_category_and_tile", f"{where}.memory.categories"
+    yield from _entries(path, rows, len(memory.categories), of)
     if tiles % tiled.chips:
         yield f"{where}.chips", tiled.chips, f"a divisor of '{where}.tiles', {tiles}"
     columns_most = max(tiles, MOST_COLUMNS)
@@ -156,11 +161,9 @@ def _columns(tiled: TiledProfile, where: str) -> Iterator[Problem]:
 
 def _indices(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     """Tile numbers that do not exist."""
-    named = [(f"spans.{index}.slowest_tile", span.slowest_tile) for index, span in enumerate(tiled.spans)]
-    named += [(f"spans.{index}.exchange_tile", span.exchange_tile) for index, span in enumerate(tiled.spans)]
+    named = [(f"spans.{at}.{name}", getattr(span, name)) for at, span in enumerate(tiled.spans) for name in SPAN_TILES]
     named += [
-        (f"memory.liveness.{index}.fullest_tile", point.fullest_tile)
-        for index, point in enumerate(tiled.memory.liveness)
+        (f"memory.liveness.{at}.fullest_tile", point.fullest_tile) for at, point in enumerate(tiled.memory.liveness)
     ]
     for name, tile in named:
         if tile >= tiled.tiles:
@@ -178,16 +181,11 @@ def _totals(tiled: TiledProfile, where: str) -> Iterator[Problem]:
         if total != by_tile:
             yield f"{where}.tile_columns.{name}", f"{by_tile} in sum", f"that of '{where}.spans', {total}"
     for index, span in enumerate(tiled.spans):
-        if span.link_cycles > span.exchange_cycles:
-            yield (
-                f"{where}.spans.{index}.link_cycles",
-                span.link_cycles,
-                f"at most its exchange_cycles, {span.exchange_cycles}",
-            )
+        path = f"{where}.spans.{index}.link_cycles"
+        yield from _at_most(path, span.link_cycles, span.exchange_cycles, "its exchange_cycles")
     for index, doubt in enumerate(tiled.doubts):
-        if doubt.half_width_cycles > doubt.cycles:
-            path = f"{where}.doubts.{index}.half_width_cycles"
-            yield path, doubt.half_width_cycles, f"at most its cycles, {doubt.cycles}"
+        path = f"{where}.doubts.{index}.half_width_cycles"
+        yield from _at_most(path, doubt.half_width_cycles, doubt.cycles, "its cycles")
 
 
 def _memory(memory: MemoryProfile, where: str, tiled: TiledProfile) -> Iterator[Problem]:
@@ -212,26 +210,19 @@ def _memory(memory: MemoryProfile, where: str, tiled: TiledProfile) -> Iterator[
         if always > most:
             yield f"{where}.always_live_bytes_by_tile.{tile}", always, f"at most the peak of its tile, {most}"
     for index, (_, _, size) in enumerate(memory.largest_on_peak_tile):
-        if size > peak:
-            yield f"{where}.largest_on_peak_tile.{index}.2", size, f"at most the peak_bytes, {peak}"
-    yield from _curve(memory, where)
-
-
-def _curve(memory: MemoryProfile, where: str) -> Iterator[Problem]:
+        yield from _at_most(f"{where}.largest_on_peak_tile.{index}.2", size, peak, "the peak_bytes")
     for index, point in enumerate(memory.liveness):
-        if point.fullest_tile_bytes > point.total_bytes:
-            most = f"at most its total_bytes, {point.total_bytes}"
-            yield f"{where}.liveness.{index}.fullest_tile_bytes", point.fullest_tile_bytes, most
-    highest = max((point.fullest_tile_bytes for point in memory.liveness), default=memory.peak_bytes)
-    if highest != memory.peak_bytes:
-        yield f"{where}.peak_bytes", memory.peak_bytes, f"the largest fullest_tile_bytes of its liveness, {highest}"
+        path = f"{where}.liveness.{index}.fullest_tile_bytes"
+        yield from _at_most(path, point.fullest_tile_bytes, point.total_bytes, "its total_bytes")
+    highest = max((point.fullest_tile_bytes for point in memory.liveness), default=peak)
+    if highest != peak:
+        yield f"{where}.peak_bytes", peak, f"the largest fullest_tile_bytes of its liveness, {highest}"
 
 
 def _seconds(machine: TiledProfile | GpuProfile, where: str) -> Iterator[Problem]:
     """Intervals of time and energy that do not contain their number."""
     exposed, host, seconds = machine.host_exposed_seconds, machine.host_seconds, machine.seconds_per_training_step
-    if exposed > host * (1 + SLACK):
-        yield f"{where}.host_exposed_seconds", exposed, f"at most its host_seconds, {host!r}"
+    yield from _at_most(f"{where}.host_exposed_seconds", exposed, host, "its host_seconds", SLACK)
     if machine.seconds_low > seconds * (1 + SLACK):
         yield f"{where}.seconds_low", machine.seconds_low, f"at most the seconds of its training step, {seconds!r}"
     elif machine.seconds_high < seconds * (1 - SLACK):
@@ -242,20 +233,16 @@ def _seconds(machine: TiledProfile | GpuProfile, where: str) -> Iterator[Problem
             if not abs(getattr(machine, name) - end) <= SLACK * (seconds + off):
                 yield f"{where}.{name}", getattr(machine, name), f"what the half widths of its doubts make it, {end!r}"
     for index, part in enumerate(machine.energy.parts if machine.energy is not None else ()):
-        if part.half_width_joules > part.joules * (1 + SLACK):
-            path = f"{where}.energy.parts.{index}.half_width_joules"
-            yield path, part.half_width_joules, f"at most its joules, {part.joules!r}"
+        path = f"{where}.energy.parts.{index}.half_width_joules"
+        yield from _at_most(path, part.half_width_joules, part.joules, "its joules", SLACK)
 
 
 def _training(training: Training) -> Iterator[Problem]:
     """Curves without one number for each training step or epoch."""
-    steps = training.training_steps
-    if len(training.loss) != steps:
-        yield "training.loss", f"{len(training.loss)} entries", f"{steps}, one for each of 'training.training_steps'"
+    steps, of = training.training_steps, "training.training_steps"
+    yield from _entries("training.loss", training.loss, steps, of)
     for index, (_, values) in enumerate(training.scheduled):
-        if not values or len(values) != steps:
-            path = f"training.scheduled.{index}.1"
-            yield path, f"{len(values)} entries", f"{max(steps, 1)}, one for each of 'training.training_steps'"
+        yield from _entries(f"training.scheduled.{index}.1", values, max(steps, 1), of)
     if training.samples != steps * training.batch:
         wanted = f"training_steps times batch, {steps * training.batch}"
         yield "training.samples", training.samples, wanted
@@ -271,9 +258,7 @@ def _training(training: Training) -> Iterator[Problem]:
 def _activity(layer: Activity, where: str, timesteps: int) -> Iterator[Problem]:
     """Curves of a different length than the timesteps, and spikes of neurons or timesteps that do not exist."""
     for name in ("spikes_by_timestep", "listed_by_timestep"):
-        entries = len(getattr(layer, name))
-        if entries != timesteps:
-            yield f"{where}.{name}", f"{entries} entries", f"{timesteps}, one for each of 'timesteps'"
+        yield from _entries(f"{where}.{name}", getattr(layer, name), timesteps, "timesteps")
     for index, (timestep, neuron) in enumerate(layer.raster):
         if timestep >= timesteps:
             yield f"{where}.raster.{index}.0", timestep, f"a timestep, below {timesteps}"

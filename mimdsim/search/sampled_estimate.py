@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mimdsim.compiler import Memory, Placement, Watch, memory_of, merged_program
-from mimdsim.costs.area_power import silicon_profile
-from mimdsim.costs.energy import tiled_energy
+from mimdsim.costs.area_power import silicon_profile, tiled_energy
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep
 from mimdsim.program.exchanges import sampled_exchange

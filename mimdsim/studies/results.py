@@ -8,7 +8,7 @@ from typing import Any
 
 from mimdsim.base.units import show_bytes
 from mimdsim.pipeline.overrides import MACHINE_SECTIONS, WORKLOAD_SECTIONS
-from mimdsim.profile import DoubtedSeconds, ratio
+from mimdsim.profile import UncertainSeconds, ratio
 from mimdsim.report.formatting import field_value, field_values, significant
 from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 
@@ -82,9 +82,9 @@ def can_run(row: Row) -> bool:
     return bool(row.get("fits", True))
 
 
-def _parts(row: Row) -> tuple[DoubtedSeconds, ...]:
+def _parts(row: Row) -> tuple[UncertainSeconds, ...]:
     return tuple(
-        DoubtedSeconds(source=name, seconds=seconds, half_width=reach)
+        UncertainSeconds(source=name, seconds=seconds, half_width=reach)
         for name, seconds, reach in row["seconds_by_source"] or ()
     )
 

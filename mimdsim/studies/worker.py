@@ -19,12 +19,12 @@ from mimdsim.pipeline import (
     Programs,
     beyond_sources,
     compile_workload,
+    constant_layer_texts,
     half_warning,
-    layers_said,
     open_data,
     other_costs,
     retime,
-    samples_said,
+    sample_warnings,
     time_on_gpus,
     train_workload,
     unscaled_energy,
@@ -68,7 +68,7 @@ def record(points: Sequence[Point], _: Mapping[str, SpikeSource]) -> Spikes | No
     log = train_workload(workload, compiled, data)
     by_epoch = log.test_accuracy_by_epoch
     accuracy = by_epoch[-1 if log.best_epoch is None else log.best_epoch] if by_epoch else None
-    return log.activity, accuracy, samples_said(workload, data)
+    return log.activity, accuracy, sample_warnings(workload, data)
 
 
 def best_mapping(points: Sequence[Point], spikes: Mapping[str, SpikeSource]) -> MappingOptions | None:
@@ -213,7 +213,7 @@ def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
 
 def _firing(row: Row, network: SpikingNetwork, activity: RecordedActivity) -> Row:
     """What is wrong with layers whose spikes tell nothing, as a note too."""
-    said = ". ".join(layers_said(network, constant_layers(network, activity)))
+    said = ". ".join(constant_layer_texts(network, constant_layers(network, activity)))
     return {FIRING_COLUMN: said, "note": "; ".join(filter(None, [said, row["note"]]))} if said else {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,21 +10,21 @@ import numpy as np
 
 from mimdsim.base.compressed_columns import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
-from mimdsim.costs.area_power import silicon_profile
-from mimdsim.costs.energy import tiled_energy
-from mimdsim.costs.exchange_endpoint import cycles_of_tiles, host_exposed_seconds
-from mimdsim.costs.isa_costs import costs_of_another, priced
+from mimdsim.base.schema import sourced_numbers
+from mimdsim.costs.area_power import silicon_profile, tiled_energy
+from mimdsim.costs.exchange_endpoint import busiest_tiles, cycles_of_tiles, host_exposed_seconds, phases_of
+from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Host
-from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
-from mimdsim.program import Program, RecordedActivity
+from mimdsim.profile import Assumption, EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
+from mimdsim.program import Program, RecordedActivity, WorkerBundles
 from mimdsim.program.verify import require_sound
-from mimdsim.timing.critical_path import critical_path
-from mimdsim.timing.recording import machine_assumptions, program_assumptions
-from mimdsim.timing.spans import loop_spans, superstep_spans, uncertain_parts
+from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
 from mimdsim.timing.tile_cycles import TileIssue
-from mimdsim.timing.uncertainty import own_shares, with_correlation
+from mimdsim.timing.uncertainty import own_shares, uncertain_parts, with_correlation
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
+
+SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs")
 
 
 def time_program(
@@ -47,12 +48,11 @@ def time_program(
             "spread its variables over more tiles"
         )
     of_another = costs_of_another(program, machine)
-    program = priced(program, machine)
+    program = with_machine_costs(program, machine)
     loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
-    moved = _moved(program)
     loops = loop_spans(program, machine)
-    spans = (*superstep_spans(program, machine.exchange, loads, path, moved.volumes), *loops)
+    spans = (*_superstep_spans(program, machine, loads, path), *loops)
     own = own_shares(program, machine, loads)
     doubts = uncertain_parts(loads, path, sum(span.sync_cycles for span in loops), machine, own)
     doubts = with_correlation(doubts, own, machine)
@@ -61,7 +61,7 @@ def time_program(
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     off = sum(doubt.half_width_cycles for doubt in doubts)
-    columns = _tile_columns(program, machine.chip.grid_columns, memory, loads, moved)
+    columns = _tile_columns(program, machine.chip.grid_columns, memory, loads)
     silicon = silicon_profile(machine)
     return TiledProfile(
         machine=machine.name,
@@ -84,7 +84,7 @@ def time_program(
         run_name="training step" if program.layers else "run",
         energy=_energy(program, machine, silicon, loads, spans, cycles / clock + exposed),
         silicon=silicon,
-        assumptions=machine_assumptions(machine) + program_assumptions(program),
+        assumptions=_machine_assumptions(machine) + _program_assumptions(program),
     )
 
 
@@ -107,7 +107,7 @@ def group_cycles(
     From one sync to the next tiles go on without waiting for others: what they compute there is added up, and stands at
     the first superstep. A tile may be slow in another turn than others of its group.
     """
-    program = priced(program, machine)
+    program = with_machine_costs(program, machine)
     loads = program_loads(program, activity, TileIssue.of(machine))
     path = critical_path(program, machine, loads)
     compute, exchange = np.zeros((2, len(loads), groups), np.int64)
@@ -118,7 +118,7 @@ def group_cycles(
             if place == 0 or path[row].exchange + path[row].sync:
                 np.maximum.at(compute[first], group, since_sync)
                 since_sync[:], first = 0, row
-            since_sync[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
+            since_sync += load.busy
             if moved is not None:
                 cycles = cycles_of_tiles(program, moved, machine)
                 np.maximum.at(exchange[row], group[moved.tiles], cycles * stretch.times)
@@ -131,21 +131,14 @@ def group_cycles(
 
 def bundles_of(program: Program, machine: MimdMachine, activity: RecordedActivity) -> int:
     """Bundles that all tiles issue in one run of a program, without checking it."""
-    return sum(load.bundles for load in program_loads(priced(program, machine), activity, TileIssue.of(machine)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Moved:
-    """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""
-
-    volumes: tuple[int, ...]
-    sent: tuple[int, ...]
-    received: tuple[int, ...]
-    over_links: int
+    return sum(
+        load.bundles for load in program_loads(with_machine_costs(program, machine), activity, TileIssue.of(machine))
+    )
 
 
 @lru_cache(maxsize=8)
-def _moved(program: Program) -> _Moved:
+def _moved_bytes(program: Program) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+    """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""
     sent, received = np.zeros(program.tiles, np.int64), np.zeros(program.tiles, np.int64)
     volumes, over_links = [], 0
     for superstep, times, _ in program.supersteps():
@@ -155,20 +148,47 @@ def _moved(program: Program) -> _Moved:
             sent[exchange.tiles] += exchange.column("bytes_sent") * times
             received[exchange.tiles] += exchange.column("bytes_received") * times
             over_links += 0 if exchange.link_bytes is None else int(exchange.link_bytes.sum()) * times
-    return _Moved(volumes=tuple(volumes), sent=numbers(sent), received=numbers(received), over_links=over_links)
+    return tuple(volumes), numbers(sent), numbers(received), over_links
+
+
+def _superstep_spans(
+    program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad], path: Sequence[PathPart]
+) -> Iterator[Span]:
+    """One span per superstep, in program order."""
+    busiest = iter(busiest_tiles(phases_of(program, machine.exchange), machine.exchange))
+    volumes, *_ = _moved_bytes(program)
+    rows = zip(program.supersteps(), loads, path, volumes, strict=True)
+    for (superstep, times, _), load, part, volume in rows:
+        slow = next(busiest) if superstep.exchange is not None else None
+        yield Span(
+            name=superstep.name,
+            op=superstep.op,
+            phase=superstep.phase,
+            times=times,
+            compute_cycles=part.compute,
+            exchange_cycles=part.exchange,
+            sync_cycles=part.sync,
+            busy_cycles=load.busy_cycles,
+            bytes_received=volume,
+            flops=load.flops,
+            slowest_tile=load.slowest_tile,
+            link_cycles=part.link,
+            exchange_tile=-1 if slow is None else slow.tile,
+            exchange_tile_bytes=0 if slow is None else slow.wire_bytes,
+            exchange_tile_control_cycles=0 if slow is None else slow.control_cycles,
+        )
 
 
 def _tile_columns(
-    program: Program, grid_columns: int, memory: MemoryProfile, loads: tuple[SuperstepLoad, ...], moved: _Moved
+    program: Program, grid_columns: int, memory: MemoryProfile, loads: tuple[SuperstepLoad, ...]
 ) -> TileColumns:
-    busy = np.zeros(program.tiles, np.int64)
-    for load in loads:
-        busy[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
+    _, sent, received, _ = _moved_bytes(program)
+    busy = sum((load.busy for load in loads), np.zeros(program.tiles, np.int64))
     return TileColumns(
         grid_columns=grid_columns,
         busy_cycles=numbers(busy),
-        bytes_sent=moved.sent,
-        bytes_received=moved.received,
+        bytes_sent=sent,
+        bytes_received=received,
         peak_bytes=memory.peak_bytes_by_tile,
         always_live_bytes=memory.always_live_bytes_by_tile,
         layer=program.layer_of_tile or ("",) * program.tiles,
@@ -192,7 +212,7 @@ def _energy(
             ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
             ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
             ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),
-            ("links between chips", "link_joules_per_byte", _moved(program).over_links),
+            ("links between chips", "link_joules_per_byte", _moved_bytes(program)[-1]),
             ("host link", "host_joules_per_byte", input_bytes(program)),
         ),
     )
@@ -232,3 +252,45 @@ def host_stream_seconds(program: Program, host: Host) -> float:
     each = host.chips or program.chips
     fullest = max(int(of_chips[first : first + each].sum()) for first in range(0, program.chips, each))
     return min(total, fullest) / host.bytes_per_second + host.request_seconds
+
+
+def _machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
+    """Every number of the machine with its source."""
+    return tuple(
+        Assumption(
+            name=f"{section}.{field}",
+            value=f"{value:g}" if isinstance(value, int | float) else str(value),
+            kind=kind,
+            source=source,
+        )
+        for section, field, value, kind, source in sourced_numbers(machine, SECTIONS)
+    )
+
+
+@lru_cache(maxsize=8)
+def _program_assumptions(program: Program) -> tuple[Assumption, ...]:
+    """One for every format that values are counted in but not computed in, and for every codelet the source of its
+    cost."""
+    formats = {
+        (held.dtype, held.stored_bytes)
+        for held in program.variables.values()
+        if held.stored_bytes and held.dtype.startswith("float")
+    }
+    found = [
+        Assumption(
+            name=f"{dtype} in {stored} bytes",
+            value=f"bytes and cycles of {stored}-byte values; computed in {dtype}, rounded where a vertex writes them",
+            kind="assumed",
+            source=f"sums inside a vertex are those of {dtype}: what adding in {stored} bytes does to spikes, loss and "
+            "accuracy is not simulated",
+        )
+        for dtype, stored in sorted(formats)
+    ]
+    costs = {table.codelet.name: table.codelet.cost for step, _, _ in program.supersteps() for table in step.tables}
+    for name in sorted(costs):
+        cost, value = costs[name], "library formula"
+        if isinstance(cost, WorkerBundles):
+            parts = [f" + {term.bundles:g} per {' x '.join(term.extents)}" for term in cost.terms]
+            value = f"{cost.fixed:g} bundles{''.join(parts)}"
+        found.append(Assumption(name=f"codelet {name}", value=value, kind=cost.kind, source=cost.source))
+    return tuple(found)

@@ -18,9 +18,11 @@ from mimdsim.base.cache import PerObject
 from mimdsim.costs.exchange_endpoint import cycles_of_phases, edge_bytes, link_phase_seconds, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
-from mimdsim.program import Program
+from mimdsim.profile import Span
+from mimdsim.program import Program, Repeat
 from mimdsim.timing.discrete_event import global_exchange_seconds
-from mimdsim.timing.worker_cycles import SuperstepLoad, synchronised_chips
+from mimdsim.timing.vertex_dispatch import synchronised_chips
+from mimdsim.timing.worker_cycles import SuperstepLoad
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +87,18 @@ def _slowest(loads: Sequence[SuperstepLoad], exchange: np.ndarray, sync: np.ndar
 
 def exchange_waits(program: Program, machine: MimdMachine) -> ExchangeWaits:
     """The cycles of the exchanges of all supersteps on `machine`, in program order."""
-    waits, sync = _synchronisation(program), machine.sync
-    exchange = np.zeros(waits.synchronised.shape, np.int64)
-    exchange[waits.exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
+    (exchanges, synchronised, barriers), sync = _synchronisation(program), machine.sync
+    exchange = np.zeros(synchronised.shape, np.int64)
+    exchange[exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
     link = np.rint(_link_seconds(program, machine.links) * machine.chip.clock_hz).astype(np.int64)
-    closes, barriers = waits.rounds > 0, waits.rounds
+    closes = barriers > 0
     if program.chips > 1 and sync.scope == "all":
         closes = closes | exchange.any(axis=1)
         barriers = np.maximum(barriers, 1)
     every = barriers * machine.barrier_cycles(all_chips=True) + _waits_for_last(
         machine, exchange.max(axis=1, initial=0) + link
     )
-    inside = waits.synchronised & (exchange > 0) & ~closes[:, None]
+    inside = synchronised & (exchange > 0) & ~closes[:, None]
     own = machine.barrier_cycles(all_chips=False) + _waits_for_last(machine, exchange)
     return ExchangeWaits(
         exchange=exchange,
@@ -113,29 +115,18 @@ def _waits_for_last(machine: MimdMachine, exchange: np.ndarray) -> np.ndarray:
     return cycles
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Synchronisation:
-    """Exchanges and barriers of a program, on any machine: the numbers of those that exchange, which chips each
-    synchronises bool[supersteps, chips], and how many rounds go over links int64[supersteps]."""
-
-    exchanges: np.ndarray
-    synchronised: np.ndarray
-    rounds: np.ndarray
-
-
 @lru_cache(maxsize=8)
-def _synchronisation(program: Program) -> _Synchronisation:
+def _synchronisation(program: Program) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """On any machine: the numbers of the supersteps that exchange, which chips each superstep synchronises
+    bool[supersteps, chips], and how many rounds go over links int64[supersteps]."""
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
-    over_links = [step.exchange is not None and step.exchange.link_bytes is not None for step in supersteps]
-    rounds = [
-        len(step.exchange.rounds) if step.exchange is not None and crosses else 0
-        for step, crosses in zip(supersteps, over_links, strict=True)
-    ]
+    exchanges = [step.exchange for step in supersteps]
+    rounds = [0 if one is None or one.link_bytes is None else len(one.rounds) for one in exchanges]
     synchronised = [synchronised_chips(program, step) for step in supersteps]
-    return _Synchronisation(
-        exchanges=np.array([at for at, step in enumerate(supersteps) if step.exchange is not None], np.int64),
-        synchronised=np.array(synchronised, bool).reshape(-1, program.chips),
-        rounds=np.array(rounds, np.int64),
+    return (
+        np.array([at for at, one in enumerate(exchanges) if one is not None], np.int64),
+        np.array(synchronised, bool).reshape(-1, program.chips),
+        np.array(rounds, np.int64),
     )
 
 
@@ -165,3 +156,31 @@ def _crossing_seconds(traffic: np.ndarray, links: Links) -> float:
     """Seconds of a global exchange; message by message only if some have to wait for others on an edge."""
     alone = max(edge_bytes((traffic > 0).astype(np.int64), links).values(), default=0) <= 1
     return link_phase_seconds(traffic, links) if alone else global_exchange_seconds(traffic, links)
+
+
+def loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
+    """Control of every repeat, once per timestep: counting on one tile, and the sync that informs the others."""
+    turn = machine.sync.loop_cycles + machine.barrier_cycles(all_chips=program.chips > 1)
+    turns: dict[Repeat, int] = {}
+    phases: dict[Repeat, str] = {}
+    for stretch in program.stretches():
+        for depth, repeat in enumerate(stretch.repeats):
+            turns[repeat] = repeat.times * (turns[stretch.repeats[0]] if depth else 1)
+            phases.setdefault(repeat, stretch.body[0].phase)
+    return [
+        Span(
+            name=f"loop control {phases[repeat]}",
+            op="repeat",
+            phase=phases[repeat],
+            times=times,
+            compute_cycles=0,
+            exchange_cycles=0,
+            sync_cycles=turn * times,
+            busy_cycles=0,
+            bytes_received=0,
+            flops=0,
+            slowest_tile=0,
+        )
+        for repeat, times in turns.items()
+        if times
+    ]

@@ -23,7 +23,7 @@ from mimdsim.machine.topology import next_chips, route_lengths
 Process = Generator[Any, Any, None]
 # by rank the lowest goes first, no two of an exchange have the same; its route, one bit for each edge; seconds
 Message = tuple[tuple[int, ...], int, float]
-Request = tuple[tuple[int, ...], int, float, simpy.Event]
+Pending = tuple[tuple[int, ...], int, float, simpy.Event]
 
 
 def stream_training_steps(
@@ -155,9 +155,9 @@ class _Edges:
     def __init__(self, env: simpy.Environment):
         self._env = env
         self._busy = 0
-        self._requests: list[Request] = []  # to be decided at the end of this instant, as is who gets what was freed
+        self._requests: list[Pending] = []  # to be decided at the end of this instant, as is who gets what was freed
         self._freed = 0
-        self._parked: defaultdict[int, list[Request]] = defaultdict(list)  # by edge: heaps, lowest rank first
+        self._parked: defaultdict[int, list[Pending]] = defaultdict(list)  # by edge: heaps, lowest rank first
         self._left: dict[simpy.Event, int] = {}  # messages until it occurs
 
     def send(self, messages: list[Message]) -> simpy.Event:
@@ -170,7 +170,7 @@ class _Edges:
         self._left[sent] = len(messages)
         return sent
 
-    def _release(self, ended: list[Request], _event: simpy.Event) -> None:
+    def _release(self, ended: list[Pending], _event: simpy.Event) -> None:
         self._look_again()
         for _, edges, _, sent in ended:
             self._busy &= ~edges
@@ -189,7 +189,7 @@ class _Edges:
         waiting = [(0, self._requests), *self._parked.items()]
         first = [(queue[0][0], edge, queue) for edge, queue in waiting if queue and (not edge or edge & self._freed)]
         self._requests, self._freed = [], 0
-        started: defaultdict[float, list[Request]] = defaultdict(list)
+        started: defaultdict[float, list[Pending]] = defaultdict(list)
         heapify(first)
         while first:
             edge, queue = first[0][1:]

@@ -6,33 +6,40 @@ those of waiting, to the compute cycles of the superstep; exchange and sync like
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import counted
-from mimdsim.costs.exchange_endpoint import TilePart, busiest_tile, hop_latency_cycles, part_of_tile
-from mimdsim.costs.isa_costs import priced
+from mimdsim.costs.exchange_endpoint import (
+    busiest_tile,
+    bytes_by_neighbour,
+    control_cycles,
+    endpoint_cycles,
+    exchange_phases,
+    hop_latency_cycles,
+)
+from mimdsim.costs.isa_costs import with_machine_costs
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.machine.mimd import Fabric
 from mimdsim.profile import Span
-from mimdsim.program import Program, RecordedActivity, Superstep
+from mimdsim.program import Exchange, Program, RecordedActivity, Superstep, TileFormula
 from mimdsim.timing.analytic import refuse_other_machine
-from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits
+from mimdsim.timing.critical_path import PathPart, critical_path, exchange_waits, loop_spans
 from mimdsim.timing.explanation import Context, Explanation, Row, Work, cycles_text
 from mimdsim.timing.recording import Recording
-from mimdsim.timing.spans import loop_spans
 from mimdsim.timing.static_plan import SuperstepPlan, straight_line_plans
-from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, tile_cycles, worker_cycles
-from mimdsim.timing.tile_work import Level, TableWork, work_of_tile
+from mimdsim.timing.tile_cycles import TileIssue, arranging_parts, library_cycles, tile_cycles, worker_cycles
+from mimdsim.timing.tile_work import Level, TableWork, title_of, work_of_tile
+from mimdsim.timing.vertex_dispatch import SuperstepPlacement
 from mimdsim.timing.worker_cycles import SuperstepLoad, program_loads
 
 
 class Workers:
     """The worker contexts of the tile; cycles float64[executions], a single entry if all are equal."""
 
-    def __init__(self, work: list[TableWork], times: int, issue: TileIssue):
+    def __init__(self, work: Sequence[TableWork], times: int, issue: TileIssue):
         self.tables, self.times, self.issue = work, times, issue
         self.executions = max((len(each.turns) for one in work for each in one.levels), default=1)
         self.bundles = np.zeros((self.executions, issue.contexts))
@@ -81,8 +88,7 @@ class Workers:
         )
         if alike:
             return said + (f" x {self.times:,} executions" if self.times > 1 else "")
-        count = np.count_nonzero(each)
-        return f"{said}, in {count:,} {'execution' if count == 1 else 'executions'}"
+        return f"{said}, in {counted(int(np.count_nonzero(each)), 'execution')}"
 
     def contexts(self, execution: int) -> tuple[Context, ...]:
         """The vertices that every context runs, round after round."""
@@ -110,16 +116,23 @@ class Workers:
         return tuple(Work(codelet=name, vertices=tuple(rows), how=how) for (name, how), rows in alike.items())
 
 
-def library_row(one: TableWork, issue: TileIssue) -> Row:
-    """Library vertices of a table, each in turn on all contexts."""
-    extents = ", ".join(
-        f"{name} {column.min():g}" + (f" to {column.max():g}" if column.min() < column.max() else "")
-        for name, column in one.extents.items()
-    )
-    many = f"{len(one.rows)} vertices, one after another," if len(one.rows) > 1 else "1 vertex"
-    note = f"{many} on {issue.working} contexts, by the codelet's formula" + (f" for {extents}" if extents else "")
-    cycles = float(one.cycles.sum())
-    return Row(what=one.title, how=f"{cycles_text(cycles)} cycles", cycles=cycles, note=note)
+def library_rows(superstep: Superstep, placement: SuperstepPlacement, tile: int, issue: TileIssue) -> Iterator[Row]:
+    """Library vertices on the tile by table, each in turn on all contexts."""
+    for table, every in zip(superstep.tables, placement.extents, strict=True):
+        rows = np.flatnonzero(table.tiles == tile)
+        if not len(rows) or not isinstance(table.codelet.cost, TileFormula):
+            continue
+        extents = {name: column for name, column in every.items() if isinstance(column, np.ndarray)}
+        each = np.broadcast_to(library_cycles(table.codelet, extents, issue, table.vertices), table.vertices)
+        cycles = float(each[rows].sum())
+        named = ", ".join(
+            f"{name} {column[rows].min():g}"
+            + (f" to {most:g}" if (most := column[rows].max()) > column[rows].min() else "")
+            for name, column in extents.items()
+        )
+        many = f"{len(rows)} vertices, one after another," if len(rows) > 1 else "1 vertex"
+        note = f"{many} on {issue.working} contexts, by the codelet's formula" + (f" for {named}" if named else "")
+        yield Row(what=title_of(table), how=f"{cycles_text(cycles)} cycles", cycles=cycles, note=note)
 
 
 def arranging_rows(superstep: Superstep, tile: int, issue: TileIssue) -> tuple[Row, ...]:
@@ -154,11 +167,12 @@ def exchange_rows(
     exchange, fabric = superstep.exchange, machine.exchange
     rows = []
     if exchange is not None and here:
-        own = part_of_tile(program, exchange, fabric, tile)
-        way = int(hop_latency_cycles(program, exchange, machine)[tile // program.tiles_per_chip])
+        own = _own_part(program, exchange, fabric, tile)
+        phases = exchange_phases(program, [exchange], fabric)
+        way = int(hop_latency_cycles(program, phases, machine)[0, tile // program.tiles_per_chip])
         phase = here - fabric.fixed_cycles - fabric.route_cycles - way
-        rows += [] if own is None else [_own_part(own, fabric)]
-        rows.append(_busier(program, superstep, machine, phase - (own.cycles if own else 0)))
+        rows += [] if own is None else [own]
+        rows.append(_waiting_row(program, superstep, machine, phase - (int(own.cycles) if own else 0)))
         rows.append(Row(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles))
         rows.append(Row(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles))
         hops = f"{fabric.hop_cycles:g} a hop, as far as its tiles are apart"
@@ -169,21 +183,31 @@ def exchange_rows(
     return _with_other_chips(rows, rest)
 
 
-def _own_part(own: TilePart, fabric: Fabric) -> Row:
-    wire = f"{own.wire_bytes:,} bytes / {fabric.bytes_per_cycle:g} a cycle"
+def _own_part(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> Row | None:
+    """What the tile itself sends and receives in an exchange; None if it takes no part."""
+    at = int(np.searchsorted(exchange.tiles, tile))
+    if at == len(exchange.tiles) or exchange.tiles[at] != tile:
+        return None
+    names = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
+    sent, received, pieces_sent, pieces_received = (int(exchange.column(name)[at]) for name in names)
+    saved = int(np.broadcast_to(bytes_by_neighbour(exchange, fabric, program.tiles_per_chip), exchange.tiles.shape)[at])
+    wire_bytes, pieces = max(sent, received - saved), (pieces_sent, pieces_received, fabric)
+    control_takes = float(control_cycles(*pieces))
+    cycles = int(endpoint_cycles(wire_bytes, *pieces))
+    wire = f"{wire_bytes:,} bytes / {fabric.bytes_per_cycle:g} a cycle"
     control = (
-        f"{counted(own.fragments_sent, 'piece')} sent x {fabric.send_fragment_cycles:g} + "
-        f"{own.fragments_received:,} received x {fabric.receive_fragment_cycles:g}"
+        f"{counted(pieces_sent, 'piece')} sent x {fabric.send_fragment_cycles:g} + "
+        f"{pieces_received:,} received x {fabric.receive_fragment_cycles:g}"
     )
-    if own.control_cycles > own.wire_bytes / fabric.bytes_per_cycle:
-        return Row(what="control of its pieces", how=control, cycles=own.cycles, note=f"its {wire} take less")
-    note = f"sends {own.bytes_sent:,}, receives {own.bytes_received:,}"
-    note += f", {own.bytes_saved:,} of them over its neighbour's bus" if own.bytes_saved else ""
-    note += f"; control of {control} takes less" if own.control_cycles else ""
-    return Row(what="bytes on its wire", how=wire, cycles=own.cycles, note=note)
+    if control_takes > wire_bytes / fabric.bytes_per_cycle:
+        return Row(what="control of its pieces", how=control, cycles=cycles, note=f"its {wire} take less")
+    note = f"sends {sent:,}, receives {received:,}"
+    note += f", {saved:,} of them over its neighbour's bus" if saved else ""
+    note += f"; control of {control} takes less" if control_takes else ""
+    return Row(what="bytes on its wire", how=wire, cycles=cycles, note=note)
 
 
-def _busier(program: Program, superstep: Superstep, machine: MimdMachine, cycles: int) -> Row:
+def _waiting_row(program: Program, superstep: Superstep, machine: MimdMachine, cycles: int) -> Row:
     """How long the tile waits for others, or for its turn in the order of messages."""
     assert superstep.exchange is not None
     busiest = busiest_tile(program, superstep.exchange, machine.exchange)
@@ -229,7 +253,7 @@ def explain(
     """
     machine = tiled_machine(machine, TILED)
     refuse_other_machine(program, machine)
-    program = priced(program, machine)
+    program = with_machine_costs(program, machine)
     activity = activity or NOTHING
     issue = TileIssue.of(machine)
     loops = loop_spans(program, machine)
@@ -239,12 +263,12 @@ def explain(
         return _loop(loops[number - len(names)], machine)
     loads = program_loads(program, activity, issue)
     load = loads[number]
-    found, plan, times = _planned(program, issue, number)
+    found, plan, times = _plan_of(program, issue, number)
     tile = _tile(program, machine, found, load, tile)
     work = work_of_tile(found, plan.placement, tile, times, Recording(activity), issue)
-    workers = Workers([one for one in work if one.levels], times, issue)
+    workers = Workers(work, times, issue)
     arranging = arranging_rows(found, tile, issue)
-    libraries = [library_row(one, issue) for one in work if not one.levels]
+    libraries = library_rows(found, plan.placement, tile, issue)
     compute = [*workers.rows(), *(row.times(times) for row in (*libraries, *arranging))]
     every = tile_cycles(workers.cycles, plan.beside_of(tile))
     _require_all(compute, int(load.busy[tile]), f"superstep '{found.name}' on tile {tile}")
@@ -305,7 +329,7 @@ def _loop(span: Span, machine: MimdMachine) -> Explanation:
     )  # fmt: skip
 
 
-def _planned(program: Program, issue: TileIssue, number: int) -> tuple[Superstep, SuperstepPlan, int]:
+def _plan_of(program: Program, issue: TileIssue, number: int) -> tuple[Superstep, SuperstepPlan, int]:
     for stretch in straight_line_plans(program, issue):
         if number < len(stretch.plans):
             return stretch.supersteps[number], stretch.plans[number], stretch.times

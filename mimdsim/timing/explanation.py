@@ -129,16 +129,16 @@ class Explanation:
         yield f"tile {self.tile}{at}: {counted(len(self.contexts), 'context')} at work, {counted(rounds, 'round')}"
         for one in self.contexts[:MOST]:
             names = ", then ".join(f"vertex {name}" for name in one.vertices)
-            yield from _wrapped(f"  context {one.number}: ", f"{names}: {one.bundles:,g} bundles")
+            yield from _wrap(f"  context {one.number}: ", f"{names}: {one.bundles:,g} bundles")
         yield from _left_out(len(self.contexts), "contexts")
         for each in self.work[:MOST]:
             many = f"vert{'ices' if len(each.vertices) > 1 else 'ex'} {', '.join(map(str, each.vertices))}"
-            yield from _wrapped("  ", f"{many} of {each.codelet}: {each.how}")
+            yield from _wrap("  ", f"{many} of {each.codelet}: {each.how}")
         yield from _left_out(len(self.work), "kinds of vertices")
         longest, together = max(one.bundles for one in self.contexts), sum(one.bundles for one in self.contexts)
         first = f"longest context {longest:,g} bundles x {self.issue_cycles} issue cycles = "
         decides = "the longest context" if longest * self.issue_cycles >= together else "the issue of all bundles"
-        yield from _wrapped(
+        yield from _wrap(
             "  ", f"{first}{cycles_text(longest * self.issue_cycles)}; all bundles {together:,g}: {decides} decides"
         )
 
@@ -162,5 +162,5 @@ def _left_out(many: int, of: str) -> Iterator[str]:
         yield f"  and {many - MOST:,} more {of}"
 
 
-def _wrapped(start: str, content: str) -> list[str]:
+def _wrap(start: str, content: str) -> list[str]:
     return textwrap.wrap(content, WIDTH, initial_indent=start, subsequent_indent=" " * (len(start) + 2))

@@ -99,7 +99,9 @@ def data_dependent_term(table: VertexTable, term: Term, weight: np.ndarray, exte
         owner=owner,
         members=members,
         begins=begins,
-        summed=_summed(weight, extent, columns, samples) if owner is None else _by_group(weight, members, begins),
+        summed=_weight_sums(weight, extent, columns, samples)
+        if owner is None
+        else _group_sums(weight, members, begins),
     )
 
 
@@ -117,7 +119,7 @@ def _columns_of(table: VertexTable, extent: Recorded) -> tuple[str, ...]:
     return wanted
 
 
-def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray], samples: int) -> np.ndarray:
+def _weight_sums(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray], samples: int) -> np.ndarray:
     if isinstance(extent, SpikesOver):
         edges = np.bincount(columns["sample_start"], weights=weight, minlength=samples + 1)
         edges = edges - np.bincount(columns["sample_stop"], weights=weight, minlength=samples + 1)
@@ -135,7 +137,7 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
     return np.bincount(columns["sample"], weights=weight, minlength=samples)
 
 
-def _by_group(weight: np.ndarray, members: np.ndarray, begins: np.ndarray) -> np.ndarray:
+def _group_sums(weight: np.ndarray, members: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """float64[groups]: the weights of each group's vertices."""
     if len(begins) == len(members) + 1:
         return compact(weight[members])

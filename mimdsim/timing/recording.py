@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from mimdsim.base.compressed_columns import wide
 from mimdsim.base.errors import MappingError
-from mimdsim.base.schema import sourced_numbers
-from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import worker_load as numerics
-from mimdsim.profile import Assumption
-from mimdsim.program import Hits, Listed, Program, Recorded, RecordedActivity, Within
+from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, Within
 from mimdsim.timing.extents import DataDependentTerm
 
 BEGIN, SPIKES_END, LISTED_END = range(3)  # where in `Recording.flat` a list begins, its spikes end, it ends
-SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power", "costs")
 WHICH = {"spikes": (BEGIN, SPIKES_END), "listed": (BEGIN, LISTED_END), "gradient": (SPIKES_END, LISTED_END)}
 
 
@@ -29,37 +23,28 @@ class Recording:
     def __init__(self, activity: RecordedActivity):
         self.activity = activity
         self.found: dict[tuple[int, Recorded], int] = {}  # (table, hits) -> how many, if counted already
-        self._counts: dict[tuple[str, int], np.ndarray] = {}
-        self._by_sample: dict[tuple[str, int, int], np.ndarray] = {}
-        self._totals: dict[tuple[str, int, int], np.ndarray] = {}
-        for name, counts in activity.counts.items():
-            self._refuse_counts(name, np.asarray(counts))
-        layers = [
-            name
-            for name, counts in activity.counts.items()
-            if name in activity.ids and counts.shape[:2] == activity.ids[name].shape[:2]
-        ]
         self._first_list: dict[str, int] = {}
-        lists = room = 0
-        for name in layers:
-            self._first_list[name] = lists
-            lists += activity.counts[name][..., 0].size
-            room = numerics.append_listed(*self._given(name), np.empty((0, 3), np.int64), np.empty(0, np.int32), room)
-        self.lists, self.flat = np.empty((lists, 3), np.int64), np.empty(max(1, room), np.int32)
-        end = 0
-        for name in layers:
-            begin, into = end, self.lists[self._first_list[name] :]
-            end = numerics.append_listed(*self._given(name), into, self.flat, begin)
-            if end > begin and self.flat[begin:end].min() < 0:  # would be used as an index
+        lists, listed_ids, end = [np.zeros((0, 3), np.int64)], [np.zeros(1, np.int32)], 1  # there is always an id
+        for name, counts in activity.counts.items():
+            if counts.size and (counts.min() < 0 or (counts[..., 0] > counts[..., 1]).any()):
+                raise MappingError(
+                    f"recorded activity of layer '{name}' has a negative count, or counts more spikes than listed ids: "
+                    "record it with a run"
+                )
+            ids = activity.ids.get(name)
+            if ids is None or counts.shape[:2] != ids.shape[:2]:
+                continue
+            capacity = ids.shape[2]
+            spikes, listed = np.minimum(counts, capacity, dtype=np.int64).reshape(-1, 2).T
+            own = ids[np.arange(capacity) < listed.reshape(*ids.shape[:2], 1)]
+            if len(own) and own.min() < 0:  # would be used as an index
                 raise MappingError(f"recorded activity of layer '{name}' lists a negative id: record it with a run")
-
-    @staticmethod
-    def _refuse_counts(layer: str, counts: np.ndarray) -> None:
-        if counts.size and (counts.min() < 0 or (counts[..., 0] > counts[..., 1]).any()):
-            raise MappingError(
-                f"recorded activity of layer '{layer}' has a negative count, or counts more spikes than listed ids: "
-                "record it with a run"
-            )
+            begins = end + np.cumsum(listed) - listed
+            self._first_list[name] = sum(map(len, lists))
+            lists.append(np.stack([begins, begins + spikes, begins + listed], axis=1))
+            listed_ids.append(own.astype(np.int32))
+            end += len(own)
+        self.lists, self.flat = np.concatenate(lists), np.concatenate(listed_ids)
 
     def first_list(self, layer: str) -> int:
         """Where the lists of a layer begin; raises MappingError if its ids and counts are inconsistent."""
@@ -71,9 +56,6 @@ class Recording:
             )
         return self._first_list[layer]
 
-    def _given(self, layer: str) -> tuple[np.ndarray, np.ndarray]:
-        return np.asarray(self.activity.ids[layer]), np.asarray(self.activity.counts[layer])
-
     def counts(self, extent: Recorded, samples: int, times: int) -> np.ndarray:
         """int[times, batch, 2] at t + shift; raises MappingError if the recording does not fit the program."""
         layer = extent.layer
@@ -82,11 +64,7 @@ class Recording:
                 f"recorded activity has no layer '{layer}' (it has {sorted(self.activity.counts)}): "
                 "record it with a run of the same network"
             )
-        if (layer, extent.shift) not in self._counts:
-            self._counts[layer, extent.shift] = _shifted(self.activity.counts[layer], extent.shift, times)
-        found = self._counts[layer, extent.shift]
-        if len(found) != times:
-            raise MappingError(f"recorded activity has {len(found)} timesteps, the program repeats {times}")
+        found = _shift_timesteps(self.activity.counts[layer], extent.shift, times)
         if samples > found.shape[1]:
             raise MappingError(
                 f"recorded activity has a batch of {found.shape[1]}, the program has {samples} samples: "
@@ -96,12 +74,8 @@ class Recording:
 
     def by_sample(self, term: DataDependentTerm, times: int) -> np.ndarray:
         """float64[batch, times]: the term's counts of whole samples."""
-        which = int(isinstance(term.extent, Listed))
-        key = term.extent.layer, term.extent.shift, which
         counts = self.counts(term.extent, term.samples, times)
-        if key not in self._by_sample:
-            self._by_sample[key] = np.ascontiguousarray(counts[..., which].T, np.float64)
-        return self._by_sample[key]
+        return np.ascontiguousarray(counts[..., int(isinstance(term.extent, Listed))].T, np.float64)
 
     def by_vertex(self, term: DataDependentTerm, rows: np.ndarray, times: int) -> np.ndarray:
         """float64[times, rows]: turns of the loop nest of some vertices, weight * extent, in every timestep."""
@@ -122,7 +96,7 @@ class Recording:
 
     def _hits(self, extent: Hits, counts: np.ndarray, vertices: np.ndarray) -> np.ndarray:
         """int64[times, vertices]: listed ids in start..stop-1 of samples first..last-1, a row of `vertices` each."""
-        ids = _shifted(np.asarray(self.activity.ids[extent.layer]), extent.shift, len(counts))
+        ids = _shift_timesteps(np.asarray(self.activity.ids[extent.layer]), extent.shift, len(counts))
         begin, end = WHICH[extent.which]
         edges = np.concatenate([np.zeros_like(counts[..., :1]), counts], axis=-1)[..., None]
         place = np.arange(ids.shape[-1])
@@ -144,10 +118,7 @@ class Recording:
             listed = self.counts(extent, term.samples, times)[:, : term.samples, 1]
             slots = np.minimum(listed, term.summed.shape[1] - 1)
             return float(term.summed[np.arange(term.samples), slots].sum())
-        key = extent.layer, extent.shift, int(isinstance(extent, Listed))
-        if key not in self._totals:
-            self._totals[key] = self.by_sample(term, times).sum(axis=1)
-        return float(self._totals[key][: term.samples] @ term.summed)
+        return float(self.by_sample(term, times).sum(axis=1)[: term.samples] @ term.summed)
 
     def _total_hits(self, term: DataDependentTerm, extent: Hits, times: int) -> float:
         known = self.found.get((id(term.table), extent))
@@ -161,7 +132,7 @@ class Recording:
         return float(numerics.total_by_hit(weights, owner, *at, which, self.lists, self.flat))
 
 
-def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
+def _shift_timesteps(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
     """The sequence at t + shift, zero before the first timestep."""
     if len(sequence) != times:
         raise MappingError(f"recorded activity has {len(sequence)} timesteps, the program repeats {times}")
@@ -172,59 +143,3 @@ def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
     inside = (source >= 0) & (source < times)
     moved[inside] = sequence[source[inside]]
     return moved
-
-
-@lru_cache(maxsize=8)
-def program_assumptions(program: Program) -> tuple[Assumption, ...]:
-    return format_assumptions(program) + codelet_assumptions(program)
-
-
-def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
-    """Every number of the machine with its source."""
-    return tuple(
-        Assumption(
-            name=f"{section}.{field}",
-            value=f"{value:g}" if isinstance(value, int | float) else str(value),
-            kind=kind,
-            source=source,
-        )
-        for section, field, value, kind, source in sourced_numbers(machine, SECTIONS)
-    )
-
-
-def format_assumptions(program: Program) -> tuple[Assumption, ...]:
-    """One for every format that values are counted in but not computed in."""
-    formats = {
-        (held.dtype, held.stored_bytes)
-        for held in program.variables.values()
-        if held.stored_bytes and held.dtype.startswith("float")
-    }
-    return tuple(
-        Assumption(
-            name=f"{dtype} in {stored} bytes",
-            value=f"bytes and cycles of {stored}-byte values; computed in {dtype}, rounded where a vertex writes them",
-            kind="assumed",
-            source=f"sums inside a vertex are those of {dtype}: what adding in {stored} bytes does to spikes, loss and "
-            "accuracy is not simulated",
-        )
-        for dtype, stored in sorted(formats)
-    )
-
-
-def codelet_assumptions(program: Program) -> tuple[Assumption, ...]:
-    """Every codelet of the program with the source of its cost."""
-    known: dict[str, Assumption] = {}
-    for superstep, _, _ in program.supersteps():
-        for table in superstep.tables:
-            codelet = table.codelet
-            terms = getattr(codelet.cost, "terms", None)
-            if terms is None:
-                value = "library formula"
-            else:
-                fixed = getattr(codelet.cost, "fixed", 0)
-                parts = [f"{term.bundles:g} per {' x '.join(term.extents)}" for term in terms]
-                value = f"{fixed:g} bundles" + "".join(f" + {part}" for part in parts)
-            known[codelet.name] = Assumption(
-                name=f"codelet {codelet.name}", value=value, kind=codelet.cost.kind, source=codelet.cost.source
-            )
-    return tuple(known[name] for name in sorted(known))

@@ -45,9 +45,10 @@ class SuperstepPlan:
     weights: dict[tuple[str, str], float]
     counted_weights: tuple[tuple[tuple[str, str], DataDependentTerm], ...]
 
-    def cycles(self, own: slice) -> np.ndarray | None:
-        """float64: all cycles of some of the tiles; not kept, as they would take memory for every superstep."""
-        return tile_cycles(self.workers[own], self.beside[own]) if self.placement.counting is None else None
+    def cycles(self, own: slice) -> np.ndarray:
+        """float64: all cycles of some of the tiles, if no spikes are counted; not kept, as they would take memory for
+        every superstep."""
+        return tile_cycles(self.workers[own], self.beside[own])
 
     def beside_of(self, tile: int) -> np.ndarray:
         """float64[1]: of one tile of the program."""
@@ -94,19 +95,6 @@ class StraightLinePlan:
     plans: tuple[SuperstepPlan, ...]
     segments: tuple[DataDependentSegment | StaticSegment, ...]
 
-    def static_supersteps(self) -> list[int]:
-        """The supersteps that are in no segment that depends on spikes, and that count no spikes otherwise."""
-        data_dependent = {
-            one.index
-            for segment in self.segments
-            if isinstance(segment, DataDependentSegment)
-            for one in segment.members
-        }
-        counted = {
-            index for index, plan in enumerate(self.plans) if plan.counted_weights or plan.placement.counted_flops
-        }
-        return [index for index in range(len(self.plans)) if index not in data_dependent | counted]
-
 
 @lru_cache(maxsize=8)
 def straight_line_plans(program: Program, issue: TileIssue) -> tuple[StraightLinePlan, ...]:
@@ -133,11 +121,10 @@ def _segment(
     """The segment of those supersteps first..last-1 that use tiles of the chip."""
     used = [(index, *plans[index].placement.on_chip(chip, per_chip)) for index in range(first, last)]
     used = [(index, own, here) for index, own, here in used if own.start < own.stop]
-    known = [cycles for index, own, _ in used if (cycles := plans[index].cycles(own)) is not None]
-    if len(known) == len(used):
+    if all(plans[index].placement.counting is None for index, _, _ in used):
         total, reached = np.zeros(per_chip), []
-        for cycles, (_, _, here) in zip(known, used, strict=True):
-            total[here] += cycles
+        for index, own, here in used:
+            total[here] += plans[index].cycles(own)
             reached.append(total.max())
         return StaticSegment(chip=chip, indices=tuple(index for index, _, _ in used), reached=np.array(reached))
     rows = np.empty((len(used), per_chip), np.int64)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,12 +50,7 @@ class PlacedTable:
 
     def total(self, dual_issue: float) -> float:
         """Constant bundles of all vertices together."""
-        bundles, pairable = self._totals
-        return bundles - dual_issue * pairable
-
-    @cached_property
-    def _totals(self) -> tuple[float, float]:
-        return float(self.bundles.sum()), float(self.pairable.sum())
+        return float(self.bundles.sum()) - dual_issue * float(self.pairable.sum())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +130,7 @@ def plan_counting(placed: list[PlacedTable], tiles: int) -> CountingPlan:
         used[tile] = True
         if any(isinstance(term.extent, Hits) for term in one.terms):
             own[tile] = tile
-        _tell_apart(alike, one)
+        _refine_classes(alike, one)
     where = np.flatnonzero(used)
     by_kind, begins = order_by(alike[where], int(alike.max(initial=-1)) + 1)
     where = where[by_kind]  # tiles of a kind, ascending; either all or none of them have rows of their own
@@ -155,9 +149,9 @@ def plan_counting(placed: list[PlacedTable], tiles: int) -> CountingPlan:
         row_of=compact(row_of),
         rows=rows,
         runs=np.searchsorted(heads, np.append(starts, len(where))),
-        standing=tuple(_standing(one, kind_of) for one in placed),
+        standing=tuple(_representative_rows(one, kind_of) for one in placed),
         by_sample=tuple(_by_sample(one, term, kind_of) for one in placed for term in one.terms if not term.by_id),
-        **_packed([(one, each) for one in placed for each in one.terms if each.by_id], standing_for, rows),
+        **_pack_terms([(one, each) for one in placed for each in one.terms if each.by_id], standing_for, rows),
     )
 
 
@@ -168,7 +162,7 @@ def _sample_columns(term: DataDependentTerm) -> tuple[np.ndarray, ...]:
     return *(term.columns[name] for name in names), *slot
 
 
-def _tell_apart(alike: np.ndarray, one: PlacedTable) -> None:
+def _refine_classes(alike: np.ndarray, one: PlacedTable) -> None:
     """Renumber in `alike` int64[tiles] the tiles on which a table has vertices: equal where the old numbers and the
     vertices are equal. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
     order, begins = _by_tile(one.tile, len(alike))
@@ -203,7 +197,7 @@ def _words(columns: list[np.ndarray]) -> np.ndarray:
     return rows.view(np.int64)
 
 
-def _standing(one: PlacedTable, kind_of: np.ndarray) -> tuple[np.ndarray, PlacedTable]:
+def _representative_rows(one: PlacedTable, kind_of: np.ndarray) -> tuple[np.ndarray, PlacedTable]:
     kind = kind_of[one.tile]
     kept = np.flatnonzero(kind >= 0)
     return kind[kept], PlacedTable(
@@ -228,24 +222,18 @@ def _by_sample(one: PlacedTable, term: DataDependentTerm, kind_of: np.ndarray) -
     )
 
 
-class _Joined:
-    """Concatenated columns."""
-
-    def __init__(self, first: np.ndarray):
-        self.parts, self.length = [first], len(first)
-
-    def place(self, more: np.ndarray) -> int:
-        """The start of a column appended to the others."""
-        at = self.length
-        self.parts.append(more)
-        self.length += len(more)
-        return at
+def _append(columns: list[np.ndarray], more: np.ndarray) -> int:
+    """Append a column to those that will be one; returns where it begins there."""
+    columns.append(more)
+    return sum(map(len, columns[:-1]))
 
 
-def _packed(terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np.ndarray, rows: int) -> dict[str, Any]:
+def _pack_terms(
+    terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np.ndarray, rows: int
+) -> dict[str, Any]:
     packed = np.zeros((len(terms), 12), np.int64)
     kinds = np.int32, np.int32, np.float64, np.int64
-    places, on_rows, weights, begins = (_Joined(np.zeros(1, kind)) for kind in kinds)
+    places, on_rows, weights, begins = ([np.zeros(1, kind)] for kind in kinds)
     for entry, (one, term) in zip(packed, terms, strict=True):
         place, row = one.place, standing_for[one.tile].astype(np.int32)
         weight = term.weight
@@ -261,9 +249,9 @@ def _packed(terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np
                 place, row = numerics.of_owners(wide(term.owner), term.members, place.astype(np.int32), row)
             else:
                 entry[numerics.KIND] = numerics.SHARED_HITS
-                order, bounds = _on_rows(term, row)
-                entry[numerics.BEGINS] = begins.place(term.owner.reshape(-1))
-                begins.place(bounds)
+                order, bounds = _group_members(term, row)
+                entry[numerics.BEGINS] = _append(begins, term.owner.reshape(-1))
+                begins.append(bounds)
                 place, row, weight = place[order], row[order], weight[order]
         else:
             kept, slots = np.flatnonzero(row >= 0), term.summed.shape[1] - 1
@@ -271,22 +259,22 @@ def _packed(terms: list[tuple[PlacedTable, DataDependentTerm]], standing_for: np
             sample, slot = (wide(term.columns[name][order]) for name in ("sample", "slot"))
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.WITHIN, slots
             bounds = np.arange(term.samples * (slots + 1))
-            entry[numerics.BEGINS] = begins.place(np.searchsorted(sample * (slots + 1) + slot, bounds))
+            entry[numerics.BEGINS] = _append(begins, np.searchsorted(sample * (slots + 1) + slot, bounds))
             place, row, weight = place[order], row[order], weight[order]
-        entry[numerics.CELLS], entry[numerics.SEVERAL] = places.place(place), term.single is None
-        on_rows.place(row)
-        entry[numerics.WEIGHTS] = weights.place(weight if term.single is None else np.array([term.single]))
+        entry[numerics.CELLS], entry[numerics.SEVERAL] = _append(places, place), term.single is None
+        on_rows.append(row)
+        entry[numerics.WEIGHTS] = _append(weights, weight if term.single is None else np.array([term.single]))
     return {
         "by_id": tuple(term for _, term in terms),
         "packed": packed,
-        "cell_place": compact(np.concatenate(places.parts)),
-        "cell_row": np.concatenate(on_rows.parts),
-        "weights": np.concatenate(weights.parts),
-        "begins": np.concatenate(begins.parts),
+        "cell_place": compact(np.concatenate(places)),
+        "cell_row": np.concatenate(on_rows),
+        "weights": np.concatenate(weights),
+        "begins": np.concatenate(begins),
     }
 
 
-def _on_rows(term: DataDependentTerm, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _group_members(term: DataDependentTerm, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(vertices of tiles that represent their row, in order of groups, where each group begins)."""
     kept = row[term.members] >= 0
     bounds = np.concatenate([[0], np.cumsum(kept)])[term.begins]

@@ -17,7 +17,7 @@ from mimdsim.timing.extents import Extents, split_extents
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.static_plan import straight_line_plans
 from mimdsim.timing.tile_classes import PlacedTable, counter_of
-from mimdsim.timing.tile_cycles import TileIssue, library_cycles, tile_cycles
+from mimdsim.timing.tile_cycles import TileIssue, tile_cycles
 from mimdsim.timing.vertex_dispatch import SuperstepPlacement, superstep_placements, table_flops
 
 
@@ -46,18 +46,16 @@ class Level:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableWork:
     """Vertices `rows` of a table, all those on the tile, each with its place among the tile's workers (context
-    place % contexts runs it); or of a library, with cycles float64[rows] of the tile."""
+    place % contexts runs it)."""
 
     table: VertexTable
     rows: np.ndarray
     place: np.ndarray
     levels: tuple[Level, ...]
-    cycles: np.ndarray
-    extents: dict[str, np.ndarray]
 
     @property
     def title(self) -> str:
-        return self.table.codelet.name + (f" ({self.table.layer})" if self.table.layer else "")
+        return title_of(self.table)
 
     def bundles(self) -> np.ndarray:
         """float64[executions, vertices]"""
@@ -70,30 +68,18 @@ class TableWork:
 def work_of_tile(
     superstep: Superstep, placement: SuperstepPlacement, tile: int, times: int, recording: Recording, issue: TileIssue
 ) -> tuple[TableWork, ...]:
-    """The work by table, without tables that have no vertex on the tile. Executions: `times` if they differ, else 1."""
+    """The work of the tile's workers by table, without tables that have no vertex on it. Executions: `times` if they
+    differ, else 1."""
     found = []
     for table, placed, extents in zip(superstep.tables, placement.placed, placement.extents, strict=True):
         rows = np.flatnonzero(table.tiles == tile)
-        if not len(rows):
-            continue
-        if isinstance(table.codelet.cost, TileFormula):
-            found.append(_library(table, extents, rows, issue))
-        elif placed is not None:
+        if len(rows) and placed is not None:
             found.append(_workers(table, extents, placed, rows, times, recording, issue.compiled_dual_issue))
     return tuple(found)
 
 
-def _library(table: VertexTable, every: Extents, rows: np.ndarray, issue: TileIssue) -> TableWork:
-    extents = {name: column for name, column in every.items() if isinstance(column, np.ndarray)}
-    cycles = np.broadcast_to(library_cycles(table.codelet, extents, issue, table.vertices), table.vertices)
-    return TableWork(
-        table=table,
-        rows=rows,
-        place=np.full(len(rows), -1),
-        levels=(),
-        cycles=cycles[rows],
-        extents={name: column[rows] for name, column in extents.items()},
-    )
+def title_of(table: VertexTable) -> str:
+    return table.codelet.name + (f" ({table.layer})" if table.layer else "")
 
 
 def _workers(
@@ -112,7 +98,7 @@ def _workers(
     for term in cost.terms:
         static, recorded = split_extents(table, every, term)
         turns = static[rows][None].astype(np.float64)
-        extents = {name: _alone(table, every, name, rows) for name in term.extents}
+        extents = {name: _single_extent(table, every, name, rows) for name in term.extents}
         if recorded is not None:
             turns = recording.by_vertex(data_dependent[id(term)], rows, times)
             (counted,) = (name for name, column in extents.items() if not len(column))
@@ -120,12 +106,10 @@ def _workers(
             extents[counted] = np.divide(turns, rest, out=np.zeros_like(turns), where=rest != 0)
         paired = dual_issue * term.pairable
         levels.append(Level(bundles=term.bundles - paired, paired=paired, turns=turns, extents=extents))
-    return TableWork(
-        table=table, rows=rows, place=wide(placed.place[rows]), levels=tuple(levels), cycles=np.zeros(0), extents={}
-    )
+    return TableWork(table=table, rows=rows, place=wide(placed.place[rows]), levels=tuple(levels))
 
 
-def _alone(table: VertexTable, every: Extents, name: str, rows: np.ndarray) -> np.ndarray:
+def _single_extent(table: VertexTable, every: Extents, name: str, rows: np.ndarray) -> np.ndarray:
     """An extent as float64[1, vertices]; without rows if it is counted from spikes."""
     static, recorded = split_extents(table, every, Term(bundles=1, extents=(name,)))
     return np.zeros((0, len(rows))) if recorded is not None else static[rows][None].astype(np.float64)

@@ -1,43 +1,98 @@
-"""Cycles of exchange, links, syncs and loops that single numbers of a machine set, where these have own intervals."""
+"""What makes up the width of a program's interval: the kinds of source of its cycles, and single numbers of a machine
+that have intervals of their own."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mimdsim.base.cache import PerObject
 from mimdsim.base.units import has_own_share, kind_of, uncertainty
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Doubt
 from mimdsim.program import Program
-from mimdsim.timing.critical_path import critical_path
-from mimdsim.timing.spans import OwnShare, Waits, loop_spans
+from mimdsim.timing.critical_path import PathPart, critical_path, loop_spans
 from mimdsim.timing.worker_cycles import SuperstepLoad
 
+EXCHANGE_KIND = "derived"  # the endpoint model is measured, its fixed part derived from profiles
+SYNC_KIND = "derived"
+LOOP_KIND = "assumed"
 ARRANGING, ARRANGING_NUMBER = "arranging rows", "exchange.arrange_fragment_bundles"
 SECTIONS = ("exchange", "sync", "links")  # whose numbers set waits
-# of programs on one chip, where they do not depend on the loads
-_ON_ONE_CHIP: PerObject[tuple[OwnShare, ...]] = PerObject()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnShare:
+    """What a number of the machine that has an interval of its own makes of the waits; sign: -1 if a larger number
+    makes them shorter."""
+
+    name: str
+    kind: str
+    waits: dict[str, float]
+    sign: int = 1
+
+
+def _waits(path: Sequence[PathPart], loops: float) -> dict[str, float]:
+    """Cycles in which no tile computes, by what they are spent on."""
+    link = sum(part.link for part in path)
+    exchange = sum(part.exchange for part in path) - link
+    return {"exchange": exchange, "link": link, "sync": sum(part.sync for part in path), "loops": loops}
+
+
+def uncertain_parts(
+    loads: Sequence[SuperstepLoad],
+    path: Sequence[PathPart],
+    loops: int,
+    machine: MimdMachine,
+    own: Sequence[OwnShare] = (),
+) -> tuple[Doubt, ...]:
+    """What makes up the half width of the interval, widest first; machines with the same names share a source.
+
+    own: numbers whose cycles are doubted by their own intervals, where these are narrower than those of the waits that
+    they are part of.
+    """
+    cycles: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for load, part in zip(loads, path, strict=True):
+        for name, kind, share in load.parts:
+            cycles[name, kind] += part.compute * share
+    waits = _waits(path, loops)
+    for name, kind, wait in (
+        (f"exchange on the chip, {machine.exchange.model} model", EXCHANGE_KIND, "exchange"),
+        ("exchange over links", EXCHANGE_KIND, "link"),
+        ("sync, a share of the exchange" if machine.sync.exchange_share else "sync", SYNC_KIND, "sync"),
+        ("loop control", LOOP_KIND, "loops"),
+    ):
+        rest = waits[wait]
+        for one in own:
+            if uncertainty(one.kind) >= uncertainty(kind):
+                continue
+            part_of_it = min(max(one.waits[wait], 0.0), rest)
+            cycles[one.name, one.kind] += part_of_it
+            rest -= part_of_it
+        cycles[name, kind] += rest
+    doubts = [
+        Doubt(name=name, kind=kind, cycles=round(size), half_width_cycles=round(size * uncertainty(kind)))
+        for (name, kind), size in cycles.items()
+        if size > 0
+    ]
+    return tuple(sorted(doubts, key=_widest_first))
+
+
+def _widest_first(doubt: Doubt) -> tuple[int, str]:
+    return -doubt.half_width_cycles, doubt.name
 
 
 def own_shares(program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad]) -> tuple[OwnShare, ...]:
     """One record for every number of SECTIONS with an interval of its own. Empty for machines as they are described,
     which have no such numbers."""
-    named = [
-        (section, key, kind)
+    return tuple(
+        _own_share(program, machine, loads, section, key, kind)
         for section in SECTIONS
         for key, source in getattr(machine, section).sources.items()
         if has_own_share(kind := kind_of(source))
-    ]
-    if not named:
-        return ()
-
-    def compute() -> tuple[OwnShare, ...]:
-        return tuple(_own_share(program, machine, loads, *number) for number in named)
-
-    return _ON_ONE_CHIP.get(program, machine, compute) if program.chips == 1 else compute()
+    )
 
 
 def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine: MimdMachine) -> tuple[Doubt, ...]:
@@ -63,7 +118,7 @@ def with_correlation(doubts: tuple[Doubt, ...], own: Sequence[OwnShare], machine
         replace(doubt, half_width_cycles=round(factor * doubt.half_width_cycles)) if at in found else doubt
         for at, doubt in enumerate(doubts)
     ]
-    return tuple(sorted(made, key=lambda doubt: (-doubt.half_width_cycles, doubt.name)))
+    return tuple(sorted(made, key=_widest_first))
 
 
 def _own_share(
@@ -75,17 +130,14 @@ def _own_share(
     if type(part).model_fields[key].annotation is int:
         off = max(round(off), 1)
     low, high = (
-        _waits(program, machine.model_copy(update={section: part.model_copy(update={key: end})}), loads)
+        _waits_on(program, machine.model_copy(update={section: part.model_copy(update={key: end})}), loads)
         for end in (value - off, value + off)
     )
-    slopes = {
-        each.name: value * (getattr(high, each.name) - getattr(low, each.name)) / (2 * off) if off else 0.0
-        for each in fields(Waits)
-    }
-    waits = Waits(**{wait: abs(slope) for wait, slope in slopes.items()})
+    slopes = {wait: value * (high[wait] - low[wait]) / (2 * off) if off else 0.0 for wait in low}
+    waits = {wait: abs(slope) for wait, slope in slopes.items()}
     return OwnShare(name=f"{section}.{key}", kind=kind, waits=waits, sign=-1 if sum(slopes.values()) < 0 else 1)
 
 
-def _waits(program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad]) -> Waits:
+def _waits_on(program: Program, machine: MimdMachine, loads: Sequence[SuperstepLoad]) -> dict[str, float]:
     loops = sum(span.sync_cycles for span in loop_spans(program, machine))
-    return Waits.of(critical_path(program, machine, tuple(loads)), loops)
+    return _waits(critical_path(program, machine, tuple(loads)), loops)

@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.cache import PerObject
 from mimdsim.base.compressed_columns import compact, single
 from mimdsim.numerics.columns.grouping import places_among
-from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles, extents_of
+from mimdsim.program import Program, Superstep, VertexTable, WorkerBundles, extents_of
 from mimdsim.timing.extents import DataDependentTerm, Extents, data_dependent_term, split_extents
 from mimdsim.timing.tile_classes import CountingPlan, PlacedTable, plan_counting
-
-_SYNCHRONISED: PerObject[np.ndarray] = PerObject()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,18 +119,10 @@ def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[DataD
 
 
 def synchronised_chips(program: Program, superstep: Superstep) -> np.ndarray:
-    """bool[chips]: the chips that wait for all their tiles before this superstep; read-only."""
-    if superstep.exchange is None:
-        return np.zeros(program.chips, bool)
-    exchange, key = superstep.exchange, (program.chips, program.tiles_per_chip)
-    return _SYNCHRONISED.get(exchange, key, lambda: _synchronised(exchange, *key))
-
-
-def _synchronised(exchange: Exchange, chips: int, tiles_per_chip: int) -> np.ndarray:
-    synced = np.zeros(chips, bool)
-    if exchange.moves:
+    """bool[chips]: the chips that wait for all their tiles before this superstep."""
+    exchange, synced = superstep.exchange, np.zeros(program.chips, bool)
+    if exchange is not None and exchange.moves:
         moves = (exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)
-        synced[exchange.tiles[moves] // tiles_per_chip] = True  # supersteps that only arrange rows do not wait
+        synced[exchange.tiles[moves] // program.tiles_per_chip] = True  # supersteps that only arrange rows do not wait
         synced |= exchange.link_bytes is not None
-    synced.flags.writeable = False
     return synced

@@ -139,7 +139,7 @@ def test_a_weight_gradient_that_is_added_to_by_hand() -> None:
     products = [gemm_seconds(V100, 4096, 1024, rows, precision="fp32") for rows in (16, 368)]
     assert [product.bound for product in products] == ["memory", "compute"]
     written = 4 * 1024**2 * 4 / (0.88 * 900e9)
-    bias = reduction_seconds(V100, 24 * 16 * 4096, 4096, launching="stream").seconds
+    bias = reduction_seconds(V100, 24 * 16 * 4096, 4096).seconds
     by_hand = sum(product.seconds for product in products) + 3 * written + 4 * 22e-6 + 2 * bias
     told = library_loop_seconds(V100, layer, CUDNN_LOOP, precision="fp32", direction="backward_weights")
     assert told == pytest.approx(by_hand, rel=1e-12)

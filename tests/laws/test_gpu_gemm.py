@@ -194,16 +194,16 @@ def test_a_transposed_weight_slows_a_skinny_product_only() -> None:
 
 
 def test_a_reduction_to_few_results_takes_a_second_kernel() -> None:
-    one = reduction_seconds(A100, 1 << 20, 1 << 10, launching="stream")
+    one = reduction_seconds(A100, 1 << 20, 1 << 10)
     assert one.seconds == elementwise_seconds(A100, ((1 << 20) + (1 << 10)) * 4, launching="stream").seconds
-    two = reduction_seconds(A100, 1 << 20, 1, launching="stream")
+    two = reduction_seconds(A100, 1 << 20, 1)
     assert two.seconds > one.seconds + 2e-6
-    cut = reduction_seconds(A100, 1 << 20, 10, launching="stream", element_bytes=8)  # 108 // 10 parts
+    cut = reduction_seconds(A100, 1 << 20, 10, element_bytes=8)  # 108 // 10 parts
     assert cut.bytes_moved == 8 * ((1 << 20) + 10 * 10) + 8 * 10 * (10 + 1)
     kernels = [8 * ((1 << 20) + 100), 8 * 10 * 11]
     assert cut.seconds == sum(elementwise_seconds(A100, moved, launching="stream").seconds for moved in kernels)
     with pytest.raises(ValueError, match="reduction of 3 elements to 4: needs"):
-        reduction_seconds(A100, 3, 4, launching="stream")
+        reduction_seconds(A100, 3, 4)
 
 
 def test_a_product_of_nothing_is_refused() -> None:

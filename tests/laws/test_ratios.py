@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mimdsim.base.checksummed import write_sealed_json
 from mimdsim.base.errors import DataFileError
-from mimdsim.profile import DoubtedSeconds, ratio
+from mimdsim.profile import UncertainSeconds, ratio
 from mimdsim.studies.results import POINT_RESULTS, table_lines, with_ratios
 from mimdsim.studies.store import load_rows
 
@@ -19,14 +19,14 @@ Parts = list[tuple[float, float]]  # seconds, and by which share of them they ma
 part = st.tuples(st.floats(0.01, 100), st.floats(0, 0.9))
 
 
-def doubted(parts: Parts, first: int = 0) -> tuple[DoubtedSeconds, ...]:
+def doubted(parts: Parts, first: int = 0) -> tuple[UncertainSeconds, ...]:
     return tuple(
-        DoubtedSeconds(source=f"{first + index}", seconds=seconds, half_width=seconds * off)
+        UncertainSeconds(source=f"{first + index}", seconds=seconds, half_width=seconds * off)
         for index, (seconds, off) in enumerate(parts)
     )
 
 
-def by_trying(ours: tuple[DoubtedSeconds, ...], theirs: tuple[DoubtedSeconds, ...]) -> tuple[float, float]:
+def by_trying(ours: tuple[UncertainSeconds, ...], theirs: tuple[UncertainSeconds, ...]) -> tuple[float, float]:
     """Every source at either end of its bounds, in all combinations."""
     sources = sorted({one.source for one in (*ours, *theirs)})
     ratios = []
@@ -60,7 +60,7 @@ def test_times_that_may_be_none_have_no_bound() -> None:
     assert interval(other, one) == (0.0, pytest.approx(2.0))
 
 
-def interval(ours: tuple[DoubtedSeconds, ...], theirs: tuple[DoubtedSeconds, ...]) -> tuple[float, float]:
+def interval(ours: tuple[UncertainSeconds, ...], theirs: tuple[UncertainSeconds, ...]) -> tuple[float, float]:
     times = ratio(ours, theirs)
     assert times.low <= times.middle <= times.high
     return times.low, times.high

@@ -336,8 +336,8 @@ def test_a_comparison_says_that_gpus_keep_everything() -> None:
     workload = load_workload("digits", {"mapping.stash": "every:5"})
     (said,) = stash_note(workload, (gpu,))
     assert 'mapping.stash = "every:5" applies to tiles only: GPU strategies keep every value' in said
-    assert stash_note(workload, ()) == ()
-    assert stash_note(load_workload("digits"), (gpu,)) == ()
+    assert not [*stash_note(workload, ())]
+    assert not [*stash_note(load_workload("digits"), (gpu,))]
 
 
 def test_a_repeat_holds_repeats_of_equal_turns_and_no_deeper_ones() -> None:

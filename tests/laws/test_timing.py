@@ -36,7 +36,7 @@ from mimdsim.program import (
 )
 from mimdsim.timing import program_loads, stream_training_steps
 from mimdsim.timing.static_plan import straight_line_plans
-from mimdsim.timing.tile_classes import PlacedTable, _tell_apart
+from mimdsim.timing.tile_classes import PlacedTable, _refine_classes
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.vertex_dispatch import superstep_placements
 from mimdsim.workload import load_workload
@@ -518,7 +518,7 @@ def test_tiles_are_told_apart_as_by_comparing_their_vertices_one_by_one() -> Non
             term = SimpleNamespace(weight=weight.astype(float), columns=columns, extent=Spikes(layer="any"))
             charged: Any = (term,)
             costs = {"bundles": bundles.astype(float), "pairable": pairable.astype(float)}
-            _tell_apart(alike, PlacedTable(tiles=tile, first=0, place=place, terms=charged, **costs))
+            _refine_classes(alike, PlacedTable(tiles=tile, first=0, place=place, terms=charged, **costs))
             for number in range(9):
                 on = tile == number
                 columns_on = (column[on].tolist() for column in (place, weight, sample, bundles, pairable))

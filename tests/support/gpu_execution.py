@@ -13,9 +13,9 @@ import networkx as nx
 import numpy as np
 from gpu_dense_meaning import DenseSpikes, densify, evaluate, product
 
-from mimdsim.gpu.dependence import MATRIX_PRODUCTS, absorbed_sums, check_hoistable, dependence_graph
-from mimdsim.gpu.sparse_kernels import check_lists
-from mimdsim.gpu.strategies import find_strategy
+from mimdsim.gpu.dependence import MATRIX_PRODUCTS, check_hoistable, dependence_graph, fused_accumulations
+from mimdsim.gpu.kernels import check_lists
+from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph.operations import interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes
 
@@ -26,7 +26,7 @@ def execute(graph: Graph, inputs: dict[str, Any], *, strategy: str) -> dict[str,
 
     Raises MappingError where the strategy is not legal for the graph, KeyError for a missing input.
     """
-    how = find_strategy(strategy)
+    how = STRATEGIES[strategy]
     if how.lists:
         return _on_lists(graph, inputs)
     batched = how.hoisted
@@ -124,7 +124,7 @@ class _Walk:
         self.starts = {carry.enters: start for carry, start in zip(scan.carries, starts, strict=True)}
         self.leaves_of = {carry.enters: carry.leaves for carry in scan.carries}
         self.totals: dict[str, Any] = {}  # summed by one product over all timesteps
-        self.sums = absorbed_sums(scan)
+        self.sums = fused_accumulations(scan)
 
     def all(self) -> None:
         depends = dependence_graph(self.scan, across_timesteps=True)

@@ -21,7 +21,7 @@ from mimdsim.machine import changed_machine
 from mimdsim.pipeline import Run
 from mimdsim.pipeline.overrides import parse_changes
 from mimdsim.pipeline.pipeline import SHORT
-from mimdsim.pipeline.what_if import Asked, Lever, mapping_levers
+from mimdsim.pipeline.what_if import Lever, Request, mapping_levers
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import summary_lines
@@ -177,7 +177,7 @@ def test_what_its_command_makes_is_what_was_said(at: int) -> None:
 def test_a_change_of_the_machine_is_the_same_as_another_machine() -> None:
     run = small_run()
     found = run.what_if({"exchange.bytes_per_cycle": 8.0})
-    faster = run.on(mimdsim.load_machine("bow", {"chip.tiles": 200, "exchange.bytes_per_cycle": 8.0}))
+    faster = run.retime(mimdsim.load_machine("bow", {"chip.tiles": 200, "exchange.bytes_per_cycle": 8.0}))
     assert found.cycles == faster.cycles
     assert found.kind == "machine"
     assert f"{100 * found.gain:.1f} % less time" in str(found)
@@ -218,7 +218,7 @@ def test_levers_are_steps_from_the_mapping_that_is_there() -> None:
 
 
 def test_a_command_can_be_pasted() -> None:
-    asked = Asked(workload="my work/x.toml", machine="bow", mapping="m.toml", changes={"data.path": "a b"})
+    asked = Request(workload="my work/x.toml", machine="bow", mapping="m.toml", changes={"data.path": "a b"})
     assert shlex.split(asked.command({"mapping.program": ["merge"]})) == [
         *("mimdsim", "run", "my work/x.toml", "bow", "--mapping", "m.toml"),
         *("--set", "data.path=a b", "--set", 'mapping.program=["merge"]'),
@@ -233,7 +233,7 @@ def test_a_command_can_be_pasted() -> None:
     ],
 )
 def test_a_command_says_the_value(value: object) -> None:
-    command = Asked(workload="w", machine="m", changes={}).command({"mapping.x": value})
+    command = Request(workload="w", machine="m", changes={}).command({"mapping.x": value})
     workload, _ = parse_changes(tuple(shlex.split(command)[5::2]))
     expected = list(value) if isinstance(value, tuple) else value
     assert workload == {"mapping.x": expected}
@@ -242,7 +242,7 @@ def test_a_command_says_the_value(value: object) -> None:
 
 
 def test_a_command_says_each_key_once() -> None:
-    asked = Asked(
+    asked = Request(
         workload="w", machine="m", changes={"mapping.split.a.batch": 2, "mapping.split.ab.batch": 3, "x.y": 1}
     )
     words = shlex.split(asked.command({"mapping.split.a": {"batch": 4}, "x.y": 2}))

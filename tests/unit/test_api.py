@@ -97,7 +97,9 @@ def test_a_run_in_one_line_each() -> None:
     assert np.array_equal(run.detail.busy.sum(axis=0), columns.busy_cycles)
     assert run.explain(str(run.detail.supersteps[0])).cycles == run.tiled.spans[0].cycles
     faster = load_machine("tiny", {"chip.clock_hz": "2 GHz"})
-    assert run.on(faster).cycles == run.cycles
+    assert run.retime(faster).cycles == run.cycles
+    with pytest.warns(FutureWarning, match=r"Run\.on is Run\.retime"):
+        assert run.on(faster).cycles == run.cycles
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_hops_do_not_silence_what_is_not_modelled(tiles: int, sync: float, excha
     changes = {"chip.tiles": tiles, "sync.hop_cycles": sync, "exchange.hop_cycles": exchange}
     machine = load_machine("tiny", changes)
     assert isinstance(machine, MimdMachine)
-    said = beyond_sources(machine)
+    said = [*beyond_sources(machine)]
     without = [key for key, cycles in changes.items() if not cycles]
     if tiles > 1472 and without:
         assert said[0].endswith(f"do not grow with distance; set {' and '.join(without)}")
@@ -61,7 +61,7 @@ def test_a_loss_that_rises_is_said() -> None:
     ],
 )
 def test_other_losses_say_nothing(loss: list[float]) -> None:
-    assert loss_warning(log(loss)) == ()
+    assert not [*loss_warning(log(loss))]
 
 
 def test_capacities_beyond_the_neurons_are_said() -> None:
@@ -77,7 +77,7 @@ def test_capacities_beyond_the_neurons_are_said() -> None:
 @pytest.mark.parametrize("changes", [{}, {"network.capacity": [256, 128, 10]}, {"network.spikes": "dense"}])
 def test_capacities_within_the_neurons_say_nothing(changes: dict[str, Any]) -> None:
     workload = load_workload("digits", changes)
-    assert fewer_slots(workload, network_of(workload)) == ()
+    assert not [*fewer_slots(workload, network_of(workload))]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_batch_larger_than_the_samples_is_said(samples: int, changes: dict[str
         classes=10,
         surplus_events=0,
     )
-    found = repeated_samples(load_workload("digits", changes), data)
+    found = [*repeated_samples(load_workload("digits", changes), data)]
     assert len(found) == bool(said)
     assert said in "".join(found)
 
@@ -114,8 +114,8 @@ def test_a_cliff_of_the_published_rule_is_told() -> None:
     for tiles in (1472, 1471):
         device = load_machine("bow", {"chip.tiles": tiles})
         assert isinstance(device, MimdMachine)
-        said[tiles] = rounded_tiles(workload, compile_workload(workload, device).placement)
-    assert said[1472] == ()
+        said[tiles] = [*rounded_tiles(workload, compile_workload(workload, device).placement)]
+    assert said[1472] == []
     (told,) = said[1471]
     assert told.startswith("733 of 1,471 tiles hold no neurons: the published rule gives every tile the same number")
     halves = load_workload("nmnist-2-random", {"mapping.value_bytes": 2, "mapping.neurons_unit": 2})

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mimdsim.costs.area_power import Voltage, silicon_profile, voltage_at
-from mimdsim.costs.energy import energy_profile
+from mimdsim.costs.area_power import Voltage, energy_profile, silicon_profile, voltage_at
 from mimdsim.gpu import time_on_gpu
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.machine.area_power import TiledEnergy

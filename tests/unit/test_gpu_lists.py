@@ -9,7 +9,7 @@ import pytest
 
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.engine import time_on_gpu
-from mimdsim.gpu.sparse_kernels import list_lengths
+from mimdsim.gpu.kernels import list_lengths
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, training_graph
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection

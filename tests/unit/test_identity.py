@@ -26,7 +26,7 @@ from mimdsim.base.identity import LEFT_OUT, changed_files, code_digest, file_dig
 from mimdsim.base.search_path import NAMES_FILES
 from mimdsim.execution import checkpoint as checkpoints
 from mimdsim.machine import MimdMachine, description_files
-from mimdsim.machine.calibrated import Narrowing
+from mimdsim.machine.calibrated import CalibrationFile
 from mimdsim.numerics import compiled as kernels
 from mimdsim.pipeline import config_digest, descriptions_of
 from mimdsim.profile import load_profile, save_profile
@@ -342,7 +342,7 @@ def texts(section: type[BaseModel], above: str = "") -> dict[str, Any]:
 def test_every_field_that_names_files_says_so() -> None:
     """A new one is found by its name or type, so that no result forgets it."""
     looks = ("path", "file", "folder", "imported", "weights", "directory", "recording")
-    for section in (Workload, MimdMachine, Narrowing):
+    for section in (Workload, MimdMachine, CalibrationFile):
         for name, field in texts(section).items():
             if any(word in name.rpartition(".")[2] for word in looks):
                 assert NAMES_FILES in field.metadata, name

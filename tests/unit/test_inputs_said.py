@@ -206,7 +206,7 @@ def test_classes_that_never_occur_are_said(
 ) -> None:
     workload = load_workload(described(tmp_path, arrays()), changes)
     parts = tuple(samples(np.array(labels, int), classes=4) for labels in (train, test))
-    found = absent_classes(workload, parts)  # type: ignore[arg-type]
+    found = [*absent_classes(workload, parts)]  # type: ignore[arg-type]
     assert len(found) == len(said)
     for line, begins in zip(found, said, strict=True):
         assert begins in line

@@ -11,7 +11,7 @@ import pytest
 from test_cautions import log
 
 from mimdsim.execution import TrainingLog
-from mimdsim.pipeline.firing import learning_findings, loss_stands, nothing_to_learn
+from mimdsim.pipeline.firing import label_warning, learning_findings, loss_plateau
 from mimdsim.workload import SpikeDataset, Workload, load_workload
 
 LN10 = math.log(10)
@@ -48,15 +48,15 @@ def samples(labels: np.ndarray, classes: int = 10) -> SpikeDataset:
     ],
 )
 def test_a_loss_that_does_not_move(loss: Any, changes: dict[str, Any], said: str) -> None:
-    found = loss_stands(digits(**changes), 10, np.asarray(loss, np.float64))
+    found = loss_plateau(digits(**changes), 10, np.asarray(loss, np.float64))
     assert said in found
     assert bool(said) == bool(found)
 
 
 def test_a_squared_error_has_no_loss_of_guessing() -> None:
     squared = digits(training__loss="mean_squared_error")
-    assert loss_stands(squared, 10, np.full(3, LN10)) == ""
-    said = loss_stands(squared, 10, np.full(200, 0.5))
+    assert loss_plateau(squared, 10, np.full(3, LN10)) == ""
+    said = loss_plateau(squared, 10, np.full(200, 0.5))
     assert said == "The loss does not move: 0.5 in the first fifth of 200 training steps, 0.5 in the last"
 
 
@@ -89,7 +89,7 @@ def test_an_accuracy_of_guessing(labels: np.ndarray, accuracy: float, steps: int
     found = learning_findings(digits(), data, trained(accuracy, steps))
     assert bool(found) == bool(said)
     assert all(said in one.text and not one.passed and one.name == "learning" for one in found)
-    assert nothing_to_learn(digits(), data, trained(accuracy, steps)) == ()
+    assert not [*label_warning(digits(), data, trained(accuracy, steps))]
 
 
 def test_random_labels_can_only_be_guessed() -> None:
@@ -97,6 +97,6 @@ def test_random_labels_can_only_be_guessed() -> None:
     workload = load_workload("random-4")
     data = samples(EVEN), samples(EVEN)
     assert learning_findings(workload, data, trained(0.1)) == ()
-    (said,) = nothing_to_learn(workload, data, trained(0.1))
+    (said,) = label_warning(workload, data, trained(0.1))
     assert "labels do not depend on spikes" in said
-    assert nothing_to_learn(workload, data, trained(0.9)) == ()
+    assert not [*label_warning(workload, data, trained(0.9))]

@@ -21,7 +21,7 @@ from mimdsim.checking.kernel_file import load_kernel
 from mimdsim.checking.program import load_build
 from mimdsim.cli import main
 from mimdsim.machine import load_machine
-from mimdsim.machine.calibrated import read_narrowing
+from mimdsim.machine.calibrated import read_calibration
 from mimdsim.pipeline.pipeline import silent
 from mimdsim.profile import load_profile
 from mimdsim.profile.detail import load_detail
@@ -56,7 +56,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "activity.npz": load_activity,
     "workload.toml": lambda path: load_workload(str(path)),
     "machine.toml": lambda path: load_machine(str(path)),
-    "narrowed.toml": read_narrowing,
+    "narrowed.toml": read_calibration,
     "study.toml": read_study,
     "mapping.toml": read_mapping_file,
     "table.csv": lambda path: check_files((path,), None, silent),

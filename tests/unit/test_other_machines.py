@@ -15,7 +15,7 @@ from by_hand import compute_cycles, timed, tiny
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.compiler import plan_exchanges
 from mimdsim.costs.exchange_endpoint import endpoint_cycles
-from mimdsim.costs.isa_costs import costs_of_another, priced
+from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine
 from mimdsim.pipeline import other_costs, simulate
 from mimdsim.profile import RunProfile
@@ -116,7 +116,7 @@ def counted(fixed: float, bundles: float, extent: str, name: str = "Shift", sour
 
 def test_an_instruction_set_without_costs_is_told_and_keeps_the_cycles(tmp_path: Path) -> None:
     program, other = moved([0], [1]), written(tmp_path)
-    assert priced(program, other) is program
+    assert with_machine_costs(program, other) is program
     assert timed(program, tiny()).costs_of_another == ()
     found = timed(program, other)
     assert found.costs_of_another == ("Shift",)
@@ -162,7 +162,7 @@ def test_loops_over_vectors_take_those_of_the_machine(width: int, turns: int) ->
     program = moved([0], [1])
     machine = tiny(tile_vector_bytes=width)
     assert compute_cycles(program, machine) == [6 * (5 + 2 * turns)]
-    assert (priced(program, machine) is program) == (width == 8)
+    assert (with_machine_costs(program, machine) is program) == (width == 8)
 
 
 def test_an_extent_that_no_loop_has_is_refused(tmp_path: Path) -> None:

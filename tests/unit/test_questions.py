@@ -12,7 +12,7 @@ import mimdsim
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
 from mimdsim.pipeline import Run
 from mimdsim.profile import queries
-from mimdsim.profile.queries import Questions
+from mimdsim.profile.queries import RunQueries
 
 SMALL = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "chip.tiles": 48}
 
@@ -23,7 +23,7 @@ def small_run() -> Run:
 
 
 @pytest.fixture(params=["pandas", "numpy"])
-def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Questions:
+def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RunQueries:
     """A run whose tables are pandas frames, or columns of numpy."""
     if request.param == "pandas":
         pytest.importorskip("pandas")
@@ -36,7 +36,7 @@ def column(table: object, name: str) -> np.ndarray:
     return np.asarray(table[name])  # type: ignore[index]
 
 
-def test_the_critical_path_is_the_time(asked: Questions) -> None:
+def test_the_critical_path_is_the_time(asked: RunQueries) -> None:
     path = asked.critical_path()
     assert column(path, "cycles").sum() == asked.tiled.cycles
     computing = column(path, "part") == "compute"
@@ -69,7 +69,7 @@ def test_without_syncs_and_on_several_chips_parts_wait_for_a_tile_that_has_the_w
     assert alone > 20
 
 
-def test_tables_add_up(asked: Questions) -> None:
+def test_tables_add_up(asked: RunQueries) -> None:
     tiles, steps, memory = asked.tiles, asked.supersteps, asked.memory
     assert column(tiles, "busy_cycles").sum() == asked.detail.busy.sum()
     assert column(tiles, "peak_bytes").max() == asked.tiled.memory.peak_bytes
@@ -79,7 +79,7 @@ def test_tables_add_up(asked: Questions) -> None:
     assert column(memory, "bytes").sum() == sum(asked.detail.held(at)[1].sum() for at in range(len(memory["variable"])))
 
 
-def test_one_tile(asked: Questions) -> None:
+def test_one_tile(asked: RunQueries) -> None:
     busiest = int(asked.detail.busy.sum(axis=0).argmax())
     work = asked.work_of(busiest)
     assert column(work, "busy_cycles").sum() == asked.detail.busy[:, busiest].sum()

@@ -86,10 +86,7 @@ def cast_2d_cycles(
     vector_bytes: int = 8,
 ) -> Elements:
     """Worker cycles to convert rows of the given element counts (Cast2D)."""
-    total: Elements = 5
-    for n in rows:
-        total = total + 11 + _cast_core_cycles(n, source, target, read_ports, interleaved, vector_bytes)
-    return total
+    return sum((11 + _cast_core_cycles(n, source, target, read_ports, interleaved, vector_bytes) for n in rows), 5)
 
 
 def fill_cycles(n: Elements, *, dtype: str = "f32", vector_bytes: int = 8) -> Elements:
@@ -113,9 +110,6 @@ def fill_2d_cycles(rows: Iterable[Elements], *, dtype: str = "f32", vector_bytes
     """Worker cycles to write rows of the given element counts (Fill2d)."""
     half = dtype == "f16"
     wide = element_bytes(dtype) == 8
-    total: Elements = 5 if wide or half else 6
     # The 1-D count holds 5 (half) or 6 cycles of parameter loads; here a row costs 3 instead.
-    saved = 2 if wide or half else 3
-    for n in rows:
-        total = total + fill_cycles(n, dtype=dtype, vector_bytes=vector_bytes) - saved
-    return total
+    entry, saved = (5, 2) if wide or half else (6, 3)
+    return sum((fill_cycles(n, dtype=dtype, vector_bytes=vector_bytes) - saved for n in rows), entry)

@@ -82,10 +82,8 @@ def binary_2d_cycles(
     vector_bytes: int = 8,
 ) -> Elements:
     """Worker cycles of out = a op b over rows of the given element counts (BinaryOp2D, BinaryOp2DInPlace)."""
-    total: Elements = 20 if in_place else 5
-    for n in rows:
-        total = total + _binary_loop_cycles(n, op, dtype, in_place, interleaved, vector_bytes)
-    return total
+    loops = (_binary_loop_cycles(n, op, dtype, in_place, interleaved, vector_bytes) for n in rows)
+    return sum(loops, 20 if in_place else 5)
 
 
 def _unary_loop_cycles(n: Elements, op: str, dtype: str, in_place: bool, vector_bytes: int) -> Elements:
@@ -118,10 +116,7 @@ def unary_2d_cycles(
     rows: Iterable[Elements], *, op: str, dtype: str = "f32", in_place: bool = False, vector_bytes: int = 8
 ) -> Elements:
     """Worker cycles of out = op(a) over rows of the given element counts (UnaryOp2D, UnaryOp2DInPlace)."""
-    total: Elements = 20
-    for n in rows:
-        total = total + _unary_loop_cycles(n, op, dtype, in_place, vector_bytes)
-    return total
+    return sum((_unary_loop_cycles(n, op, dtype, in_place, vector_bytes) for n in rows), 20)
 
 
 def _broadcast_loop_cycles(
@@ -164,35 +159,25 @@ def broadcast_scalar_2d_cycles(
     vector_bytes: int = 8,
 ) -> Elements:
     """Worker cycles over rows; `uniform_scalar` False gives each row its own scalar (BroadcastScalar2D[Data])."""
-    total: Elements = 20
-    for n in rows:
-        # +28: fetch the row's pointers and length and call the shared loop.
-        total = total + 28 + _broadcast_loop_cycles(n, op, dtype, in_place, interleaved, uniform_scalar, vector_bytes)
-    return total
+    # +28: fetch the row's pointers and length and call the shared loop.
+    loops = (_broadcast_loop_cycles(n, op, dtype, in_place, interleaved, uniform_scalar, vector_bytes) for n in rows)
+    return sum((28 + loop for loop in loops), 20)
 
 
 def select_cycles(rows: Iterable[Elements]) -> Elements:
     """Worker cycles of out = where(condition, a, b) over rows (Select)."""
-    total: Elements = 5
-    for n in rows:
-        # Three loads, a conditional move and a store for each element; nothing is vectorised.
-        total = total + 6 + 5 * n
-    return total
+    # Three loads, a conditional move and a store for each element; nothing is vectorised.
+    return sum((6 + 5 * n for n in rows), 5)
 
 
 def broadcast_select_cycles(rows: Iterable[Elements], *, dtype: str = "f32") -> Elements:
     """Worker cycles of out = where(condition, scalar, scalar) over rows (BroadcastSelect), the vendor's worst case."""
-    total: Elements = 9 + 1  # entry, and exit
-    for n in rows:
-        size = element_bytes(dtype)
-        if size == 4:
-            row: Elements = 8 + 4 * n
-        elif size == 2:
-            row = 4 * n + 30 - 7 * (n % 2)  # an even row may start misaligned
-        else:
-            row = 66 + 17 * (n // 4)
-        total = total + row
-    return total
+    entry_and_exit, size = 9 + 1, element_bytes(dtype)
+    if size == 4:
+        return sum((8 + 4 * n for n in rows), entry_and_exit)
+    if size == 2:
+        return sum((4 * n + 30 - 7 * (n % 2) for n in rows), entry_and_exit)  # an even row may start misaligned
+    return sum((66 + 17 * (n // 4) for n in rows), entry_and_exit)
 
 
 def clamp_cycles(rows: Iterable[Elements], *, dtype: str = "f32", vector_bytes: int = 8) -> Elements:
@@ -200,10 +185,7 @@ def clamp_cycles(rows: Iterable[Elements], *, dtype: str = "f32", vector_bytes: 
     floats = dtype in ("f32", "f16")
     per_pass = vector_elements(dtype, vector_bytes) if floats else 1
     cycles = 2 if floats else 7  # integers: three loads, two compares, a move and a store
-    total: Elements = 5
-    for n in rows:
-        total = total + 6 + truncated_loop_cycles(n, cycles, per_pass)
-    return total
+    return sum((6 + truncated_loop_cycles(n, cycles, per_pass) for n in rows), 5)
 
 
 def _outer_loop_cycles(n: Elements, op: str, dtype: str, interleaved: bool, vector_bytes: int) -> Elements:

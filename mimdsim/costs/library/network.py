@@ -97,57 +97,49 @@ def nan_check_1d_cycles(
     return 24 + worker_contexts * (17 + _nan_loop_cycles(longest, dtype, infinities) + verdict)
 
 
-def _width(dtype: str, vector_bytes: int, as_vendor: bool = False) -> int:
+def _drawing_cycles(
+    n: Elements, dtype: str, vector_bytes: int, per_vector: int, tail: tuple[int, int], as_vendor: bool = False
+) -> Elements:
+    """The loop over vectors and, for floats or halves, the tail where one is not full."""
     check_float(dtype, "random numbers")
-    right = vector_elements(dtype, vector_bytes)
-    # bits / (elements per vector) where bits / (bits per element) was meant
-    return 8 * vector_bytes // right if as_vendor else right
-
-
-def _ragged(n: Elements, width: int) -> Elements:
-    return 1 * (n % width != 0)
+    width = vector_elements(dtype, vector_bytes)
+    if as_vendor:  # bits / (elements per vector) where bits / (bits per element) was meant
+        width = 8 * vector_bytes // width
+    return truncated_loop_cycles(n, per_vector, width) + tail[dtype == "f16"] * (n % width != 0)
 
 
 def uniform_cycles(
     n: Elements, *, dtype: str = "f32", as_vendor: bool = False, worker_contexts: int = 6, vector_bytes: int = 8
 ) -> Elements:
     """Tile cycles to draw `n` uniform numbers (Uniform)."""
-    width = _width(dtype, vector_bytes, as_vendor)
-    overhead, tail = (22, 4) if dtype == "f32" else (24, 12)
     # 4 = supervisor call; 4 per vector: draw, convert, scale, store.
-    return 4 + truncated_loop_cycles(n, 4, width) + overhead * worker_contexts + tail * _ragged(n, width)
+    drawn = _drawing_cycles(n, dtype, vector_bytes, 4, (4, 12), as_vendor)
+    return 4 + (22 if dtype == "f32" else 24) * worker_contexts + drawn
 
 
 def bernoulli_cycles(
     n: Elements, *, dtype: str = "f32", as_vendor: bool = False, worker_contexts: int = 6, vector_bytes: int = 8
 ) -> Elements:
     """Tile cycles to draw `n` zeros or ones (Bernoulli): the mask instruction and its store share a bundle."""
-    width = _width(dtype, vector_bytes, as_vendor)
-    overhead, tail = (23, 1) if dtype == "f32" else (21, 9)
-    return 4 + truncated_loop_cycles(n, 1, width) + overhead * worker_contexts + tail * _ragged(n, width)
+    drawn = _drawing_cycles(n, dtype, vector_bytes, 1, (1, 9), as_vendor)
+    return 4 + (23 if dtype == "f32" else 21) * worker_contexts + drawn
 
 
 def normal_cycles(n: Elements, *, dtype: str = "f32", worker_contexts: int = 6, vector_bytes: int = 8) -> Elements:
     """Tile cycles to draw `n` normal numbers (Normal)."""
-    width = _width(dtype, vector_bytes)
-    overhead, tail = (22, 3) if dtype == "f32" else (24, 12)
-    return 4 + truncated_loop_cycles(n, 4, width) + overhead * worker_contexts + tail * _ragged(n, width)
+    drawn = _drawing_cycles(n, dtype, vector_bytes, 4, (3, 12))
+    return 4 + (22 if dtype == "f32" else 24) * worker_contexts + drawn
 
 
 def truncated_normal_cycles(
     n: Elements, iterations: int, *, dtype: str = "f32", worker_contexts: int = 6, vector_bytes: int = 8
 ) -> Elements:
     """Tile cycles to draw `n` truncated normal numbers with `iterations` tries each (TruncatedNormal)."""
-    width = _width(dtype, vector_bytes)
-    if dtype == "f32":
-        overhead, per_vector, tail = 26, 11 * iterations + 5, 13 * iterations + 2
-    else:
-        overhead, per_vector, tail = 28, 12 * iterations + 5, 12 * iterations + 10
-    return 4 + truncated_loop_cycles(n, per_vector, width) + overhead * worker_contexts + tail * _ragged(n, width)
+    per_vector, tail = (11 if dtype == "f32" else 12) * iterations + 5, (13 * iterations + 2, 12 * iterations + 10)
+    drawn = _drawing_cycles(n, dtype, vector_bytes, per_vector, tail)
+    return 4 + (26 if dtype == "f32" else 28) * worker_contexts + drawn
 
 
 def dropout_cycles(n: Elements, *, dtype: str = "f32", worker_contexts: int = 6, vector_bytes: int = 8) -> Elements:
     """Tile cycles to zero a random part of `n` elements and scale the rest (Dropout)."""
-    width = _width(dtype, vector_bytes)
-    tail = 1 if dtype == "f32" else 9
-    return 6 + 24 * worker_contexts + truncated_loop_cycles(n, 2, width) + tail * _ragged(n, width)
+    return 6 + 24 * worker_contexts + _drawing_cycles(n, dtype, vector_bytes, 2, (1, 9))

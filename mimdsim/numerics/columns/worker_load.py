@@ -30,26 +30,6 @@ def add_by_count_over(load, cell, weight, first, last, running):  # type: ignore
 
 
 @compiled
-def append_listed(ids, counts, lists, flat, at):  # type: ignore[no-untyped-def]
-    """Append the ids, list after list from flat[at]; lists[t * batch + b]: begin, end of spikes, end. Returns the end.
-
-    Called without room (flat of length 0), it only says how much is needed.
-    """
-    capacity = ids.shape[2]
-    for t in range(ids.shape[0]):
-        for b in range(ids.shape[1]):
-            spikes, listed = min(counts[t, b, 0], capacity), min(counts[t, b, 1], capacity)
-            if len(flat):
-                place = t * ids.shape[1] + b
-                lists[place, 0], lists[place, 1], lists[place, 2] = at, at + spikes, at + listed
-                own, given = flat[at : at + listed], ids[t, b, :listed]
-                for k in range(len(own)):
-                    own[k] = given[k]
-            at += listed
-    return at
-
-
-@compiled
 def fill_owners(owner, first, last, start, stop):  # type: ignore[no-untyped-def]
     """owner[sample, neuron] = vertex for samples first..last - 1 and neurons start..stop - 1 of every vertex."""
     for vertex in range(len(start)):
@@ -94,7 +74,7 @@ def add_hits(loads, cells, weights, shape, source):  # type: ignore[no-untyped-d
     """loads[turn, cell] += weight for every listed id that has a cell, cells[sample * extent + id], not -1; weights as
     cells, or one. Returns how many.
 
-    shape: samples, extent. source: lists and their contents, as from `append_listed`; the list of the first sample in
+    shape: samples, extent. source: lists and their contents, as of `timing.recording`; the list of the first sample in
     the first turn, how many further the next turn's is, and the columns that say where what counts begins and ends.
     """
     samples, extent = shape
@@ -156,7 +136,7 @@ def add_within(loads, ends, cells, weights, shape, source):  # type: ignore[no-u
 def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped-def]
     """loads[t - first, cell] += weight for everything the terms find listed at timestep t; found[term] += hits.
 
-    by_id: terms, cells, weights, begins; the lists and their contents, as from `append_listed`. Of a term, cells begin
+    by_id: terms, cells, weights, begins; the lists and their contents, as of `timing.recording`. Of a term, cells begin
     at CELLS, weights (SEVERAL, or one) at WEIGHTS, and, for all but hits, groups or ends of slots at BEGINS.
     """
     terms, cells, weights, begins, lists, flat = by_id

@@ -17,14 +17,14 @@ from mimdsim.machine import MimdMachine, sourced_machine, with_values
 from mimdsim.machine.calibrated import (
     DIGITS,
     KIND,
+    CalibrationFile,
     Interval,
-    Narrowing,
     Number,
     Table,
     UncertainNumber,
+    calibrated_values,
     machine_digest,
-    narrowed_changes,
-    write_narrowing,
+    write_calibration,
 )
 from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions
 from mimdsim.validation.calibration.measurement_noise import spreads
@@ -89,7 +89,7 @@ def narrowed_by(
     values, after = fit.solved(kept)
     names = [_name(row) for row in rows]
     numbers, formulas, correlation = fit.narrowed(values, kept, moves[:, chosen] >= NAMED, names)
-    content = Narrowing(
+    content = CalibrationFile(
         kind=KIND,
         machine=named,
         machine_sha256=machine_digest(machine),
@@ -99,7 +99,7 @@ def narrowed_by(
         correlation=correlation,
         left_out=tuple(tuple(names[row] for row in one) for one in sets),
     )
-    made = with_values(machine, narrowed_changes(machine, content, "calibrate"), f"{machine.title}, narrowed")
+    made = with_values(machine, calibrated_values(machine, content, "calibrate"), f"{machine.title}, narrowed")
     of_set = {names[row]: one for one in content.left_out for row in range(len(rows)) if names[row] in one}
     measured = []
     for at, (row, name) in enumerate(zip(rows, names, strict=True)):
@@ -269,5 +269,5 @@ def calibrate(
         progress=progress,
     )
     if out is not None:
-        write_narrowing(Path(out), found.content, [f"mimdsim run digits {Path(out).name}"])
+        write_calibration(Path(out), found.content, [f"mimdsim run digits {Path(out).name}"])
     return found

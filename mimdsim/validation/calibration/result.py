@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mimdsim.machine import MimdMachine
-from mimdsim.machine.calibrated import Interval, Narrowing
+from mimdsim.machine.calibrated import CalibrationFile, Interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Narrowed:
 
     sourced: MimdMachine
     machine: MimdMachine
-    content: Narrowing
+    content: CalibrationFile
     rows: tuple[Measured, ...]
     stay: tuple[str, ...]
     formulas: dict[str, Interval]

@@ -11,9 +11,9 @@ from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.pipeline import memory_profile
 from mimdsim.profile import MemoryProfile
 from mimdsim.program import Codelet, Program, RecordedActivity
-from mimdsim.timing.critical_path import critical_path
-from mimdsim.timing.spans import loop_spans, uncertain_parts
+from mimdsim.timing.critical_path import critical_path, loop_spans
 from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.timing.uncertainty import uncertain_parts
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.validation.stencil.solver_program import solver_program
 from mimdsim.validation.stencil.solvers import SOLVERS, Solver, codelet_of

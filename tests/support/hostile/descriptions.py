@@ -23,13 +23,13 @@ from mimdsim.base.units import UNITS
 from mimdsim.machine import find_machine, load_machine
 from mimdsim.machine.calibrated import (
     KIND,
-    Narrowing,
+    CalibrationFile,
     Number,
     Table,
     machine_digest,
-    read_narrowing,
+    read_calibration,
     uncertain_numbers,
-    write_narrowing,
+    write_calibration,
 )
 from mimdsim.pipeline import simulate
 from mimdsim.profile import load_profile, save_profile
@@ -143,7 +143,9 @@ class NarrowedFile(Described):
             given = {"kind": KIND, "machine": "tiny", "machine_sha256": machine_digest(machine), "spread": "2 %"}
             tables = (Table(file="mine.csv", sha256="0" * 64),)
             left_out = (("mine line 3", "mine line 4"),)
-            write_narrowing(self.source, Narrowing(**given, table=tables, number=numbers, left_out=left_out), ())
+            write_calibration(
+                self.source, CalibrationFile(**given, table=tables, number=numbers, left_out=left_out), ()
+            )
         return self.source
 
     def mutant(self, number: int, rng: np.random.Generator) -> Path:
@@ -152,7 +154,7 @@ class NarrowedFile(Described):
 
     def read(self, path: Path) -> Any:
         load_machine(str(path))
-        return read_narrowing(path).model_dump(exclude_unset=True, mode="json")
+        return read_calibration(path).model_dump(exclude_unset=True, mode="json")
 
     def says(self, path: Path) -> Any:
         return meant(tomllib.loads(path.read_text()), self.read(path))
