@@ -219,7 +219,7 @@ def _in_windows(table: VertexTable, window: np.ndarray, windows: int) -> tuple[V
     return table.some(rows), rows, ends
 
 
-ByTile = tuple[int, np.ndarray]  # as from `interval_of_tiles`
+ByTile = tuple[int, np.ndarray, np.ndarray]  # as from `intervals_by_tile`
 
 
 def in_bands(
@@ -266,7 +266,7 @@ def is_local(
         return held if held.all() else held | (boxes[:, :, 1] <= boxes[:, :, 0]).any(axis=1)
     by_tile = None if known is None else known.get(mapping)
     if by_tile is None:
-        by_tile = numerics.interval_of_tiles(mapping.tiles)
+        by_tile = numerics.intervals_by_tile(mapping.tiles)
         if known is not None:
             known[mapping] = by_tile
     axis = -1 if mapping.axis == FLAT else mapping.axis
