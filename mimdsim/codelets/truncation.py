@@ -7,7 +7,7 @@ from typing import Any
 
 from mimdsim.codelets.dense import RANDOM_OFFSETS
 from mimdsim.codelets.spikes import COMBINE_TILES, COMBINE_WORKERS, SCAN_FLAGS
-from mimdsim.numerics.sparse import truncation as numerics
+from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import Codelet, Field, Size, Term, WorkerBundles
 
 DRAW_STARTS = Codelet(

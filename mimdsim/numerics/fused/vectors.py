@@ -151,7 +151,9 @@ def _passed(kind: Any) -> Any:
 # ---- strips
 
 
-def _summed(builder, carried, rows, row_start, stride, kind, ids, first, last):  # type: ignore[no-untyped-def]
+def _summed(
+    builder: Any, carried: list[Any], rows: Any, row_start: Any, stride: Any, kind: Any, ids: Any, first: Any, last: Any
+) -> list[Any]:
     """The carried vectors with those of the rows ids[first:last] added, one row after another; kind: of ids."""
     loop = Loop(builder, first, last, carried)
     offset = row_offset(builder, kind.dtype.signed, ids, loop.k, row_start, stride)
