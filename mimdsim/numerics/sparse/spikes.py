@@ -14,12 +14,7 @@ from mimdsim.numerics.compiled import compiled
 @compiled
 def flag_spikes(v, flags, sample, neuron, threshold, second_threshold):  # type: ignore[no-untyped-def]
     """flags[0] = v > threshold; flags[1] = second_threshold < v <= threshold."""
-    for i in range(len(sample)):
-        b, n = sample[i], neuron[i]
-        u = v[b, n]
-        fires = u > threshold
-        flags[0, b, n] = 1 if fires else 0
-        flags[1, b, n] = 1 if (not fires) and u > second_threshold else 0
+    flag_rows(v, flags, sample, sample + 1, neuron, neuron + 1, threshold, second_threshold)
 
 
 @compiled
