@@ -31,6 +31,7 @@ from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
 from mimdsim.numerics.fused.vectors import CACHE_LINE
 from mimdsim.numerics.fused.wide import WIDE, lif_update
+from mimdsim.numerics.halves import round_to_half
 from mimdsim.numerics.sparse.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
 from mimdsim.program.codelet import now_shift
@@ -389,9 +390,9 @@ def halves_of(program: Program) -> frozenset[str]:
 
 
 def _round(array: np.ndarray) -> None:
-    """Every float32 to the nearest half, ties to even, infinite beyond 65504."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        array[...] = array.astype(np.float16)
+    flat = array.reshape(-1)
+    assert np.shares_memory(flat, array) or not array.size  # contiguous, or nothing would be rounded
+    round_to_half(flat, flat.view(np.uint32))
 
 
 def listed_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

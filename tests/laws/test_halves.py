@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from mimdsim.compiler import Compiled
 from mimdsim.execution import Executor
-from mimdsim.execution.execute import _round, halves_of
+from mimdsim.execution.execute import halves_of
 from mimdsim.graph.operations import OPERATIONS
+from mimdsim.numerics.halves import round_to_half
 from mimdsim.pipeline import retime
 from mimdsim.program import Superstep
 from mimdsim.workload import MappingOptions
@@ -23,7 +24,7 @@ NETWORK = small_network((9, 20, 12, 4), timesteps=6, batch=4, optimiser=ADAM, se
 
 def rounded(values: np.ndarray) -> np.ndarray:
     made = values.astype(np.float32)
-    _round(made)
+    round_to_half(made, made.view(np.uint32))
     return made
 
 
