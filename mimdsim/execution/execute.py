@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError, near
-from mimdsim.execution.failures import VertexFailure, field_written
+from mimdsim.execution.bounds_checked_array import written_though_read
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
 from mimdsim.numerics.fused.vectors import CACHE_LINE
@@ -34,7 +34,8 @@ from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.numerics.halves import round_to_half
 from mimdsim.numerics.sparse.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
-from mimdsim.program.codelet import now_shift
+from mimdsim.program.codelet import Codelet, Field, now_shift
+from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of
 
 HALF_BYTES = 2
@@ -393,6 +394,45 @@ def _round(array: np.ndarray) -> None:
     flat = array.reshape(-1)
     assert np.shares_memory(flat, array) or not array.size  # contiguous, or nothing would be rounded
     round_to_half(flat, flat.view(np.uint32))
+
+
+class VertexFailure(MappingError):
+    """A vertex left its slices or wrote what it may only read."""
+
+    def __init__(
+        self,
+        superstep: Superstep,
+        table: VertexTable,
+        vertex: int,
+        t: int,
+        failure: Exception,
+        written: Field | None = None,
+    ):
+        self.vertex, self.tile = vertex, int(table.tiles[vertex])
+        left = isinstance(failure, IndexError) or written is not None
+        unfit = "does not fit its slices" if isinstance(failure, ValueError) else f"raised {type(failure).__name__}"
+        what = "left its slices" if left else unfit
+        why = f"{failure}" if written is None else f"it {written_though_read(written)} ({failure})"
+        super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {why}")
+
+
+def _is_read_only(failure: Exception) -> bool:
+    return any(word in str(failure) for word in ("read-only", "readonly"))  # as numpy and as numba put it
+
+
+def field_written(
+    codelet: Codelet, views: list[np.ndarray], numbers: tuple[Any, ...], failure: Exception
+) -> Field | None:
+    """The field that the vertex wrote though it may only read it: protected alone, it makes the vertex fail again."""
+    for index, item in enumerate(codelet.fields) if _is_read_only(failure) else ():
+        copies = [view.copy() for view in views]
+        copies[index].setflags(write=item.writes)
+        try:
+            codelet.compute(*copies, *numbers)
+        except Exception as again:
+            if _is_read_only(again):
+                return item
+    return None
 
 
 def listed_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

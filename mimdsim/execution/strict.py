@@ -24,10 +24,9 @@ import numpy as np
 
 from mimdsim import numerics
 from mimdsim.base.errors import MappingError
-from mimdsim.execution.bounds_checked_array import Guarded, Region, Work
+from mimdsim.execution.bounds_checked_array import Guarded, Region, Work, written_though_read
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
-from mimdsim.execution.execute import Executor, Observer, index_of
-from mimdsim.execution.failures import VertexFailure, field_written, written_though_read
+from mimdsim.execution.execute import Executor, Observer, VertexFailure, field_written, index_of
 from mimdsim.execution.poison import LARGE, NO_NUMBER, Poison, as_bits, undefine
 from mimdsim.execution.scratch import STACK_BYTES, Scratch, state_of
 from mimdsim.program import Superstep, VertexTable
