@@ -20,8 +20,7 @@ import numpy as np
 
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
-from mimdsim.graph.losses import LOSS
-from mimdsim.graph.read_outs import READ_OUTS
+from mimdsim.graph.losses import LOSS, READ_OUTS
 from mimdsim.graph.records import (
     Backward,
     Graph,
