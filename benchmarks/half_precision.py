@@ -1,6 +1,6 @@
 """What half precision does to loss, accuracy, memory and time: a workload in float32, in half, with float32 moments.
 
-Values are rounded to half whenever a vertex writes them; sums inside a vertex stay in float32 (execution/fp16.py).
+Values are rounded to half whenever a vertex writes them; sums inside a vertex stay in float32 (execution/execute.py).
 Usage: python benchmarks/half_precision.py [WORKLOAD] [--machine bow] [--seeds N] [--set key=value ...]
 """
 

@@ -22,7 +22,7 @@ from mimdsim.checking.program import check_program
 from mimdsim.compiler import Compiled, measure_memory
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.execution import Executor
-from mimdsim.graph.truncation import STATE_BITS
+from mimdsim.graph.spikes import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, memory_profile
 from mimdsim.pipeline.overrides import split_changes

@@ -32,8 +32,7 @@ from mimdsim.checking.program import memory_finding, rules_finding, with_missing
 from mimdsim.checking.user_code import Checked, call_users
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
-from mimdsim.execution.execute import Observer
-from mimdsim.execution.fp16 import HALF_BYTES, executor_of, has_halves
+from mimdsim.execution.execute import HALF_BYTES, Observer, halves_of
 from mimdsim.execution.poison import KINDS, undefine
 from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.pipeline import detail_of, memory_profile
@@ -143,7 +142,7 @@ def _values(
 
     All runs share one memory, as on a device; the results must equal those with fresh memory.
     """
-    used = executor_of(program)
+    used = Executor(program, rounded=True)
     undefine(used, "f", KINDS[1])  # fresh memory holds zeros here, but arbitrary data on a device
     start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
     activity: RecordedActivity | None = None
@@ -151,7 +150,7 @@ def _values(
     try:
         _outputs_of(used, drawn[-1], {})
         for number, values in enumerate(drawn):
-            fresh = executor_of(program)
+            fresh = Executor(program, rounded=True)
             fresh.write(values)
             held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
             wanted = expected_outputs(program, reference, held)
@@ -165,11 +164,12 @@ def _values(
             if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives", floor):
                 return [Finding(name="values", passed=False, text=f"{wrong} ({said})")], activity
             if wrong := first_wrong(program, _outputs_of(used, values, start), outputs, 0.0, "the first run leaves"):
-                alike = not first_wrong(program, _outputs_of(executor_of(program), values, {}), outputs, 0.0, "")
+                fresh = Executor(program, rounded=True)
+                alike = not first_wrong(program, _outputs_of(fresh, values, {}), outputs, 0.0, "")
                 text = f"{wrong} ({said}): {READS_EARLIER if alike else OF_ITS_OWN}"
                 return [Finding(name="again", passed=False, text=text)], activity
             if strict:
-                alone = executor_of(program)
+                alone = Executor(program, rounded=True)
                 alone.write(values)
                 execute_strictly(alone, poison=KINDS[number % len(KINDS)])
                 left = {name: alone.read(name) for name in program.outputs}
@@ -185,7 +185,7 @@ def _values(
     text = f"{names}: {elements:,} elements match the reference, for {len(drawn)} draws of inputs"
     if any(program.variables[name].dtype.startswith("f") for name in program.outputs.values()):
         text += f", to {tolerance:g} of the largest (of zeros alone: to {largest_floor:.1e})"
-    if has_halves(program):
+    if halves_of(program):
         text += "; halves are rounded when they are written, sums within a vertex are wider"
     if given and len(drawn) > 1 and all(_same(drawn[0], other) for other in drawn[1:]):
         text += "; inputs(rng) gives the same every time: draw from rng"
@@ -210,14 +210,14 @@ def _exercised(
     first AT_LEAST in any case, until all is met. Those for which the reference gives no number are passed over."""
     seen = Coverage(program)
     for values in drawn if seen else ():
-        _outputs_of(executor_of(seen.program), values, {})
+        _outputs_of(Executor(seen.program, rounded=True), values, {})
     number, overflow = 0, ""
     halves = any(held.item_bytes == HALF_BYTES for held in program.variables.values())
     for number, values in enumerate(further, 1):
         if number > AT_LEAST and not (seen.not_exercised()):
             number -= 1
             break
-        fresh = executor_of(seen.program)
+        fresh = Executor(seen.program, rounded=True)
         fresh.write(values)
         held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
         try:

@@ -12,7 +12,7 @@ from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.units import distinct_texts
 from mimdsim.checking.comparison import last_writer, way_to
 from mimdsim.checking.user_code import call_users
-from mimdsim.execution.fp16 import HALF_BYTES
+from mimdsim.execution.execute import HALF_BYTES
 from mimdsim.program import Program, Variable
 from mimdsim.program.vertex_boxes import describe_element
 

@@ -23,7 +23,7 @@ from mimdsim.execution import initial_weights
 from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name
 from mimdsim.graph.operations import OPERATIONS
-from mimdsim.graph.truncation import STATE_BITS
+from mimdsim.graph.spikes import STATE_BITS
 
 IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14

@@ -1,7 +1,7 @@
 """Codelets on numbers of two bytes: half values, and ids and counts as uint16.
 
 The records of codelets assume four bytes per number. This file says how two bytes change their cost; they still
-compute in float32 (`Variable.stored_bytes`), and what they write is rounded (`execution/fp16.py`).
+compute in float32 (`Variable.stored_bytes`), and what they write is rounded (`execution/execute.py`).
 """
 
 from __future__ import annotations

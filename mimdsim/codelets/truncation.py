@@ -8,7 +8,7 @@ from typing import Any
 from mimdsim.codelets.dense import UNIFORM_FORMULA
 from mimdsim.codelets.spikes import COMBINE_TILES, COMBINE_WORKERS, SCAN_FLAGS
 from mimdsim.codelets.vertex_costs import add_bundles, on_elements
-from mimdsim.numerics.sparse import truncation as numerics
+from mimdsim.numerics.sparse import spikes as numerics
 from mimdsim.program import Codelet, WorkerBundles, fields_of
 
 DRAW_STARTS = on_elements(

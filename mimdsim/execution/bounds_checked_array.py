@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from mimdsim.execution.failures import GuardError, written_though_read
 from mimdsim.program.codelet import Field
 
 INDEXING = (np.take, np.put, np.take_along_axis, np.put_along_axis)
@@ -26,6 +25,15 @@ WRITING = {
     np.fill_diagonal: (1, "val"),
 }
 SHAPES = (np.shape, np.ndim, np.size, np.empty_like, np.zeros_like, np.ones_like, np.full_like)  # read no element
+
+
+class GuardError(IndexError):
+    """A vertex left its slice, or wrote what it may only read; the message names field and index."""
+
+
+def written_though_read(field: Field) -> str:
+    """What is wrong when a vertex writes a field that it may only read, and what to declare."""
+    return f'writes its field \'{field.name}\', declared access="read"; declare "write", or "update" for both'
 
 
 class Work:

@@ -26,14 +26,13 @@ import numpy as np
 from mimdsim.base.errors import DataFileError, shortened
 from mimdsim.base.files import open_regular, parse_json, write_atomically
 from mimdsim.base.identity import Input, by_file, changed_files
-from mimdsim.base.npz_reader import READ_BYTES, Bounded
+from mimdsim.base.npz_reader import MAX_HEADER_BYTES, READ_BYTES, Bounded
 from mimdsim.execution.execute import Executor
 from mimdsim.program import RecordedActivity
 
 SCHEMA = 2
 UNKNOWN_CODE = "unknown"  # of a checkpoint that was written before code was recorded
 CURVES = ("train", "validation", "test")
-MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not trusted
 MAX_TEXT_BYTES = 1 << 20
 MAX_TRAINING_STEPS = 1 << 27
 DAMAGE = (

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.execution.execute import Executor
-from mimdsim.execution.fp16 import executor_of, has_halves
+from mimdsim.execution.execute import Executor, halves_of
 from mimdsim.execution.whole_tensors import WholeTensors, refusals
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Program
@@ -29,7 +28,7 @@ def engine_refusals(name: str, program: Program, network: SpikingNetwork) -> lis
 def _beyond_whole_tensors(program: Program, network: SpikingNetwork) -> list[str]:
     """What of a network whole tensors cannot train, one by one."""
     problems = refusals(network)
-    if has_halves(program):
+    if halves_of(program):
         problems.append(
             "values or moments in half precision (mapping.value_bytes, mapping.moment_bytes): whole tensors hold "
             'float32; use training.engine = "program"'
@@ -52,7 +51,7 @@ class Engine:
         self.name: Literal["whole_tensors", "program"] = (
             "program" if name == "program" or self.reasons else "whole_tensors"
         )
-        self._executor = executor_of(program)
+        self._executor = Executor(program, rounded=True)
         self._tensors = WholeTensors(network) if self.name == "whole_tensors" else None
 
     @property

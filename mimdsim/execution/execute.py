@@ -5,6 +5,12 @@ Vertices with adjoining slices run as one wide vertex (`mimdsim.execution.vertex
 A variable is one array, whatever its mapping: what an exchange delivers before a compute set equals the source, since
 no vertex sees what another writes in the same superstep (`mimdsim.program.verify` checks both). A replica is stored
 once. `execute_strictly` gives each vertex only what its tile has.
+
+Half precision is emulated: halves are held in float32 arrays, and after every superstep all that its vertices wrote to
+halves is rounded to the nearest half. An element is written by one vertex of a superstep, so this rounds each vertex's
+results once. Sums inside a vertex stay in float32, where a tile that adds four halves at a time would round every
+partial sum; constants of codelets are float32 too. So this shows what storing halves does, and at least what adding in
+them would.
 """
 
 from __future__ import annotations
@@ -20,16 +26,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError, near
-from mimdsim.execution.failures import VertexFailure, field_written
+from mimdsim.execution.bounds_checked_array import written_though_read
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
 from mimdsim.numerics.dense.rows import Kept, plain
 from mimdsim.numerics.fused.vectors import CACHE_LINE
 from mimdsim.numerics.fused.wide import WIDE, lif_update
+from mimdsim.numerics.halves import round_to_half
 from mimdsim.numerics.sparse.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
-from mimdsim.program.codelet import now_shift
+from mimdsim.program.codelet import Codelet, Field, now_shift
+from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of
 
+HALF_BYTES = 2
 HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
 
 
@@ -155,11 +164,13 @@ Turn = Callable[[int], None]  # what is done in a timestep
 class Executor:
     """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps.
 
-    threads: how many share the heavy passes; they change no bit.
+    threads: how many share the heavy passes; they change no bit. rounded: whether halves are rounded, inputs when they
+    are written and others after each superstep, or kept as the float32 that hold them.
     """
 
-    def __init__(self, program: Program, threads: int = 1):
+    def __init__(self, program: Program, threads: int = 1, *, rounded: bool = False):
         self.program = program
+        self._halves = halves_of(program) if rounded else frozenset()
         self.arrays: dict[str, np.ndarray] = {
             name: zeros(variable.shape, variable.dtype) for name, variable in program.variables.items()
         }
@@ -171,12 +182,19 @@ class Executor:
         self._zero: dict[str, np.ndarray] = {}
         self._entries: dict[str, list[np.ndarray]] = {}
         self._calls: dict[int, list[Turn]] = {}
+        self._rounded: dict[int, set[tuple[str, int | None]]] = {}  # variables, or entries, that a superstep writes
         self._offsets: dict[int, list[Offset]] = {}  # of supersteps that were run one by one
         self.counted = TurnCounts(program)
         for superstep, _, _ in program.supersteps():
             calls = [self.prepare_copy(copy) for copy in superstep.copies]
             calls += [self.prepare(superstep, table) for table in superstep.tables]
             self._calls[id(superstep)] = calls
+            self._rounded[id(superstep)] = {
+                (table.operands[item.name], now_shift(item.box[0]))
+                for table in superstep.tables
+                for item in table.codelet.fields
+                if item.writes and table.operands[item.name] in self._halves
+            }
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -200,6 +218,8 @@ class Executor:
         for name, value in given.items():
             held[name][...] = value
             self.given.add(self.program.inputs[name])
+            if self.program.inputs[name] in self._halves:
+                _round(held[name])
 
     def read(self, name: str) -> np.ndarray:
         """A copy of the variable that holds graph value `name`; MappingError if that is no output of the program."""
@@ -214,7 +234,7 @@ class Executor:
                 observe(superstep, t, self)
 
     def steps(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
-        """Run one superstep after another; yields each with its timestep when it is done.
+        """Run one superstep after another; yields each with its timestep when it is done and halves are rounded.
 
         Raises MappingError where an operand does not hold the entry of a sequence that it stands for.
         """
@@ -222,6 +242,9 @@ class Executor:
             self.require_offsets(superstep, t)
             for call in self._calls[id(superstep)]:
                 call(t)
+            for name, shift in self._rounded[id(superstep)]:
+                array = self.arrays[name]
+                _round(array if shift is None else array[self.program.variables[name].entry(t, shift)])
             yield superstep, t
 
     def require_offsets(self, superstep: Superstep, t: int) -> None:
@@ -356,6 +379,60 @@ class Executor:
                     raise VertexFailure(superstep, table, vertex, t, failure, written) from failure
 
         return run
+
+
+def halves_of(program: Program) -> frozenset[str]:
+    """The variables that are halves held in a float32."""
+    return frozenset(
+        name
+        for name, variable in program.variables.items()
+        if variable.item_bytes == HALF_BYTES and np.dtype(variable.dtype) == np.float32  # what is float16 is rounded
+    )
+
+
+def _round(array: np.ndarray) -> None:
+    flat = array.reshape(-1)
+    assert np.shares_memory(flat, array) or not array.size  # contiguous, or nothing would be rounded
+    round_to_half(flat, flat.view(np.uint32))
+
+
+class VertexFailure(MappingError):
+    """A vertex left its slices or wrote what it may only read."""
+
+    def __init__(
+        self,
+        superstep: Superstep,
+        table: VertexTable,
+        vertex: int,
+        t: int,
+        failure: Exception,
+        written: Field | None = None,
+    ):
+        self.vertex, self.tile = vertex, int(table.tiles[vertex])
+        left = isinstance(failure, IndexError) or written is not None
+        unfit = "does not fit its slices" if isinstance(failure, ValueError) else f"raised {type(failure).__name__}"
+        what = "left its slices" if left else unfit
+        why = f"{failure}" if written is None else f"it {written_though_read(written)} ({failure})"
+        super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {why}")
+
+
+def _is_read_only(failure: Exception) -> bool:
+    return any(word in str(failure) for word in ("read-only", "readonly"))  # as numpy and as numba put it
+
+
+def field_written(
+    codelet: Codelet, views: list[np.ndarray], numbers: tuple[Any, ...], failure: Exception
+) -> Field | None:
+    """The field that the vertex wrote though it may only read it: protected alone, it makes the vertex fail again."""
+    for index, item in enumerate(codelet.fields) if _is_read_only(failure) else ():
+        copies = [view.copy() for view in views]
+        copies[index].setflags(write=item.writes)
+        try:
+            codelet.compute(*copies, *numbers)
+        except Exception as again:
+            if _is_read_only(again):
+                return item
+    return None
 
 
 def listed_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -22,14 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim import numerics
 from mimdsim.base.errors import MappingError
-from mimdsim.execution.bounds_checked_array import Guarded, Region, Work
+from mimdsim.execution.bounds_checked_array import Guarded, Region, Work, written_though_read
 from mimdsim.execution.cost_lower_bound import cost_shortfall, declared_bundles
-from mimdsim.execution.execute import Executor, Observer, index_of
-from mimdsim.execution.failures import VertexFailure, field_written, written_though_read
+from mimdsim.execution.execute import Executor, Observer, VertexFailure, field_written, index_of
 from mimdsim.execution.poison import LARGE, NO_NUMBER, Poison, as_bits, undefine
 from mimdsim.execution.scratch import STACK_BYTES, Scratch, state_of
-from mimdsim.numerics import equations
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.codelet_closure import closure_of, is_library
@@ -393,19 +392,22 @@ class _Table:
 
 
 def as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that a kernel was compiled from, with the scalar equations it calls in Python too: a compiled one
-    returns a number of Python's, with which NumPy before 2 goes on in double precision."""
+    """The function that a kernel was compiled from, with the equations and kernels of the library that it calls in
+    Python too: a compiled equation returns a number of Python's, with which NumPy before 2 goes on in double precision,
+    and a compiled kernel does not look at the bounds of its slices. Private parts of kernels stay compiled."""
     function = getattr(kernel, "py_func", kernel)
     if not isinstance(function, FunctionType):
         return function
     called: dict[str, Any] = {name: function.__globals__.get(name) for name in function.__code__.co_names}
-    scalars = {
+    inner = {
         name: as_python(each)
         for name, each in called.items()
-        if hasattr(each, "py_func") and each.py_func.__module__ == equations.__name__
+        if hasattr(each, "py_func")
+        and not name.startswith("_")
+        and each.py_func.__module__.startswith(numerics.__name__)
     }
-    if not scalars:
+    if not inner:
         return function
-    plain = FunctionType(function.__code__, {**function.__globals__, **scalars}, function.__name__)
+    plain = FunctionType(function.__code__, {**function.__globals__, **inner}, function.__name__)
     plain.__defaults__, plain.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return plain if function.__closure__ is None else function

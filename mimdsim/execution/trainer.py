@@ -18,7 +18,7 @@ from mimdsim.execution.execute import Executor
 from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, listed
-from mimdsim.graph.truncation import STATE_BITS
+from mimdsim.graph.spikes import STATE_BITS
 from mimdsim.program import Program, RecordedActivity
 
 Progress = Callable[[str, int, int], None]  # what is done and how it stands, training steps done, all of them

@@ -15,7 +15,7 @@ from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron, constants_of
 from mimdsim.graph.names import Parameter
-from mimdsim.graph.truncation import next_state, scan_starts
+from mimdsim.graph.spikes import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH

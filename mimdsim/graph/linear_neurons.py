@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,15 +49,10 @@ class Affine:
         return self.matrix, self.drive, self.constant
 
 
-def in_dtype(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Coefficients [..., width] in `dtype`."""
-    return array.astype(dtype)
-
-
 def advance(affine: Affine, x: np.ndarray, current: np.ndarray) -> np.ndarray:
     """A x + B I + c, added in the order states, current, constant; terms that are zero for all neurons are left out."""
     made = np.zeros_like(x)
-    matrix, drive, constant = (in_dtype(array, x.dtype) for array in affine.arrays)
+    matrix, drive, constant = (array.astype(x.dtype) for array in affine.arrays)
     for row in range(len(x)):
         for column in range(len(x)):
             if matrix[row, column].any():
@@ -71,7 +66,7 @@ def advance(affine: Affine, x: np.ndarray, current: np.ndarray) -> np.ndarray:
 
 def pull_back(affine: Affine, dx: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A^T dx and B^T dx."""
-    matrix, drive, _ = (in_dtype(array, dx.dtype) for array in affine.arrays)
+    matrix, drive, _ = (array.astype(dx.dtype) for array in affine.arrays)
     previous, q = np.zeros_like(dx), np.zeros_like(dx[0])
     for row in range(len(dx)):
         for column in range(len(dx)):
@@ -232,13 +227,13 @@ def _neuron(
 
 
 def _read_out(neuron: LinearNeuron, x: np.ndarray) -> np.ndarray:
-    readout = in_dtype(neuron.readout, x.dtype)
+    readout = neuron.readout.astype(x.dtype)
     u = np.zeros_like(x[0])
     for row in range(len(x)):
         if readout[row].any():
             u += readout[row] * x[row]
     if neuron.offset.any():
-        u += in_dtype(neuron.offset, x.dtype)
+        u += neuron.offset.astype(x.dtype)
     result: np.ndarray = u
     return result
 
@@ -293,7 +288,7 @@ def _gradient_shapes(values: tuple[Value, ...], gradient: Gradient) -> Outputs:
 
 def _readout_gradient(neuron: LinearNeuron, *given: np.ndarray) -> tuple[np.ndarray]:
     du = given[-1]
-    added = in_dtype(np.broadcast_to(neuron.readout, (len(neuron.states), neuron.readout.shape[-1])), du.dtype)
+    added = neuron.readout.astype(du.dtype)
     made = added[:, None, :] * du
     return (made if len(given) == 1 else given[0] + made,)
 

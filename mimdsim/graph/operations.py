@@ -20,8 +20,7 @@ import numpy as np
 
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
-from mimdsim.graph.losses import LOSS
-from mimdsim.graph.read_outs import READ_OUTS
+from mimdsim.graph.losses import LOSS, READ_OUTS
 from mimdsim.graph.records import (
     Backward,
     Graph,
@@ -37,7 +36,6 @@ from mimdsim.graph.records import (
 from mimdsim.graph.recurrence_and_bias import WIRING
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
-from mimdsim.graph.truncation import TRUNCATION
 
 # called with (value name, timestep, value) for every value made inside a scan
 Observer = Callable[[str, int, Any], None]
@@ -101,7 +99,7 @@ def _stack(items: list[Any]) -> Any:
 
 
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
-FAMILIES = (SCAN, *DENSE, *SPIKES, *TRUNCATION, *WIRING, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
+FAMILIES = (SCAN, *DENSE, *SPIKES, *WIRING, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 
 

@@ -1,12 +1,19 @@
-"""Spikes: selection by two thresholds, synaptic currents from ids, and their gradients at the listed ids only."""
+"""Spikes: selection by two thresholds, synaptic currents from ids, and their gradients at the listed ids only.
+
+Truncation says where the scan for spikes starts, and so which are dropped when a list is too short for all. 'lowest':
+at neuron 0, as published, so that the highest ids are dropped. 'random': at a neuron drawn afresh for every timestep
+and sample, from which the scan runs once round the layer; no id is preferred. (The published scan draws such an offset
+for each of its workers and then ignores it.)
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.records import (
     Backward,
     OpDef,
@@ -16,12 +23,40 @@ from mimdsim.graph.records import (
     Value,
     like,
     listed_like,
+    no_flops,
     per_element,
     pulled_back_by,
     shaped,
 )
 from mimdsim.graph.surrogates import known_surrogate
-from mimdsim.graph.truncation import from_start, known_truncation, scan_starts
+
+TRUNCATIONS = ("lowest", "random")
+# The linear congruential generator of Knuth and Lewis (Press et al., Numerical Recipes, 2nd edition, 7.1), modulo 2^32;
+# its high bits are used, as the low ones are poor.
+MULTIPLIER, INCREMENT, STATE_BITS = 1_664_525, 1_013_904_223, 32
+
+
+def known_truncation(name: str) -> str:
+    """`name` itself; raises MappingError if it is unknown."""
+    if name not in TRUNCATIONS:
+        raise MappingError(f"network.truncation = {name!r} is not a valid choice{suggest(name, TRUNCATIONS)}")
+    return name
+
+
+def next_state(state: np.ndarray) -> np.ndarray:
+    """int64[batch]: the next state of the generator."""
+    return (state.astype(np.int64) * MULTIPLIER + INCREMENT) & ((1 << STATE_BITS) - 1)
+
+
+def scan_starts(state: np.ndarray, neurons: int) -> np.ndarray:
+    """int64[batch]: the neuron from which each sample's scan runs, 0 to neurons - 1."""
+    return (state.astype(np.int64) * neurons) >> STATE_BITS
+
+
+def from_start(ids: np.ndarray, start: int) -> np.ndarray:
+    """Ascending `ids` in the order of a scan from `start` once round."""
+    cut = int(np.searchsorted(ids, start))
+    return np.concatenate([ids[cut:], ids[:cut]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +65,7 @@ class Selection:
 
     surrogate names a record of `surrogates.SURROGATES`, slope is its parameter (beta of SuperSpike). `smooth` replaces
     the spike of the dense form by a function whose derivative is that surrogate: for finite differences only.
-    truncation: where the scan for them starts, see `truncation.py`; with 'random', selection takes the state of a
+    truncation: where the scan for them starts; with 'random', selection takes the state of a
     generator as a second input. Raises MappingError for an unknown surrogate or truncation.
     """
 
@@ -176,6 +211,12 @@ def _product_flops(inputs: tuple[Value, ...], attributes: Any) -> int:
 
 
 SPIKES = (
+    OpDef(
+        name="next_random",
+        shapes=lambda values, _: (("", replace(values[0], shift=0)),),
+        evaluate=lambda _, state: (next_state(state),),
+        flops=no_flops,
+    ),
     OpDef(name="select_spikes", shapes=_select_shapes, evaluate=_select, vjp=_select_vjp, flops=per_element(2)),
     OpDef(name="select_gradient", shapes=like(2), evaluate=_select_gradient, flops=per_element(5, 2)),
     OpDef(

@@ -16,9 +16,8 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
 from mimdsim.compiler import Compiled
-from mimdsim.execution import TrainingLog, constant_layers
+from mimdsim.execution import Executor, TrainingLog, constant_layers
 from mimdsim.execution.activity import Firing, run_recorded, spike_shares
-from mimdsim.execution.fp16 import executor_of
 from mimdsim.execution.trainer import draw_randomness, load_batch
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.names import INPUT
@@ -96,7 +95,7 @@ def _other_batches(
 ) -> list[dict[str, Firing]]:
     """The layers that never fire, or always, in batches of the training samples, with the trained weights."""
     network = compiled.network
-    executor = executor_of(compiled.program)
+    executor = Executor(compiled.program, rounded=True)
     executor.write(weights)
     rng = stream(0, "other batches")
     found = []

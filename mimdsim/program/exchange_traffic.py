@@ -167,7 +167,7 @@ class ExchangeCounter:
             tuple(self.total[name] for name in ("bytes_received", "fragments_received", "bytes_shared")),
         )
         sent = _Sent.of(cut, elements, np.flatnonzero(others > 0), apart)
-        numerics.add_each(self.total["fragments_sent"], cut.sender, fragments, sent.different)
+        np.add.at(self.total["fragments_sent"], cut.sender[sent.different], fragments[sent.different])
         sent.once(sent.different, cut.sender[sent.different], item_bytes, self.total["bytes_sent"])
         if self.chips > 1:
             piece, chip = numerics.linked_pieces(*wishes, *parts, boxes, self.tiles // self.chips)
@@ -370,7 +370,7 @@ class _Sent:
             chosen = np.arange(len(piece))
             if self.number is not None:
                 _, chosen = equal_rows(np.stack([group, self.number[piece]]))
-            numerics.add_each(total, group, item_bytes * self.elements[piece], chosen)
+            np.add.at(total, group[chosen], (item_bytes * self.elements[piece])[chosen])
             return
         run, starts, stops = numerics.element_runs(self.cut.bounds.take(piece, axis=2), self.cut.shape)
         group, fresh = group[run], np.zeros_like(total)

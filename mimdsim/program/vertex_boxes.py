@@ -229,7 +229,7 @@ def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: 
     if mapping.is_replicated:
         held: np.ndarray = np.isin(tiles, mapping.tiles)
         return held if held.all() else held | (boxes[:, :, 1] <= boxes[:, :, 0]).any(axis=1)
-    by_tile = numerics.interval_of_tiles(mapping.tiles)
+    by_tile = numerics.intervals_by_tile(mapping.tiles)
     axis = -1 if mapping.axis == FLAT else mapping.axis
     given = axis, np.array(shape, np.int64), wide(tiles), bounds_of(boxes)
     local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, by_tile, *given)

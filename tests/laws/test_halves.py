@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mimdsim.compiler import Compiled
 from mimdsim.execution import Executor
-from mimdsim.execution.fp16 import HalfExecutor, executor_of, has_halves
+from mimdsim.execution.execute import halves_of
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.numerics.halves import round_to_half
 from mimdsim.pipeline import retime
@@ -65,8 +65,8 @@ def one_step(made: Compiled, executor: Executor) -> Executor:
 
 def test_all_that_is_kept_in_halves_is_one() -> None:
     made = compiled(NETWORK, options=HALVES)
-    assert isinstance(executor_of(made.program), HalfExecutor)
-    executor = one_step(made, executor_of(made.program))
+    assert halves_of(made.program)
+    executor = one_step(made, Executor(made.program, rounded=True))
     halves = [name for name, held in made.program.variables.items() if held.item_bytes == 2]
     assert {"w.hidden0", "moment2.output", "v.hidden1", "dw.hidden0", "v.hidden0.sequence"} <= set(halves)
     plain = one_step(made, Executor(made.program))
@@ -88,7 +88,7 @@ def test_a_watched_run_is_rounded_before_it_is_seen() -> None:
                 if item.writes and made.program.variables[name].item_bytes == 2:
                     np.testing.assert_array_equal(executor.arrays[name], as_numpy(executor.arrays[name]))
 
-    executor = executor_of(made.program)
+    executor = Executor(made.program, rounded=True)
     executor.write(given_values(NETWORK, 3, dyadic=False).for_program(NETWORK))
     executor.run(observe=watch)
 
@@ -97,7 +97,7 @@ def test_potentials_are_rounded_once_a_timestep() -> None:
     """The first layer by hand: its potential of the timestep before, a half, and the exact current make the next."""
     made = compiled(NETWORK, options=HALVES)
     values = given_values(NETWORK, 5, dyadic=False)
-    executor = executor_of(made.program)
+    executor = Executor(made.program, rounded=True)
     executor.write(values.for_program(NETWORK))
     executor.run(phases=("forward",))
     lif = NETWORK.layers[0].neuron
@@ -116,8 +116,7 @@ def test_potentials_are_rounded_once_a_timestep() -> None:
 
 def test_programs_of_floats_are_run_as_they_were() -> None:
     made = compiled(NETWORK)
-    assert not has_halves(made.program)
-    assert type(executor_of(made.program)) is Executor
+    assert not halves_of(made.program)
 
 
 def test_moments_may_stay_floats() -> None:
@@ -133,7 +132,7 @@ def test_moments_may_stay_floats() -> None:
         for name in values:
             if name.startswith("moment"):
                 values[name] = np.zeros_like(values[name])
-        executor = executor_of(made.program)
+        executor = Executor(made.program, rounded=True)
         executor.write(values)
         executor.run()
         gradient = np.concatenate([executor.arrays[f"gradient.{layer.name}"].ravel() for layer in NETWORK.layers])

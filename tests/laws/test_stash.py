@@ -20,7 +20,6 @@ from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.compiler.memory_report import remedies
 from mimdsim.execution import Executor, TrainingPlan, execute_strictly, initial_weights, train
-from mimdsim.execution.fp16 import executor_of
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.stash import stash_policy
@@ -45,7 +44,7 @@ def stashed(policy: str, options: MappingOptions = OPTIONS) -> MappingOptions:
 
 def left(made: Compiled, values: Given, *, strict: bool = False, watched: bool = False) -> dict[str, np.ndarray]:
     """Everything a training step makes: loss, spikes, gradients, updates."""
-    executor = executor_of(made.program)
+    executor = Executor(made.program, rounded=True)
     executor.write(values.for_program(made.network))
     if strict:
         execute_strictly(executor)

@@ -30,8 +30,7 @@ from mimdsim.execution import Executor, TrainingPlan, initial_weights, train
 from mimdsim.execution.trainer import Evaluation, draw_randomness, evaluate
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import OPERATIONS, SpikingNetwork, interpret, training_graph
-from mimdsim.graph.spikes import Selection, ThresholdSchedule
-from mimdsim.graph.truncation import STATE_BITS, from_start, next_state, scan_starts
+from mimdsim.graph.spikes import STATE_BITS, Selection, ThresholdSchedule, from_start, next_state, scan_starts
 from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.pipeline import time_on_gpus
 from mimdsim.workload import MappingOptions, load_workload, open_dataset

@@ -19,8 +19,7 @@ from mimdsim.execution import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.names import random_name
 from mimdsim.graph.neuron_models import neuron_of
-from mimdsim.graph.spikes import Selection
-from mimdsim.graph.truncation import STATE_BITS
+from mimdsim.graph.spikes import STATE_BITS, Selection
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.workload import MappingOptions

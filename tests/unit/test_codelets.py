@@ -16,7 +16,7 @@ from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
 from mimdsim.compiler import Compiled
-from mimdsim.execution.failures import VertexFailure
+from mimdsim.execution.execute import VertexFailure
 from mimdsim.graph.linear_neurons import constants_of
 from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles, fields_of, shared_bundles, terms_of
 from mimdsim.program.codelet import UNCERTAINTY, now_shift

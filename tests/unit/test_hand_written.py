@@ -14,7 +14,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import PHASES, in_order
 from mimdsim.compiler import measure_memory, plan_exchanges
 from mimdsim.execution import Executor, execute_strictly
-from mimdsim.execution.failures import VertexFailure
+from mimdsim.execution.execute import VertexFailure
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import memory_profile
 from mimdsim.program import (

@@ -12,8 +12,8 @@ import pytest
 from networks import SGD, compiled, given_values, small_network
 
 import mimdsim
+from mimdsim.execution import Executor
 from mimdsim.execution.activity import run_recorded
-from mimdsim.execution.fp16 import executor_of
 from mimdsim.graph import Scan, SpikingNetwork, training_graph
 from mimdsim.graph.names import Parameter
 from mimdsim.graph.stash import stash_policy
@@ -100,8 +100,8 @@ def test_layers_may_be_called_anything(options: MappingOptions, delay: int) -> N
     other = renamed(plain)
     values = given_values(plain, 5)
     arrays = {name: values.arrays[mine] for mine, name in zip(plain.parameters, other.parameters, strict=True)}
-    expected = executor_of(compiled(plain, options=options).program)
-    found = executor_of(compiled(other, options=options).program)
+    expected = Executor(compiled(plain, options=options).program, rounded=True)
+    found = Executor(compiled(other, options=options).program, rounded=True)
     expected.write(values.for_program(plain))
     found.write(replace(values, arrays=arrays).for_program(other))
     expected_spikes, spikes = run_recorded(expected, plain), run_recorded(found, other)

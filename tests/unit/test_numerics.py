@@ -94,7 +94,7 @@ def test_strips_are_weighed_by_their_other_coefficients_where_a_bit_is_set() -> 
     @numba.njit
     def weigh(strips, bits):  # type: ignore[no-untyped-def]
         flat = coefficients.reshape(-1)
-        weigh_strips(strips, sums, sources, flat, coefficients[0].size, bits)
+        weigh_strips(strips, sums, len(sums), sources, flat, coefficients[0].size, bits)
 
     weigh(strips.reshape(-1), np.uint64(sum(1 << int(n) for n in np.flatnonzero(fired))))
     expected = np.where(fired, 3, 2) * np.arange(WIDTH) + ~fired

@@ -13,8 +13,8 @@ import pytest
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import plan_exchanges
 from mimdsim.execution import Executor, execute_strictly
-from mimdsim.execution.bounds_checked_array import Guarded, Work
-from mimdsim.execution.failures import GuardError, VertexFailure
+from mimdsim.execution.bounds_checked_array import Guarded, GuardError, Work
+from mimdsim.execution.execute import VertexFailure
 from mimdsim.program import (
     Codelet,
     Field,

@@ -149,20 +149,8 @@ def first_meeting(left, owners, right, owners_right, order, along, beside):  # t
 
 
 @compiled
-def whole_from(bounds, shape):  # type: ignore[no-untyped-def]
-    """The axis at which runs of consecutive elements begin: all boxes are whole along the axes after it."""
-    axis = len(shape) - 1
-    while axis > 0:
-        for box in range(bounds.shape[2]):
-            if bounds[axis, 1, box] - bounds[axis, 0, box] != shape[axis]:
-                return axis
-        axis -= 1
-    return axis
-
-
-@compiled
 def box_whole_from(bounds, box, shape):  # type: ignore[no-untyped-def]
-    """The same for one box."""
+    """The axis at which runs of consecutive elements begin: the box is whole along the axes after it."""
     axis = len(shape) - 1
     while axis > 0 and bounds[axis, 1, box] - bounds[axis, 0, box] == shape[axis]:
         axis -= 1
@@ -225,51 +213,6 @@ def holds(holders, starts, stops, at, tile, start, stop):  # type: ignore[no-unt
     return False
 
 
-NONE, SEVERAL = -1, -2
-
-
-@compiled
-def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
-    """(first holder; for every tile from it to the last holder, its only interval, or NONE, or SEVERAL)."""
-    low, high = 0, -1
-    for at in range(len(holders)):
-        low = holders[at] if at == 0 else min(low, holders[at])
-        high = max(high, holders[at])
-    only = np.empty(high - low + 1, np.int64)
-    for at in range(len(only)):
-        only[at] = NONE
-    for at in range(len(holders)):
-        only[holders[at] - low] = at if only[holders[at] - low] == NONE else SEVERAL
-    return low, only
-
-
-@compiled
-def local_boxes(holders, starts, stops, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
-    """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, or along elements if that is -1;
-    by_tile: as from `interval_of_tiles`."""
-    local = np.empty(len(tiles), np.bool_)
-    strides, along = strides_of(shape), whole_from(bounds, shape) if axis < 0 else axis
-    low, only = by_tile
-    for box in range(len(tiles)):
-        tile = tiles[box]
-        at = only[tile - low] if 0 <= tile - low < len(only) else NONE
-        local[box] = True
-        for number in range(1 if axis >= 0 else runs_of(bounds, box, along)):
-            if axis >= 0:
-                start, stop = bounds[axis, 0, box], bounds[axis, 1, box]
-            else:
-                start, stop = run_at(bounds, box, along, number, strides)
-            if at >= 0:
-                held = stop <= start or (starts[at] <= start and stop <= stops[at])
-            else:
-                where = first_from(starts, start + 1, 0, len(starts)) - 1 if at == SEVERAL else NONE
-                held = holds(holders, starts, stops, where, tile, start, stop)
-            if not held:
-                local[box] = is_empty(bounds, box)  # along another axis: there is nothing to hold
-                break
-    return local
-
-
 @compiled
 def intervals_by_tile(holders):  # type: ignore[no-untyped-def]
     """(first holder; where in the following those of every tile from it to the last holder begin, and the end; the
@@ -289,6 +232,37 @@ def intervals_by_tile(holders):  # type: ignore[no-untyped-def]
         found[place[tile]] = at
         place[tile] += 1
     return low, begin, found
+
+
+@compiled
+def local_boxes(holders, starts, stops, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
+    """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, or along elements if that is -1;
+    by_tile: as from `intervals_by_tile`."""
+    local = np.ones(len(tiles), np.bool_)
+    strides, along = strides_of(shape), max(axis, 0)
+    if axis < 0:
+        for box in range(len(tiles)):
+            along = max(along, box_whole_from(bounds, box, shape))
+    low, begin, own = by_tile
+    for box in range(len(tiles)):
+        tile = tiles[box]
+        place = tile - low if 0 <= tile - low < len(begin) - 1 else -1
+        count = begin[place + 1] - begin[place] if place >= 0 else 0
+        only = own[begin[place]] if count == 1 else -1
+        for number in range(1 if axis >= 0 else runs_of(bounds, box, along)):
+            if axis >= 0:
+                start, stop = bounds[axis, 0, box], bounds[axis, 1, box]
+            else:
+                start, stop = run_at(bounds, box, along, number, strides)
+            if only >= 0:
+                held = stop <= start or (starts[only] <= start and stop <= stops[only])
+            else:
+                at = first_from(starts, start + 1, 0, len(starts)) - 1 if count else -1
+                held = holds(holders, starts, stops, at, tile, start, stop)
+            if not held:
+                local[box] = is_empty(bounds, box)  # along another axis: there is nothing to hold
+                break
+    return local
 
 
 @compiled

@@ -11,8 +11,6 @@ import numpy as np
 from mimdsim.numerics.columns.boxes import box_whole_from, first_from, is_empty, run_at, runs_of, strides_of
 from mimdsim.numerics.compiled import compiled
 
-MOST_PLACES, PLACES_EACH = 1 << 16, 8  # indices along an axis up to which, and more for each box, none are sorted
-
 
 @compiled
 def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
@@ -123,13 +121,6 @@ def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def add_up(counts):  # type: ignore[no-untyped-def]
-    """Replace every count by the sum of all counts up to it."""
-    for place in range(1, len(counts)):
-        counts[place] += counts[place - 1]
-
-
-@compiled
 def count_received(  # type: ignore[no-untyped-def]
     which, reader, order, piece_box, sender, size_bytes, fragments, boxes, per_chip, totals
 ):
@@ -145,7 +136,7 @@ def count_received(  # type: ignore[no-untyped-def]
     for place in range(len(order)):
         begin[which[place] + 1] += 1
         ordered[place] = reader[order[place]]
-    add_up(begin)
+    begin = np.cumsum(begin)
     all_bytes, all_fragments = np.zeros(boxes, np.int64), np.zeros(boxes, np.int64)
     own_bytes, own_fragments = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     others = np.empty(len(piece_box), np.int64)
@@ -182,7 +173,7 @@ def count_pairs(which, reader, order, piece_box, sender, size_bytes, boxes, per_
     begin = np.zeros(boxes + 1, np.int64)
     for place in range(len(order)):
         begin[which[place] + 1] += 1
-    add_up(begin)
+    begin = np.cumsum(begin)
     for piece in range(len(piece_box)):
         box, tile, size = piece_box[piece], sender[piece], size_bytes[piece]
         for at in range(begin[box], begin[box + 1]):
@@ -205,7 +196,7 @@ def linked_pieces(which, reader, order, piece_box, sender, boxes, per_chip):  # 
             chips[found] = chip
             begin[box + 1] += 1
             found += 1
-    add_up(begin)
+    begin = np.cumsum(begin)
     total = 0
     for piece in range(len(piece_box)):
         for at in range(begin[piece_box[piece]], begin[piece_box[piece] + 1]):
@@ -223,61 +214,14 @@ def linked_pieces(which, reader, order, piece_box, sender, boxes, per_chip):  # 
 def are_apart(bounds: np.ndarray) -> bool:
     """Whether different boxes share no element because, along every axis, their intervals are equal or apart."""
     for starts, stops in bounds:
-        apart = _apart_by_place(starts, stops)
-        if apart < 0:
-            apart = _apart_in_order(
-                starts, stops, np.argsort(starts)
-            )  # numpy's: numba takes seconds to compile its own
-        if not apart:
+        if (starts[1:] < starts[:-1]).any():
+            order = np.argsort(starts)
+            starts, stops = starts[order], stops[order]
+        alike, same_stop = starts[1:] == starts[:-1], stops[1:] == stops[:-1]
+        apart = np.where(alike, same_stop, starts[1:] >= stops[:-1])
+        if not apart.all() or (stops <= starts).any():
             return False
     return True
-
-
-@compiled
-def _apart_by_place(starts, stops):  # type: ignore[no-untyped-def]
-    """1 if intervals are equal or apart, 0 if not, -1 if they span too many places to look at each."""
-    if not len(starts):
-        return 1
-    low, high = starts[0], stops[0]
-    for box in range(len(starts)):
-        if stops[box] <= starts[box]:
-            return 0
-        low, high = min(low, starts[box]), max(high, stops[box])
-    if high - low > MOST_PLACES + PLACES_EACH * len(starts):
-        return -1
-    stop_of = np.zeros(high - low + 1, np.int64)
-    for box in range(len(starts)):
-        start, stop = starts[box], stops[box]
-        if stop_of[start - low] not in (0, stop):
-            return 0
-        stop_of[start - low] = stop
-    reached = low
-    for place in range(len(stop_of)):
-        if stop_of[place]:
-            if low + place < reached:
-                return 0
-            reached = stop_of[place]
-    return 1
-
-
-@compiled
-def _apart_in_order(starts, stops, order):  # type: ignore[no-untyped-def]
-    """Whether intervals are equal or apart; `order` sorts them by their starts."""
-    before, reached = -1, 0
-    for place in order:
-        start, stop = starts[place], stops[place]
-        again = before >= 0 and start == starts[before]
-        if stop <= start or (again and stop != reached) or (before >= 0 and not again and start < reached):
-            return False
-        before, reached = place, stop
-    return True
-
-
-@compiled
-def add_each(total, group, amount, chosen):  # type: ignore[no-untyped-def]
-    """total[group] += amount of the chosen entries."""
-    for entry in chosen:
-        total[group[entry]] += amount[entry]
 
 
 @compiled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
+from mimdsim.numerics.dense.rows import keep_boxes
 
 
 @compiled
@@ -39,13 +40,7 @@ def move_slots(source, target, timestep, sample, slot_start, slot_stop):  # type
 @compiled
 def move_boxes(source, target, timestep, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[..., box] = source[..., box]."""
-    old = source.reshape(-1, source.shape[-2], source.shape[-1])
-    new = target.reshape(-1, target.shape[-2], target.shape[-1])
-    for i in range(len(start)):
-        for s in range(len(old)):
-            for r in range(row_start[i], row_stop[i]):
-                for n in range(start[i], stop[i]):
-                    new[s, r, n] = old[s, r, n]
+    keep_boxes(source, target, row_start, row_stop, start, stop, 0)
 
 
 @compiled
@@ -142,19 +137,13 @@ def fill_replicas(target, first, last, row_start, row_stop, start, stop):  # typ
 @compiled
 def fill_slots(target, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """target[sample, slots] = 0."""
-    for i in range(len(sample)):
-        for k in range(slot_start[i], slot_stop[i]):
-            target[sample[i], k] = 0
+    fill_boxes(target, sample, sample + 1, slot_start, slot_stop)
 
 
 @compiled
 def copy_columns(source, target, start, stop):  # type: ignore[no-untyped-def]
     """target[:, columns] = source[:, columns]."""
-    for row in range(source.shape[0]):
-        for i in range(len(start)):
-            before, after = source[row, start[i] : stop[i]], target[row, start[i] : stop[i]]
-            for n in range(len(after)):
-                after[n] = before[n]
+    move_columns(source, target, start, start, stop)
 
 
 @compiled

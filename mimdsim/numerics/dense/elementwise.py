@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
+from mimdsim.numerics.dense.rows import keep_boxes
 from mimdsim.numerics.equations import integrated, surrogate, unless_spiked
 
 
@@ -180,19 +181,13 @@ def sum_parts(partial, total, row_start, row_stop, start, stop):  # type: ignore
 @compiled
 def copy_boxes(source, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[box] = source[box]."""
-    for i in range(len(start)):
-        for r in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                target[r, n] = source[r, n]
+    keep_boxes(source, target, row_start, row_stop, start, stop, 0)
 
 
 @compiled
 def add_boxes(target, more, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[box] += more[box]."""
-    for i in range(len(start)):
-        for r in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                target[r, n] += more[r, n]
+    sum_boxes(target, more, target, row_start, row_stop, start, stop)
 
 
 @compiled

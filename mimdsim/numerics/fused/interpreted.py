@@ -74,9 +74,9 @@ def integrate_strip(
     before[:] = kept + np.float32(scale) * current
 
 
-def weigh_strips(strips: Any, sums: Any, sources: Any, coefficients: Any, begin: int, bits: int) -> None:
+def weigh_strips(strips: Any, sums: Any, count: int, sources: Any, coefficients: Any, begin: int, bits: int) -> None:
     chosen = np.array([int(bits) >> n & 1 for n in range(WIDTH)], bool)
-    for into, first, last in sums.tolist():
+    for into, first, last in sums[:count].tolist():
         total = np.zeros(WIDTH, np.float32)
         for term in range(first, last):
             at = int(begin) + 2 * term * WIDTH

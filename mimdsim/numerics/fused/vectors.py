@@ -12,6 +12,7 @@ a strip of WIDTH adjacent numbers stays in registers while the listed rows pass 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -111,44 +112,66 @@ def row_offset(builder: Any, signed: bool, ids: Any, k: Any, start: Any, stride:
     return builder.add(start, builder.mul(wide, stride))
 
 
-def indices(count: int) -> tuple[Any, ...]:
-    return (types.int64,) * count
-
-
 def shuffled(builder: Any, one: Any, other: Any, order: list[int]) -> Any:
     return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order))
+
+
+def instruction(interpreted: Callable[..., None]) -> Callable[[Callable[..., None]], Any]:
+    """An intrinsic that returns nothing, from write(builder, kinds, *arguments): an array comes as the place of its
+    first element, a number as int64, uint64 or float32; kinds: numba's types of all arguments."""
+
+    def of(write: Callable[..., None]) -> Any:
+        def made(typing_context, *given):  # type: ignore[no-untyped-def]
+            def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+                widest(builder)
+                passed = (
+                    data_of(context, builder, kind, value) if isinstance(kind, types.Array) else value
+                    for kind, value in zip(signature.args, values, strict=True)
+                )
+                write(builder, signature.args, *passed)
+                return context.get_dummy_value()
+
+            return types.void(*(_passed(kind) for kind in given)), build
+
+        context, _, *arguments = inspect.signature(write).parameters.values()
+        made.__signature__ = inspect.Signature([context, *arguments])  # type: ignore[attr-defined]  # as numba binds them
+        made.__name__ = write.__name__
+        return in_registers(interpreted)(made)
+
+    return of
+
+
+def _passed(kind: Any) -> Any:
+    """As what an argument of this type is passed."""
+    if isinstance(kind, types.Float):
+        return types.float32
+    return types.int64 if isinstance(kind, types.Integer) and kind != types.uint64 else kind
 
 
 # ---- strips
 
 
+def _summed(
+    builder: Any, carried: list[Any], rows: Any, row_start: Any, stride: Any, kind: Any, ids: Any, first: Any, last: Any
+) -> list[Any]:
+    """The carried vectors with those of the rows ids[first:last] added, one row after another; kind: of ids."""
+    loop = Loop(builder, first, last, carried)
+    offset = row_offset(builder, kind.dtype.signed, ids, loop.k, row_start, stride)
+    loop.close([builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(loop.values)])
+    return loop.values
+
+
 def _strip(vectors: int, start: str) -> Any:
     """start: sums begin from "out" or "zero"."""
 
-    @in_registers(interpreted.strip(vectors, start))
-    def add(typing_context, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
-        signature = types.void(out, types.int64, rows, *indices(2), ids, *indices(2))
-
-        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            widest(builder)
-            out, out_start, rows, row_start, stride, ids, first, last = given
-            kinds = signature.args
-            out, rows, ids = (
-                data_of(context, builder, kinds[index], value) for index, value in ((0, out), (2, rows), (5, ids))
-            )
-            carried = [ir.Constant(VECTOR, [0.0] * LANES)] * vectors
-            if start == "out":
-                carried = [load(builder, out, out_start, number) for number in range(vectors)]
-            loop = Loop(builder, first, last, carried)
-            offset = row_offset(builder, kinds[5].dtype.signed, ids, loop.k, row_start, stride)
-            loop.close(
-                [builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
-            )
-            for number, value in enumerate(loop.values):
-                anywhere(builder, value, vector_at(builder, out, out_start, number))
-            return context.get_dummy_value()
-
-        return signature, build
+    @instruction(interpreted.strip(vectors, start))
+    def add(builder, kinds, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
+        carried = [ir.Constant(VECTOR, [0.0] * LANES)] * vectors
+        if start == "out":
+            carried = [load(builder, out, out_start, number) for number in range(vectors)]
+        total = _summed(builder, carried, rows, row_start, stride, kinds[5], ids, first, last)
+        for number, value in enumerate(total):
+            anywhere(builder, value, vector_at(builder, out, out_start, number))
 
     return add
 
@@ -183,45 +206,31 @@ def _sums_of_lanes(builder: Any, values: list[Any]) -> Any:
 TOGETHER = (8, 4, 1)  # listed rows whose sums of lanes are made at once
 
 
-@in_registers(interpreted.dot_strip)
-def dot_strip(typing_context, out, rows, row_start, stride, ids, first, last, q, q_start):  # type: ignore[no-untyped-def]
+@instruction(interpreted.dot_strip)
+def dot_strip(builder, kinds, out, rows, row_start, stride, ids, first, last, q, q_start):  # type: ignore[no-untyped-def]
     """out[k] += the sum of q[q_start:] * rows[ids[k]], WIDTH numbers each, as a tree."""
-    signature = types.void(out, rows, *indices(2), ids, *indices(2), q, types.int64)
+    factors = [load(builder, q, q_start, number) for number in range(WIDTH // LANES)]
 
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        widest(builder)
-        out, rows, row_start, stride, ids, first, last, q, q_start = given
-        kinds = signature.args
-        out, rows, ids, q = (
-            data_of(context, builder, kinds[index], value) for index, value in ((0, out), (1, rows), (4, ids), (7, q))
-        )
-        factors = [load(builder, q, q_start, number) for number in range(WIDTH // LANES)]
+    def product(k: Any) -> Any:
+        offset = row_offset(builder, kinds[4].dtype.signed, ids, k, row_start, stride)
+        terms = [builder.fmul(factor, load(builder, rows, offset, number)) for number, factor in enumerate(factors)]
+        while len(terms) > 1:
+            half = len(terms) // 2
+            terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
+        return terms[0]
 
-        def product(k: Any) -> Any:
-            offset = row_offset(builder, kinds[4].dtype.signed, ids, k, row_start, stride)
-            terms = [builder.fmul(factor, load(builder, rows, offset, number)) for number, factor in enumerate(factors)]
-            while len(terms) > 1:
-                half = len(terms) // 2
-                terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
-            return terms[0]
-
-        for some in TOGETHER:
-            size = ir.Constant(INDEX, some)
-            turns = builder.sdiv(builder.sub(last, first), size)
-            loop = Loop(builder, ir.Constant(INDEX, 0), turns, [first])
-            (k,) = loop.values
-            made = _sums_of_lanes(
-                builder, [product(builder.add(k, ir.Constant(INDEX, number))) for number in range(some)]
-            )
-            place = builder.bitcast(builder.gep(out, [k]), made.type.as_pointer())
-            before = builder.load(place)
-            before.align = 4
-            builder.store(builder.fadd(before, made), place, align=4)
-            loop.close([builder.add(k, size)])
-            (first,) = loop.values
-        return context.get_dummy_value()
-
-    return signature, build
+    for some in TOGETHER:
+        size = ir.Constant(INDEX, some)
+        turns = builder.sdiv(builder.sub(last, first), size)
+        loop = Loop(builder, ir.Constant(INDEX, 0), turns, [first])
+        (k,) = loop.values
+        made = _sums_of_lanes(builder, [product(builder.add(k, ir.Constant(INDEX, number))) for number in range(some)])
+        place = builder.bitcast(builder.gep(out, [k]), made.type.as_pointer())
+        before = builder.load(place)
+        before.align = 4
+        builder.store(builder.fadd(before, made), place, align=4)
+        loop.close([builder.add(k, size)])
+        (first,) = loop.values
 
 
 @in_registers(interpreted.above)
@@ -256,110 +265,76 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     return signature, build
 
 
-@in_registers(interpreted.integrate_strip)
-def integrate_strip(typing_context, v, start, rows, row_start, ids, first, last, decay, scale, threshold):  # type: ignore[no-untyped-def]
+@instruction(interpreted.integrate_strip)
+def integrate_strip(  # type: ignore[no-untyped-def]
+    builder, kinds, v, start, rows, row_start, ids, first, last, decay, scale, threshold
+):
     """`equations.integrated` of WIDTH neighbours v[start:], by the sum of listed rows of WIDTH numbers."""
-    signature = types.void(v, types.int64, rows, types.int64, ids, *indices(2), *(types.float32,) * 3)
-
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        widest(builder)
-        v, start, rows, row_start, ids, first, last, *constants = given
-        kinds, places = signature.args, ((0, v), (2, rows), (4, ids))
-        v, rows, ids = (data_of(context, builder, kinds[index], value) for index, value in places)
-        decay, scale, threshold = (in_all_lanes(builder, constant, VECTOR) for constant in constants)
-        zero = ir.Constant(VECTOR, [0.0] * LANES)
-        loop = Loop(builder, first, last, [zero] * (WIDTH // LANES))
-        offset = row_offset(builder, kinds[4].dtype.signed, ids, loop.k, row_start, ir.Constant(INDEX, WIDTH))
-        loop.close(
-            [builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
-        )
-        for number, current in enumerate(loop.values):
-            before = load(builder, v, start, number)
-            spiked = builder.fcmp_ordered(">", before, threshold)
-            kept = builder.select(spiked, zero, builder.fmul(before, decay))
-            after = builder.fadd(kept, builder.fmul(scale, current))
-            anywhere(builder, after, vector_at(builder, v, start, number))
-        return context.get_dummy_value()
-
-    return signature, build
+    decay, scale, threshold = (in_all_lanes(builder, constant, VECTOR) for constant in (decay, scale, threshold))
+    zero, width = ir.Constant(VECTOR, [0.0] * LANES), ir.Constant(INDEX, WIDTH)
+    total = _summed(builder, [zero] * (WIDTH // LANES), rows, row_start, width, kinds[4], ids, first, last)
+    for number, current in enumerate(total):
+        before = load(builder, v, start, number)
+        spiked = builder.fcmp_ordered(">", before, threshold)
+        kept = builder.select(spiked, zero, builder.fmul(before, decay))
+        after = builder.fadd(kept, builder.fmul(scale, current))
+        anywhere(builder, after, vector_at(builder, v, start, number))
 
 
-@in_registers(interpreted.weigh_strips)
-def weigh_strips(typing_context, strips, sums, sources, coefficients, begin, bits):  # type: ignore[no-untyped-def]
-    """Strips of WIDTH numbers from weighted strips: for every row of sums int64[n, 3], strips[row 0] <- the sum, over
-    terms from row 1 up to row 2, of coefficients times strips[sources[term]], in this order.
+@instruction(interpreted.weigh_strips)
+def weigh_strips(builder, kinds, strips, sums, count, sources, coefficients, begin, bits):  # type: ignore[no-untyped-def]
+    """Strips of WIDTH numbers from weighted strips: for every row of sums int64[count, 3], strips[row 0] <- the sum,
+    over terms from row 1 up to row 2, of coefficients times strips[sources[term]], in this order.
 
     The two strips of coefficients of a term begin at begin + 2 * term * WIDTH; the second holds where a bit is set. One
     that is zero adds nothing, whatever it is multiplied with.
     """
-    signature = types.void(strips, sums, sources, coefficients, types.int64, types.uint64)
     vectors, zero, width = range(WIDTH // LANES), ir.Constant(VECTOR, [0.0] * LANES), ir.Constant(INDEX, WIDTH)
+    parts = (builder.lshr(bits, ir.Constant(INDEX, number * LANES)) for number in vectors)
+    mask = ir.VectorType(ir.IntType(1), LANES)
+    chosen = [builder.bitcast(builder.trunc(part, ir.IntType(LANES)), mask) for part in parts]
 
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        widest(builder)
-        begin, bits = given[4:]
-        strips, sums, sources, coefficients = (
-            data_of(context, builder, kind, value) for kind, value in zip(signature.args[:4], given, strict=False)
+    def make(by_bits: bool) -> None:
+        row = Loop(builder, ir.Constant(INDEX, 0), count, [])
+        at = builder.mul(row.k, ir.Constant(INDEX, 3))
+        into, first, last = (
+            builder.load(builder.gep(sums, [builder.add(at, ir.Constant(INDEX, column))])) for column in range(3)
         )
-        rows = builder.extract_value(given[1], 5)
-        count = builder.extract_value(rows, 0)
-        parts = (builder.lshr(bits, ir.Constant(INDEX, number * LANES)) for number in vectors)
-        mask = ir.VectorType(ir.IntType(1), LANES)
-        chosen = [builder.bitcast(builder.trunc(part, ir.IntType(LANES)), mask) for part in parts]
+        term = Loop(builder, first, last, [zero] * len(vectors))
+        offset = row_offset(builder, True, sources, term.k, ir.Constant(INDEX, 0), width)
+        at = builder.add(begin, builder.mul(term.k, ir.Constant(INDEX, 2 * WIDTH)))
+        made = []
+        for number, value in enumerate(term.values):
+            weight = load(builder, coefficients, at, number)
+            if by_bits:
+                other = load(builder, coefficients, builder.add(at, width), number)
+                weight = builder.select(chosen[number], other, weight)
+            product = builder.fmul(weight, load(builder, strips, offset, number))
+            nothing = builder.fcmp_unordered("==", weight, zero)
+            made.append(builder.fadd(value, builder.select(nothing, zero, product)))
+        term.close(made)
+        for number, value in enumerate(term.values):
+            anywhere(builder, value, vector_at(builder, strips, builder.mul(into, width), number))
+        row.close([])
 
-        def make(by_bits: bool) -> None:
-            row = Loop(builder, ir.Constant(INDEX, 0), count, [])
-            at = builder.mul(row.k, ir.Constant(INDEX, 3))
-            into, first, last = (
-                builder.load(builder.gep(sums, [builder.add(at, ir.Constant(INDEX, column))])) for column in range(3)
-            )
-            term = Loop(builder, first, last, [zero] * len(vectors))
-            offset = row_offset(builder, True, sources, term.k, ir.Constant(INDEX, 0), width)
-            at = builder.add(begin, builder.mul(term.k, ir.Constant(INDEX, 2 * WIDTH)))
-            made = []
-            for number, value in enumerate(term.values):
-                weight = load(builder, coefficients, at, number)
-                if by_bits:
-                    other = load(builder, coefficients, builder.add(at, width), number)
-                    weight = builder.select(chosen[number], other, weight)
-                product = builder.fmul(weight, load(builder, strips, offset, number))
-                nothing = builder.fcmp_unordered("==", weight, zero)
-                made.append(builder.fadd(value, builder.select(nothing, zero, product)))
-            term.close(made)
-            for number, value in enumerate(term.values):
-                anywhere(builder, value, vector_at(builder, strips, builder.mul(into, width), number))
-            row.close([])
-
-        with builder.if_else(builder.icmp_unsigned("==", bits, ir.Constant(INDEX, 0))) as (none, some):
-            with none:
-                make(False)
-            with some:
-                make(True)
-        return context.get_dummy_value()
-
-    return signature, build
+    with builder.if_else(builder.icmp_unsigned("==", bits, ir.Constant(INDEX, 0))) as (none, some):
+        with none:
+            make(False)
+        with some:
+            make(True)
 
 
 def _copied(stored: Callable[[Any, Any, Any], Any]) -> Any:
     """stored: how vectors are stored in `made`."""
 
-    @in_registers(interpreted.copy)
-    def copy(typing_context, made, made_start, given, given_start, count):  # type: ignore[no-untyped-def]
-        signature = types.void(made, types.int64, given, *indices(2))
-
-        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            widest(builder)
-            made, made_start, source, source_start, count = given
-            made, source = (data_of(context, builder, signature.args[at], one) for at, one in ((0, made), (2, source)))
-            loop = Loop(builder, ir.Constant(INDEX, 0), count, [])
-            offset = builder.mul(loop.k, ir.Constant(INDEX, WIDTH))
-            at, into = builder.add(source_start, offset), builder.add(made_start, offset)
-            for number in range(WIDTH // LANES):
-                stored(builder, load(builder, source, at, number), vector_at(builder, made, into, number))
-            loop.close([])
-            return context.get_dummy_value()
-
-        return signature, build
+    @instruction(interpreted.copy)
+    def copy(builder, kinds, made, made_start, given, given_start, count):  # type: ignore[no-untyped-def]
+        loop = Loop(builder, ir.Constant(INDEX, 0), count, [])
+        offset = builder.mul(loop.k, ir.Constant(INDEX, WIDTH))
+        at, into = builder.add(given_start, offset), builder.add(made_start, offset)
+        for number in range(WIDTH // LANES):
+            stored(builder, load(builder, given, at, number), vector_at(builder, made, into, number))
+        loop.close([])
 
     return copy
 
@@ -368,40 +343,23 @@ def _copied(stored: Callable[[Any, Any, Any], Any]) -> Any:
 stream_strips, copy_strips = _copied(streamed), _copied(anywhere)
 
 
-@in_registers(interpreted.add_products)
-def add_products(typing_context, made, made_start, one, one_start, other, other_start):  # type: ignore[no-untyped-def]
+@instruction(interpreted.add_products)
+def add_products(builder, kinds, made, made_start, one, one_start, other, other_start):  # type: ignore[no-untyped-def]
     """made += one * other, a strip of WIDTH numbers."""
-    signature = types.void(made, types.int64, one, types.int64, other, types.int64)
-
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        widest(builder)
-        bases = [data_of(context, builder, signature.args[at], given[at]) for at in (0, 2, 4)]
-        for number in range(WIDTH // LANES):
-            total, first, second = (load(builder, base, given[2 * at + 1], number) for at, base in enumerate(bases))
-            total = builder.fadd(total, builder.fmul(first, second))
-            anywhere(builder, total, vector_at(builder, bases[0], given[1], number))
-        return context.get_dummy_value()
-
-    return signature, build
+    for number in range(WIDTH // LANES):
+        total = load(builder, made, made_start, number)
+        product = builder.fmul(load(builder, one, one_start, number), load(builder, other, other_start, number))
+        anywhere(builder, builder.fadd(total, product), vector_at(builder, made, made_start, number))
 
 
-@in_registers(interpreted.fetch_strips)
-def fetch_strips(typing_context, rows, row_start, ids, first, last):  # type: ignore[no-untyped-def]
+@instruction(interpreted.fetch_strips)
+def fetch_strips(builder, kinds, rows, row_start, ids, first, last):  # type: ignore[no-untyped-def]
     """Fetch listed rows of WIDTH numbers that are soon read, which no processor foresees."""
-    signature = types.void(rows, types.int64, ids, *indices(2))
-
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        rows, row_start, ids, first, last = given
-        rows, ids = (data_of(context, builder, signature.args[index], value) for index, value in ((0, rows), (2, ids)))
-        loop = Loop(builder, first, last, [])
-        signed, stride = signature.args[2].dtype.signed, ir.Constant(INDEX, WIDTH)
-        offset = row_offset(builder, signed, ids, loop.k, row_start, stride)
-        for line in range(0, WIDTH, CACHE_LINE):
-            prefetch(builder, builder.gep(rows, [builder.add(offset, ir.Constant(INDEX, line))]))
-        loop.close([])
-        return context.get_dummy_value()
-
-    return signature, build
+    loop = Loop(builder, first, last, [])
+    offset = row_offset(builder, kinds[2].dtype.signed, ids, loop.k, row_start, ir.Constant(INDEX, WIDTH))
+    for line in range(0, WIDTH, CACHE_LINE):
+        prefetch(builder, builder.gep(rows, [builder.add(offset, ir.Constant(INDEX, line))]))
+    loop.close([])
 
 
 add_strip = _strip(WIDTH // LANES, "out")

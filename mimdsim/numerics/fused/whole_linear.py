@@ -101,7 +101,7 @@ def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limit
                         strips[current + n] += recurrent[block * WIDTH + n]
                 copy_strips(strips, 0, x, state, states)
                 who = spikes[at, b] if by_emission else before[at, b]
-                weigh_strips(strips, sums, sources, coefficients, block * ahead[2][0].size, who)
+                weigh_strips(strips, sums, len(sums), sources, coefficients, block * ahead[2][0].size, who)
                 copy_strips(x, state, strips, made, states)
                 before[at, b] = above(strips, u, fired)
                 if coupled:
@@ -270,12 +270,12 @@ def adjoint(begin, samples, rows, how, maps, r, lists, entries, given, kept, q):
                 if len(currents):
                     copy_strips(others, size, currents, spot * WIDTH, 1)
                 at_changes = block * change[2][0].size
-                weigh_strips(others, change[0], change[1], changes, at_changes, np.uint64(0))
+                weigh_strips(others, change[0], len(change[0]), change[1], changes, at_changes, np.uint64(0))
                 through[b] = 0
                 for k in range(states):
                     add_products(passed, b * WIDTH, carried, at + k * WIDTH, others, size + (k + 2) * WIDTH)
             copy_strips(strips, 0, carried, at, states)
-            weigh_strips(strips, sums, sources, coefficients, block * back[2][0].size, fired[b])
+            weigh_strips(strips, sums, len(sums), sources, coefficients, block * back[2][0].size, fired[b])
             copy_strips(carried, at, strips, size, states)
             into = ((number * turns + t) * batch + b) * WIDTH
             copy_strips(adjoints, into, strips, 2 * size, 1)

@@ -52,14 +52,7 @@ def weighted_cross_entropy(totals, labels, losses, gradient, sample, scale, weig
 @compiled
 def list_count_gradient(ids, counts, gradient, g, sample):  # type: ignore[no-untyped-def]
     """g[t, b, k] = gradient[b, id_k] for the listed ids."""
-    for i in range(len(sample)):
-        b = sample[i]
-        for t in range(ids.shape[0]):
-            for k in range(ids.shape[2]):
-                if k < counts[t, b, 1]:
-                    g[t, b, k] = gradient[b, ids[t, b, k]]
-                else:
-                    g[t, b, k] = 0
+    listed_of(np.broadcast_to(gradient, (ids.shape[0], *gradient.shape)), ids, counts, g, sample)
 
 
 @compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mimdsim.numerics.compiled import compiled
+from mimdsim.numerics.dense.elementwise import add_boxes
 
 
 @compiled
@@ -72,10 +73,7 @@ def add_columns(total, other, start, stop):  # type: ignore[no-untyped-def]
 @compiled
 def add_slots(total, other, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """total[b, k] += other[b, k]."""
-    for i in range(len(sample)):
-        b = sample[i]
-        for k in range(slot_start[i], slot_stop[i]):
-            total[b, k] += other[b, k]
+    add_boxes(total, other, sample, sample + 1, slot_start, slot_stop)
 
 
 @compiled

@@ -1,7 +1,12 @@
-"""Spike selection (flags, worker scans, two combines) the gradients that follow listed ids, and sums
-and gradients over a part of the weights of neurons: of the ids in [start, stop)."""
+"""Spike selection (flags, worker scans, two combines), the gradients that follow listed ids, and sums
+and gradients over a part of the weights of neurons: of the ids in [start, stop).
+
+With random truncation the scan for spikes runs once round a layer from a drawn neuron, else from neuron 0.
+"""
 
 from __future__ import annotations
+
+import numpy as np
 
 from mimdsim.numerics.compiled import compiled
 
@@ -9,12 +14,7 @@ from mimdsim.numerics.compiled import compiled
 @compiled
 def flag_spikes(v, flags, sample, neuron, threshold, second_threshold):  # type: ignore[no-untyped-def]
     """flags[0] = v > threshold; flags[1] = second_threshold < v <= threshold."""
-    for i in range(len(sample)):
-        b, n = sample[i], neuron[i]
-        u = v[b, n]
-        fires = u > threshold
-        flags[0, b, n] = 1 if fires else 0
-        flags[1, b, n] = 1 if (not fires) and u > second_threshold else 0
+    flag_rows(v, flags, sample, sample + 1, neuron, neuron + 1, threshold, second_threshold)
 
 
 @compiled
@@ -43,55 +43,96 @@ def flag_spikes_above(v, flags, second_threshold, sample, neuron, threshold):  #
 
 
 @compiled
-def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
-    """Ids of set flags in [start, stop), ascending, at most `capacity` and at most the worker's slots."""
+def draw_starts(random, starts, sample, neurons):  # type: ignore[no-untyped-def]
+    """random[b] = the next number of its generator (graph/spikes.py), starts[b] = that number as a neuron."""
+    for i in range(len(sample)):
+        b = sample[i]
+        random[b] = (random[b] * 1664525 + 1013904223) & 0xFFFFFFFF
+        starts[b] = (random[b] * neurons) >> 32
+
+
+@compiled
+def scan_flags_from(flags, starts, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
+    """Ids of set flags in [start, stop), at most `capacity` and at most the worker's slots: those from
+    starts[sample] on, ascending, then those below."""
     slots = min(capacity, worker_ids.shape[1])
     for i in range(len(row)):
         r, b, s = row[i], sample[i], slot[i]
+        middle = min(max(starts[b], start[i]), stop[i])
         found = 0
-        for n in range(start[i], stop[i]):
-            if found == slots:
-                break
-            if flags[r, b, n] != 0:
-                worker_ids[s, found] = n
-                found += 1
+        for lap in range(2):
+            first, last = (middle, stop[i]) if lap == 0 else (start[i], middle)
+            for n in range(first, last):
+                if found == slots:
+                    break
+                if flags[r, b, n] != 0:
+                    worker_ids[s, found] = n
+                    found += 1
         worker_counts[s] = found
 
 
 @compiled
-def combine_workers(worker_ids, worker_counts, tile_ids, tile_counts, first, last, slot):  # type: ignore[no-untyped-def]
-    """The workers' lists first..last-1 joined, up to the length of the tile's list."""
+def combine_workers_from(  # type: ignore[no-untyped-def]
+    worker_ids, worker_counts, starts, tile_ids, tile_counts, sample, first, last, slot
+):
+    """The workers' lists first..last-1 joined, up to the length of the tile's list: from all of them the ids from
+    starts[sample] on, then those below."""
     slots = tile_ids.shape[1]
     for i in range(len(slot)):
-        s = slot[i]
+        s, begin = slot[i], starts[sample[i]]
         found = 0
-        for worker in range(first[i], last[i]):
-            for k in range(worker_counts[worker]):
-                if found == slots:
-                    break
-                tile_ids[s, found] = worker_ids[worker, k]
-                found += 1
+        for lap in range(2 if begin else 1):
+            for worker in range(first[i], last[i]):
+                for k in range(worker_counts[worker]):
+                    if found == slots:
+                        break
+                    if (worker_ids[worker, k] < begin) == (lap == 1):
+                        tile_ids[s, found] = worker_ids[worker, k]
+                        found += 1
         tile_counts[s] = found
 
 
 @compiled
-def combine_tiles(tile_ids, tile_counts, ids, counts, sample, first, middle, last):  # type: ignore[no-untyped-def]
-    """True spikes from tile lists first..middle-1, then gradient entries from middle..last-1, up to the capacity."""
+def combine_tiles_from(tile_ids, tile_counts, starts, ids, counts, sample, first, middle, last):  # type: ignore[no-untyped-def]
+    """True spikes from tile lists first..middle-1, then gradient entries from middle..last-1, up to the capacity: of
+    each the ids from starts[sample] on, then those below."""
     capacity = ids.shape[1]
     for i in range(len(sample)):
         b = sample[i]
+        begin = starts[b]
         found = 0
-        for part in range(first[i], last[i]):
-            if part == middle[i]:
-                counts[b, 0] = found
-            for k in range(tile_counts[part]):
-                if found == capacity:
-                    break
-                ids[b, found] = tile_ids[part, k]
-                found += 1
-        if middle[i] == last[i]:
-            counts[b, 0] = found
-        counts[b, 1] = found
+        for kind in range(2):
+            from_part, to_part = (first[i], middle[i]) if kind == 0 else (middle[i], last[i])
+            for lap in range(2 if begin else 1):
+                for part in range(from_part, to_part):
+                    for k in range(tile_counts[part]):
+                        if found == capacity:
+                            break
+                        if (tile_ids[part, k] < begin) == (lap == 1):
+                            ids[b, found] = tile_ids[part, k]
+                            found += 1
+            counts[b, kind] = found
+
+
+@compiled
+def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
+    """`scan_flags_from` neuron 0."""
+    starts = np.zeros(flags.shape[1], np.int64)
+    scan_flags_from(flags, starts, worker_ids, worker_counts, row, sample, start, stop, slot, capacity)
+
+
+@compiled
+def combine_workers(worker_ids, worker_counts, tile_ids, tile_counts, first, last, slot):  # type: ignore[no-untyped-def]
+    """`combine_workers_from` neuron 0."""
+    sample = np.zeros_like(slot)
+    combine_workers_from(worker_ids, worker_counts, sample, tile_ids, tile_counts, sample, first, last, slot)
+
+
+@compiled
+def combine_tiles(tile_ids, tile_counts, ids, counts, sample, first, middle, last):  # type: ignore[no-untyped-def]
+    """`combine_tiles_from` neuron 0."""
+    starts = np.zeros(len(ids), np.int64)
+    combine_tiles_from(tile_ids, tile_counts, starts, ids, counts, sample, first, middle, last)
 
 
 @compiled
