@@ -166,8 +166,8 @@ def test_points_without_result_take_their_effects_along_and_are_counted() -> Non
     assert strong is not None
     assert weak is not None
     assert strong[0] > 0.7 > 0.2 > weak[0] > 0
-    said = f"{missing[0]} and {missing[1]} points in the two stages have no time or do not fit"
-    assert any(line.startswith(said) for line in sensitivity_words(found))
+    said = f"have no time or do not fit: {missing[0]} and {missing[1]} points in the two stages."
+    assert any(line.endswith(said) for line in sensitivity_words(found))
     found, asked = sensitivity(study, lambda design: 10 + design["chip.a"])
     assert len(asked[1]) == 3 * 16  # an axis without effect has no place in stage two
 
@@ -333,11 +333,11 @@ def test_a_search_leaves_the_loudness_of_optuna_as_it_is() -> None:
 
 def test_axes_of_names_have_no_direction_and_fixed_axes_no_choice() -> None:
     lists = {"up": [1, 2], "down": ["2 GHz", "1.5 GHz", "1 GHz"], "both": [1, 3, 2], "names": ["a", "b", "c"]}
-    lists |= {"two": ["a", "b"], "one": [1], "same": [1, 1]}
+    lists |= {"two": ["a", "b"], "one": [1]}
     study = study_of("search", 10, {f"chip.{key}_hz": values for key, values in lists.items()})
     varied = varied_of(study)
     assert {key for key in lists if varied.is_ordered(f"chip.{key}_hz")} == {"up", "down", "one"}
-    assert {key for key in lists if varied.has_direction(f"chip.{key}_hz")} == {"up", "down", "one", "two", "same"}
+    assert {key for key in lists if varied.has_direction(f"chip.{key}_hz")} == {"up", "down", "one", "two"}
     study = study_of("search", 10, {"chip.a": SIXTHS, "chip.b": SIXTHS}, coupled={"chip.c": "2 * chip.a"})
     (design,) = varied_of(study).with_fixed({"chip.a": 0.1}).at(np.array([[0.7, 0.5]]))
     assert design == {"chip.a": 0.1, "chip.b": 3.0, "chip.c": 0.2}
@@ -380,7 +380,7 @@ def test_on_digits(tmp_path: Path) -> None:
 
     study = study.model_copy(update={"sampling": study.sampling.model_copy(update={"kind": "search", "points": 4})})
     study = study.model_copy(update={"metrics": ("time",)})
-    best = run_study(study, tmp_path, Local(1), lambda *_: None).found
+    best = run_study(study, tmp_path / "search", Local(1), lambda *_: None).found
     assert best.base.design == {"chip.clock_hz": 1.85e9, "sync.internal_cycles": 126}
     assert best.points[0].values["time"] <= best.base.values["time"]
 
