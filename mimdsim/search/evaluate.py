@@ -14,7 +14,7 @@ from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.compiler import Compiled, compile_graph, memory_profile
 from mimdsim.profile import TiledProfile
 from mimdsim.search.objective import Case, Figures, Timed
-from mimdsim.search.sampled_estimate import Estimate, estimate
+from mimdsim.search.sampled_estimate import Candidate, estimate
 from mimdsim.timing import time_program
 from mimdsim.workload.description.mapping import MappingOptions
 
@@ -28,7 +28,7 @@ class Evaluator:
     def __init__(self, case: Case, pool: ProcessPoolExecutor | None, joules: bool = False):
         self.case, self._pool, self._joules = case, pool, joules
 
-    def estimates(self, mappings: Sequence[MappingOptions]) -> list[Estimate | None]:
+    def estimates(self, mappings: Sequence[MappingOptions]) -> list[Candidate | None]:
         """None: it cannot be placed."""
         return self._each(partial(_estimated, joules=self._joules), mappings)
 
@@ -59,7 +59,7 @@ def _begin(case: Case) -> None:
     _CASE[:] = [case]
 
 
-def _estimated(options: MappingOptions, joules: bool) -> Estimate | None:
+def _estimated(options: MappingOptions, joules: bool) -> Candidate | None:
     try:
         return estimate(_CASE[0], options, joules)
     except (DoesNotFit, MappingError):

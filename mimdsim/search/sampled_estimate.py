@@ -33,15 +33,16 @@ class LayerCosts:
     tiles: np.ndarray
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Estimate:
-    """Figures of a mapping, and the shares of its layers in them."""
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A mapping and what it is estimated to cost; layers: None if it was not lowered."""
 
+    options: MappingOptions
     figures: Figures
-    layers: LayerCosts
+    layers: LayerCosts | None = None
 
 
-def estimate(case: Case, options: MappingOptions, joules: bool = False) -> Estimate:
+def estimate(case: Case, options: MappingOptions, joules: bool = False) -> Candidate:
     """The figures of a mapping, somewhat less than those of all its tiles; with `joules` also its energy but for what
     is moved, which takes the bundles of all tiles.
 
@@ -58,7 +59,7 @@ def estimate(case: Case, options: MappingOptions, joules: bool = False) -> Estim
         tiles=int(layers.tiles.sum()),
         joules=_joules(case, placement, program, layers.cycles.whole) if joules else None,
     )
-    return Estimate(figures=figures, layers=layers)
+    return Candidate(options=options, figures=figures, layers=layers)
 
 
 def _with_vertices(program: Program) -> np.ndarray:

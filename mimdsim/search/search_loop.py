@@ -6,16 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.search.evaluate import Evaluator, evaluator
-from mimdsim.search.layers import Candidate, LayerTable
+from mimdsim.search.layers import LayerTable
 from mimdsim.search.multi_chip import Widened, in_order, numbers_of_groups, share_of, widened
-from mimdsim.search.neighbours import SHARED, Space, every_step, every_value, moved, seeds
+from mimdsim.search.neighbours import SHARED, every_step, every_value, moved, seeds
 from mimdsim.search.objective import BEYOND, Aims, Case, Objective, Timed
+from mimdsim.search.sampled_estimate import Candidate
 from mimdsim.search.savings import Saving, savings
 from mimdsim.workload.description.mapping import MappingOptions
 
@@ -32,6 +34,7 @@ LAST_SHARE = 0.25  # of the candidates: for single steps from the best one, the 
 # what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
 SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
 Progress = Callable[[str, int, int], None]
+Mapping = TypeVar("Mapping", Candidate, Timed)
 
 
 def quiet(_what: str, _done: int, _total: int) -> None:
@@ -175,8 +178,7 @@ def _adapted(options: MappingOptions, other: MappingOptions) -> MappingOptions:
 def evaluated(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate]:
     """Those of different mappings that can be placed, with their estimates."""
     different = list({_key(mapping): mapping for mapping in mappings}.values())
-    found = zip(different, evaluate.estimates(different), strict=True)
-    return [Candidate(options=mapping, figures=one.figures, layers=one.layers) for mapping, one in found if one]
+    return [one for one in evaluate.estimates(different) if one is not None]
 
 
 def refuse_dense(case: Case) -> None:
@@ -189,7 +191,7 @@ def refuse_dense(case: Case) -> None:
 def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> tuple[list[Candidate], int]:
     """All candidates that can be placed, best first, and how many more were made of their layers."""
     case = evaluate.case
-    space = Space.of(case)
+    layers = {layer.name for layer in case.network.layers}
     draw = np.random.default_rng(case.network.batch)
     seen: set[str] = set()
     known: list[Candidate] = []
@@ -203,29 +205,29 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
         known.sort(key=lambda one: aims.rank(one.figures))
 
     first = [case.published, case.published.model_copy(update={"program": "best"}), case.options]
-    tried([*first, *_spread(list(seeds(case, space)), max(1, int(SEED_SHARE * candidates)))])
+    tried([*first, *_spread(list(seeds(case)), max(1, int(SEED_SHARE * candidates)))])
     enough, before = (1 - LAST_SHARE) * candidates, -1
     while before < len(seen) < enough:
         before = len(seen)
         for objective in WALKED:
             walked = replace(aims, objective=objective)
             known.sort(key=lambda one: walked.rank(one.figures))
-            parents = [one for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
+            parents = [one for one in known if set(one.options.split) == layers]
             if not parents or len(seen) >= enough:
                 break
             room = min(ROUND, candidates - len(seen))
-            made = _combined(parents, walked, space.room, seen, looked_at)[: room // 2]
+            made = _combined(parents, walked, case.room, seen, looked_at)[: room // 2]
             keys = seen | {_key(mapping) for mapping in made}
-            children = _children([one.options for one in parents[:PARENTS]], space, draw, keys)
+            children = _children([one.options for one in parents[:PARENTS]], case, draw, keys)
             tried([*made, *islice(children, room - len(made))])
     known.sort(key=lambda one: aims.rank(one.figures))
     best = None
     while known and known[0].options.split and known[0] is not best:
         best = known[0]
         for setting in SHARED:
-            tried(every_value(setting, known[0].options, space)[: max(0, candidates - len(seen))])
-        for layer, _, _ in space.layers:
-            tried(every_step(layer, known[0].options, space)[: max(0, candidates - len(seen))])
+            tried(every_value(setting, known[0].options, case)[: max(0, candidates - len(seen))])
+        for layer in case.network.layers:
+            tried(every_step(layer, known[0].options, case)[: max(0, candidates - len(seen))])
     progress("mappings", candidates, candidates)
     return known, len(looked_at)
 
@@ -248,14 +250,14 @@ def _combined(
 
 
 def _children(
-    parents: list[MappingOptions], space: Space, draw: np.random.Generator, seen: set[str]
+    parents: list[MappingOptions], case: Case, draw: np.random.Generator, seen: set[str]
 ) -> Iterable[MappingOptions]:
     """Neighbours not yet seen, more of better parents; some are several steps away."""
     proposed: set[str] = set()
     for _ in range(20 * ROUND):
         child = parents[min(int(draw.exponential(PARENTS / 4)), len(parents) - 1)]
         for _ in range(int(draw.geometric(0.6))):
-            child = moved(child, space, draw)
+            child = moved(child, case, draw)
         key = _key(child)
         if key not in seen and key not in proposed:
             proposed.add(key)
@@ -285,12 +287,7 @@ def _is_known(seen: set[str], mapping: MappingOptions) -> bool:
 
 def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:
     """The best few, and some along the front of time and memory."""
-    front = sorted(known, key=lambda one: (one.figures.cycles, one.figures.peak_bytes))
-    least, on_front = float("inf"), []
-    for one in front:
-        if one.figures.peak_bytes < least and one.figures.peak_bytes <= aims.sram_bytes:
-            least = one.figures.peak_bytes
-            on_front.append(one)
+    on_front = front_of([one for one in known if one.figures.peak_bytes <= aims.sram_bytes])
     share = max(1, -(-len(known) // PER_FINALIST))
     count = min(ON_FRONT, share, len(on_front))
     apart = [on_front[int(at)] for at in np.linspace(0, len(on_front) - 1, count)]
@@ -298,10 +295,10 @@ def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:
     return list(chosen.values())
 
 
-def front_of(timed: list[Timed]) -> tuple[Timed, ...]:
+def front_of(mappings: list[Mapping]) -> tuple[Mapping, ...]:
     """Those of which none is both faster and smaller than another, fastest first."""
-    found: list[Timed] = []
-    for one in sorted(timed, key=lambda one: (one.figures.cycles, one.figures.peak_bytes)):
+    found: list[Mapping] = []
+    for one in sorted(mappings, key=lambda one: (one.figures.cycles, one.figures.peak_bytes)):
         if not found or one.figures.peak_bytes < found[-1].figures.peak_bytes:
             found.append(one)
     return tuple(found)

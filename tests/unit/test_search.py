@@ -23,7 +23,7 @@ from mimdsim.program import TileMapping
 from mimdsim.report.console import summary_lines
 from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, profiled, search, smallest_sram, timed
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.neighbours import Space, even_parts, seeds, tiles_of
+from mimdsim.search.neighbours import bounded, even_parts, seeds, tiles_of
 from mimdsim.search.objective import Timed
 from mimdsim.search.render import found_lines, smallest_lines
 from mimdsim.search.search_loop import SEARCHED
@@ -147,14 +147,15 @@ def test_a_limit_of_tiles_is_kept_by_what_a_run_uses(tiles: int, tmp_path: Path)
 def test_splits_fit_the_tiles_and_what_there_is_to_cut() -> None:
     case = small_case("digits", 60)
     limited = case.on_tiles(41)  # one is reserved
-    space = Space.of(limited)
-    for mapping in [*seeds(limited, space), *random_mappings(case, 60)]:
+    for mapping in [*seeds(limited), *random_mappings(case, 60)]:
         room = 40 if mapping.tiles == 41 else 59
         split = mapping.split.values()
         assert not split or sum(map(tiles_of, split)) <= room
         assert all(1 <= one.batch <= 12 and one.neurons >= 1 for one in split)
-    greedy = {name: Split(batch=100, inputs=500, neurons=1000) for name, _, _ in space.layers}
-    assert sum(map(tiles_of, space.bounded(greedy).values())) <= 40
+    greedy = {
+        name: Split(batch=100, inputs=500, neurons=1000) for name in (layer.name for layer in limited.network.layers)
+    }
+    assert sum(map(tiles_of, bounded(limited, greedy).values())) <= 40
 
 
 def test_even_parts_are_no_more_than_needed() -> None:
