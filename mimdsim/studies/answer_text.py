@@ -51,7 +51,7 @@ def answer_lines(result: StudyResult) -> Iterator[str]:
 def answer(ranking: Ranking) -> list[str]:
     """Sentences, the most important first."""
     result, done = ranking.result, len(ranking.designs)
-    if isinstance(result.found, Sensitivities):
+    if result.found is not None:
         said = sensitivity_words(result.found)
     else:
         said = [_no_best(ranking)] if ranking.best is None else [*_best(ranking, ranking.best), *_front(ranking)]
@@ -218,7 +218,7 @@ def _left_out(ranking: Ranking) -> Iterator[str]:
 def tables(ranking: Ranking) -> list[Table]:
     """Effects by metric of a sensitivity; else the front if there are several metrics, or the best points."""
     found = ranking.result.found
-    made = [_effects_table(each, found) for each in found.metrics] if isinstance(found, Sensitivities) else []
+    made = [_effects_table(each, found) for each in found.metrics] if found is not None else []
     return [each for each in made or [_best_table(ranking)] if each.rows]
 
 
@@ -345,7 +345,7 @@ def how_estimated(found: Sensitivities) -> str:
 def would_change(ranking: Ranking) -> list[str]:
     """Constraints that bind, rivals, the doubt that decides, ends of axes, and what is not known."""
     result, said = ranking.result, list[str]()
-    if isinstance(result.found, Sensitivities):  # which is not about the best point
+    if result.found is not None:  # which is not about the best point
         said.append("Every effect is over the range that was given, the other fields as the machine and the study say.")
     else:
         said += _binding(ranking)

@@ -138,7 +138,7 @@ def _facts(ranking: Ranking) -> list[str]:
 def _sections(ranking: Ranking) -> list[StudySection | None]:
     """The sections between the answer and the table of all points."""
     found = ranking.result.found
-    first = _sensitivity(found, tables(ranking)) if isinstance(found, Sensitivities) else _best(ranking)
+    first = _sensitivity(found, tables(ranking)) if found is not None else _best(ranking)
     return [first, _effects(ranking), _sweeps(ranking.result), _notes(ranking.result)]
 
 

@@ -20,7 +20,7 @@ from mimdsim.studies.sampling import Design
 from mimdsim.studies.scheduler import compute, done_rows
 from mimdsim.studies.sensitivity import Sensitivities, sensitivity_plan
 from mimdsim.studies.store import Store
-from mimdsim.studies.tpe_search import BestTrials, search_plan
+from mimdsim.studies.tpe_search import search_plan
 
 WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
 Plan = Generator[list[Design], list[list[Row]], Any]
@@ -31,16 +31,15 @@ Plan = Generator[list[Design], list[list[Row]], Any]
 class StudyResult:
     """A study and its results so far.
 
-    rows: one for every point, in order: workload, changes, results, "seconds_by_source". stages: how many of the rows
-    each stage of the sampling took. designs: points asked for. found: what the sampling itself found, None of a grid or
-    random points. reference: rows of the machine that ratios are to, one for each workload.
+    rows: one for every point, in order: workload, changes, results, "seconds_by_source". designs: points
+    asked for. found: what a sensitivity found. reference: rows of the machine that ratios are to, one for each
+    workload.
     """
 
     study: Study
     rows: tuple[Row, ...]
     designs: int
-    stages: tuple[int, ...] = ()
-    found: Sensitivities | BestTrials | None = None
+    found: Sensitivities | None = None
     reference: tuple[Row, ...] = ()
     warnings: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
@@ -79,7 +78,6 @@ class _StudyRun:
         self.progress, self.as_is = progress, as_is
         self.asked: list[Point] = []
         self.without: dict[str, Row] = {}  # points without result, by key
-        self.stages: list[int] = []
         self.again: list[str] = []
         self.writes = True
         self.next_write = time.monotonic() + WRITE_SECONDS
@@ -95,7 +93,6 @@ class _StudyRun:
                 made = self.points.of(designs)
                 self.asked += made
                 rows = self._compute(made)
-                self.stages.append(len(made))
                 if any(row is None for row in rows):
                     break  # an unfinished study as it is: the next stage is not known
                 width = len(self.study.workloads)
@@ -108,7 +105,6 @@ class _StudyRun:
             study=self.study,
             rows=tuple(row for row in rows if row is not None),
             designs=len(self.asked) // len(self.study.workloads),
-            stages=tuple(self.stages),
             found=found,
             reference=tuple(row for row in done_rows(self.store, self.reference) if row is not None),
             warnings=(*self.again, *self.store.damaged.values()),

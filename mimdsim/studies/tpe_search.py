@@ -9,7 +9,6 @@ nearest to it that the axes allow) and the two with all axes at their low and hi
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,58 +25,16 @@ from mimdsim.studies.sampling import (
 )
 
 BATCH = 10  # points asked for before the results of the last ones are looked at
-MOST_NAMED = 5  # best points by one metric
 UNKNOWN = 1.0  # how far a point without result counts as outside a limit, as a share of it
 FITS = "fits tile memory"
 HAS_RESULT = "metrics are known"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """A point that was looked at. number: counted from 1. values: by metric, in the unit of its column; nan: not known.
-    outside: by limit that it does not keep to, by how much, as a share of the limit."""
-
-    number: int
-    design: Design
-    values: dict[str, float]
-    outside: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BestTrials:
-    """What a search found. points: within all limits; the best few by one metric, best first, or the front by several:
-    those to which no other point is better in one and no worse in all. nearest: if there are none, the one least
-    outside. base: the first point, nearest to the unchanged descriptions. Counts are of different designs; broken: by
-    limit, how many do not keep to it."""
-
-    points: tuple[Trial, ...]
-    base: Trial
-    nearest: Trial | None
-    asked: int
-    feasible: int
-    broken: dict[str, int]
-
-
-def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], list[list[Row]], BestTrials]:
+def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], list[list[Row]], None]:
     """`study.sampling.points` points, in batches; raises MissingExtra without Optuna."""
     sampler = _Sampler(study, varied)
-    tried: list[Trial] = []
-    while len(tried) < study.sampling.points:
-        designs = sampler.designs(min(BATCH, study.sampling.points - len(tried)))
-        rows = yield designs
-        values = {name: of_designs(METRICS[name], rows, study) for name in study.metrics}
-        batch = [
-            Trial(
-                number=len(tried) + place + 1,
-                design=design,
-                values={name: float(found[place]) for name, found in values.items()},
-                outside=_outside(study.limits, rows[place], [float(found[place]) for found in values.values()]),
-            )
-            for place, design in enumerate(designs)
-        ]
-        sampler.tell(batch)
-        tried += batch
-    return _best_of(tried, [METRICS[name] for name in study.metrics])
+    for done in range(0, study.sampling.points, BATCH):
+        sampler.tell((yield sampler.designs(min(BATCH, study.sampling.points - done))))
 
 
 class _Sampler:
@@ -88,8 +45,7 @@ class _Sampler:
             import optuna
         except ImportError:
             raise MissingExtra("optuna", "studies", 'sampling.kind = "search"') from None
-        self.varied, self.metrics = varied, [METRICS[name] for name in study.metrics]
-        self.limits = [*map(str, study.limits), FITS, HAS_RESULT]
+        self.study, self.varied, self.metrics = study, varied, [METRICS[name] for name in study.metrics]
         self.space = {key: _distribution(optuna.distributions, varied, key) for key in study.axes}
         said = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it announces a study of its own
@@ -101,7 +57,7 @@ class _Sampler:
         finally:
             optuna.logging.set_verbosity(said)
         self.failed = optuna.trial.TrialState.FAIL
-        self.worst: list[float] = []
+        self.worst = np.full((1, len(self.metrics)), -np.inf)
         self.trials: list[Any] = []
         base = {key: varied.base(key) for key in study.axes}
         nearest = {key: _nearest(varied, key, value, self.space[key]) for key, value in base.items()}
@@ -120,23 +76,18 @@ class _Sampler:
             self.asked_base = True
         return designs
 
-    def tell(self, batch: Sequence[Trial]) -> None:
+    def tell(self, rows: Sequence[Sequence[Row]]) -> None:
         """Unknown values count as the worst known ones; without any, Optuna learns nothing of the point."""
-        losses = [
-            [_loss(metric, value) for metric, value in zip(self.metrics, point.values.values(), strict=True)]
-            for point in batch
-        ]
-        known = [loss for loss in [self.worst, *losses] if loss and not np.isnan(loss).any()]
-        self.worst = [max(each) for each in zip(*known, strict=True)]
-        for trial, point, loss in zip(self.trials, batch, losses, strict=True):
-            if not self.worst:
+        losses = np.array([_losses(metric, rows, self.study) for metric in self.metrics]).T
+        known = losses[~np.isnan(losses).any(axis=1)]
+        self.worst = np.vstack([self.worst, known]).max(axis=0, keepdims=True, initial=-np.inf)
+        for trial, design, loss in zip(self.trials, rows, losses, strict=True):
+            if not np.isfinite(self.worst).all():
                 self.optuna.tell(trial, state=self.failed)
                 continue
-            for limit in self.limits:
-                trial.set_constraint(limit, point.outside.get(limit, 0.0))
-            self.optuna.tell(
-                trial, [worst if np.isnan(each) else each for each, worst in zip(loss, self.worst, strict=True)]
-            )
+            for limit, excess in _outside(self.study.limits, design, unknown=bool(np.isnan(loss).any())).items():
+                trial.set_constraint(limit, excess)
+            self.optuna.tell(trial, np.where(np.isnan(loss), self.worst[0], loss).tolist())
 
     def _place(self, key: str, asked: Any) -> float:
         values = self.varied.study.axes[key].values
@@ -189,17 +140,17 @@ def _is_there(varied: DesignSpace, key: str, value: Any) -> bool:
     return isinstance(value, (int, float)) and low <= value <= high
 
 
-def _loss(metric: Metric, value: float) -> float:
-    return value if metric.better == "less" else -value
+def _losses(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
+    values = of_designs(metric, rows, study)
+    return values if metric.better == "less" else -values
 
 
-def _outside(limits: Sequence[Constraint], rows: Sequence[Row], values: Sequence[float]) -> dict[str, float]:
-    """How far the worst row of a design is outside, by limit; what it keeps to is left out."""
-    found = {str(limit): max(_excess(limit, row) for row in rows) for limit in limits}
-    found[FITS] = max(map(_overflow, rows))
-    if np.isnan(values).any() and found[FITS] <= 0:
-        found[HAS_RESULT] = UNKNOWN
-    return {name: excess for name, excess in found.items() if excess > 0}
+def _outside(limits: Sequence[Constraint], rows: Sequence[Row], unknown: bool) -> dict[str, float]:
+    """By limit, how far the worst row of a design is outside it, as a share of it; 0: all keep to it."""
+    excess = {str(limit): max(0.0, *(_excess(limit, row) for row in rows)) for limit in limits}
+    excess[FITS] = max(map(_overflow, rows))
+    excess[HAS_RESULT] = UNKNOWN if unknown and not excess[FITS] else 0.0
+    return excess
 
 
 def _excess(limit: Constraint, row: Row) -> float:
@@ -215,27 +166,3 @@ def _overflow(row: Row) -> float:
         return 0.0
     over = row["peak_bytes"] / row["limit_bytes"] - 1 if row["peak_bytes"] else UNKNOWN
     return over if over > 0 else UNKNOWN  # its code does not fit
-
-
-def _best_of(tried: Sequence[Trial], metrics: Sequence[Metric]) -> BestTrials:
-    different = list({str(point.design): point for point in reversed(tried)}.values())[::-1]
-    feasible = [point for point in different if not point.outside]
-    losses = {point.number: tuple(_loss(metric, point.values[metric.name]) for metric in metrics) for point in feasible}
-    ranked = sorted(feasible, key=lambda point: (*losses[point.number], point.number))
-    if len(metrics) == 1:
-        chosen = ranked[:MOST_NAMED]
-    else:
-        chosen = []
-        for point in ranked:  # whatever is better in the first metric comes before
-            ours = losses[point.number]
-            if not any(all(np.array(losses[other.number]) <= ours) for other in chosen):
-                chosen.append(point)
-    broken = [limit for point in different for limit in point.outside]
-    return BestTrials(
-        points=tuple(chosen),
-        base=tried[0],
-        nearest=None if chosen else min(different, key=lambda point: (sum(point.outside.values()), point.number)),
-        asked=len(tried),
-        feasible=len(feasible),
-        broken={limit: broken.count(limit) for limit in dict.fromkeys(broken)},
-    )
