@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from mimdsim.base.errors import MimdsimError, shortened
-from mimdsim.base.files import dump_json, parse_json
 from mimdsim.program import RecordedActivity
 from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.results import GPU_RESULTS, OF_TIME, POINT_RESULTS, SILICON
@@ -143,7 +140,6 @@ def _are_parts(value: Any) -> bool:
 
 # of a training its last step, its test accuracy if there was a test, and what is wrong with its samples
 Spikes = tuple[RecordedActivity, float | None, tuple[str, ...]]
-SPIKE_KINDS = ("<i4", "<i8", "<f8", "|u1")  # of the arrays of spikes
 
 
 def spike_arrays(spikes: Spikes) -> dict[str, np.ndarray]:
@@ -177,88 +173,21 @@ def spikes_of(arrays: Mapping[str, np.ndarray]) -> Spikes:
     return RecordedActivity(ids=ids, counts=counts, dropped=lost), known, texts
 
 
-Plain = tuple[str, dict[str, bytes]]
-MOST_CHARACTERS = 1 << 26
-
-
-class WorkerFailure(Exception):
-    """A worker failed as mimdsim should not; the text is its own."""
-
-
-def to_plain(found: Any) -> Plain:
-    """Rows (or why there is none), recorded spikes, a mapping, nothing, or an exception."""
-    arrays: dict[str, bytes] = {}
-    if isinstance(found, list):
-        said: Any = {"rows": [_failure(row) if isinstance(row, Exception) else {"row": row} for row in found]}
-    elif isinstance(found, Exception):
-        said = _failure(found)
-    elif isinstance(found, MappingOptions):
-        said = {"mapping": found.model_dump(mode="json")}
-    elif found is None:
-        said = {"none": True}
-    else:
-        spikes = {name: np.ascontiguousarray(array) for name, array in spike_arrays(found).items()}
-        said = {"spikes": {name: [array.dtype.str, list(array.shape)] for name, array in spikes.items()}}
-        arrays = {name: array.tobytes() for name, array in spikes.items()}
-    return dump_json(said), arrays
-
-
-def from_plain(given: Any, keys: Sequence[str]) -> Any:
-    """What `to_plain` was given; keys: of the points of the work. Raises what the worker raised, and MimdsimError for
-    anything that no work returns."""
+def checked_result(found: Any, keys: Sequence[str]) -> Any:
+    """What a worker of a cluster returned for points of these keys; raises MimdsimError for anything that no work
+    returns."""
     try:
-        text, arrays = given
-        if type(text) is not str or type(arrays) is not dict or len(text) > MOST_CHARACTERS:
-            raise TypeError("it is no text with arrays")
-        return _found(parse_json(text), arrays, keys)
+        if isinstance(found, list):
+            if len(found) != len(keys):
+                raise ValueError(f"{len(found)} rows for {len(keys)}")
+            for key, row in zip(keys, found, strict=True):
+                if not isinstance(row, Exception) and (wrong := row_problem(key, row)):
+                    raise ValueError(wrong)
+        elif isinstance(found, tuple):
+            spikes_of(spike_arrays(found))
+        elif found is not None and not isinstance(found, MappingOptions):
+            raise TypeError("neither rows nor spikes nor a mapping")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
         reason = shortened(f"{type(problem).__name__}: {problem}", 200)
         raise MimdsimError(f"a worker returned something else than results ({reason}); are all nodes yours?") from None
-
-
-def _found(said: Any, arrays: Mapping[str, bytes], keys: Sequence[str]) -> Any:
-    if failure := _failed(said):
-        raise failure
-    if said == {"none": True}:
-        return None
-    if "mapping" in said:
-        try:
-            return MappingOptions.model_validate(said["mapping"])
-        except ValidationError:
-            raise ValueError("it is no mapping") from None
-    if "rows" in said:
-        rows = said["rows"]
-        if len(rows) != len(keys):
-            raise ValueError(f"{len(rows)} rows for {len(keys)}")
-        return [_row(row, key) for row, key in zip(rows, keys, strict=True)]
-    kinds = said["spikes"].items()
-    if any(kind not in SPIKE_KINDS for _, (kind, _) in kinds):
-        raise ValueError("it has other arrays than spikes")
-    return spikes_of({name: np.frombuffer(bytes(arrays[name]), kind).reshape(shape) for name, (kind, shape) in kinds})
-
-
-def _row(said: Any, key: str) -> Any:
-    if failure := _failed(said):
-        return failure
-    row = said["row"]
-    if wrong := row_problem(key, row):
-        raise ValueError(wrong)
-    return row
-
-
-def _failure(failure: Exception) -> dict[str, Any]:
-    number = failure.errno if isinstance(failure, OSError) else None
-    kind = "user" if isinstance(failure, MimdsimError) else "machine" if number is not None else "other"
-    text = str(failure) if kind == "user" else getattr(failure, "strerror", None) or repr(failure)
-    return {"failed": kind, "text": str(text), "number": number}
-
-
-def _failed(said: Any) -> Exception | None:
-    """The exception that a worker told of; None: it found something."""
-    kind = said.get("failed")
-    if kind is None:
-        return None
-    text = json.dumps(said["text"]) if type(said["text"]) is not str else said["text"]
-    if kind == "user":
-        return MimdsimError(text)
-    return OSError(int(said["number"]), text) if kind == "machine" else WorkerFailure(text)
+    return found
