@@ -11,7 +11,7 @@ from mimdsim.base.click_types import FILE_TO_WRITE
 from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import counted
-from mimdsim.cli.options import BATCH, SET, TIMESTEPS, WORKLOAD
+from mimdsim.cli.options import BATCH, MACHINE, SET, TIMESTEPS, WORKLOAD
 
 if TYPE_CHECKING:
     from mimdsim.machine import MimdMachine
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("explain", short_help="Explain the cycles of a superstep, down to its vertices.")
 @WORKLOAD
-@click.argument("machine", default="bow")
+@MACHINE
 @click.argument("superstep", default="")
 @click.option("--tile", type=int, help="Seen from this tile (default: the one with most work in the superstep).")
 @click.option("--timestep", type=int, help="Show the vertices in this timestep (default: the longest).")

@@ -10,7 +10,7 @@ import click
 from mimdsim.base.click_types import FILE_TO_WRITE
 from mimdsim.base.console import Bars, say
 from mimdsim.base.errors import DescriptionError, shortened
-from mimdsim.cli.options import SET, WORKLOAD
+from mimdsim.cli.options import MACHINE, PROCESSES, SET, WORKLOAD
 
 if TYPE_CHECKING:
     from mimdsim.search import Found
@@ -20,7 +20,7 @@ OBJECTIVES = ("time", "memory", "energy", "product")
 
 @click.command("place", short_help="Search for the best mapping of a workload on a machine.")
 @WORKLOAD
-@click.argument("machine", default="bow")
+@MACHINE
 @click.option("--objective", type=click.Choice(OBJECTIVES), default="time", show_default=True, help="What is least.")
 @click.option(
     "--within", default="", metavar="LIMITS", help='Limits, e.g. "max memory 400 KiB, max tiles 1000, max time 2 ms".'
@@ -36,7 +36,7 @@ OBJECTIVES = ("time", "memory", "energy", "product")
     "--training-steps", type=click.IntRange(min=1), help="Record spikes after so many training steps instead."
 )
 @click.option("--candidates", type=click.IntRange(min=1), default=240, show_default=True, help="Mappings to lower.")
-@click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
+@PROCESSES
 @click.option("--out", type=FILE_TO_WRITE, metavar="FILE", help="Write the best mapping here (TOML).")
 @click.option("--smallest-sram", is_flag=True, help="Find the least tile.sram_bytes that some mapping fits.")
 @click.option("--batch", "batches", default="", metavar="B1,B2,...", help="Find the batch with most samples a second.")
@@ -45,15 +45,12 @@ def place_command(
     workload: str,
     machine: str,
     objective: str,
-    within: str,
-    fill: float,
     training_steps: int | None,
-    candidates: int,
-    processes: int | None,
     out: Path | None,
     smallest_sram: bool,
     batches: str,
     changes: tuple[str, ...],
+    **more: Any,
 ) -> None:
     """Search for the best mapping of WORKLOAD on MACHINE: how every layer is cut, and the form of the program."""
     from mimdsim.pipeline.overrides import parse_changes
@@ -64,14 +61,7 @@ def place_command(
         problem = "--smallest-sram is of one batch; leave out --batch, and give each with --set training.batch=B"
         raise DescriptionError("place", [problem])
     for_workload, for_machine = parse_changes(changes)
-    given: dict[str, Any] = {
-        "objective": "memory" if smallest_sram else objective,
-        "within": within,
-        "fill": fill,
-        "training_steps": training_steps or 0,
-        "candidates": candidates,
-        "processes": processes,
-    }
+    given = more | {"objective": "memory" if smallest_sram else objective, "training_steps": training_steps or 0}
     changed = for_workload | for_machine
     sizes = _sizes(batches)
     if sizes:

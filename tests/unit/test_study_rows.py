@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,11 @@ from hostile.trees import VALUES, changed_tree
 
 import mimdsim
 from mimdsim.base.checksummed import write_sealed_json
-from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit, MimdsimError
+from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit, MimdsimError, of_the_machine
+from mimdsim.base.identity import code_digest
 from mimdsim.program import RecordedActivity
 from mimdsim.studies import make_study
-from mimdsim.studies.executors import Local
+from mimdsim.studies.executors import Local, run_if_same_sources
 from mimdsim.studies.points import Point, Points
 from mimdsim.studies.row_values import checked_result, row_problem
 from mimdsim.studies.store import Store, load_mapping, load_rows
@@ -155,6 +157,18 @@ def test_results_of_workers_are_taken_as_they_were_found(rows: dict[str, dict[st
     failed = [DoesNotFit("too large"), *held[1:]]
     for found in (held, failed, load_workload("digits").mapping, None, (spikes, 0.5, ("no event is used",))):
         assert checked_result(found, keys) is found
+
+
+def test_failures_of_workers_arrive_as_they_are() -> None:
+    def fail(problem: Exception) -> None:
+        raise pickle.loads(pickle.dumps(problem))  # as Dask sends it
+
+    for failure, kind in ((DescriptionError("x", ["y"]), MimdsimError), (OSError(28, "full"), OSError)):
+        with pytest.raises(kind, match=r"y|full"):
+            run_if_same_sources(code_digest(), fail, failure)
+    with pytest.raises(KeyError, match="a") as failed:
+        run_if_same_sources(code_digest(), fail, KeyError("a"))
+    assert not of_the_machine(failed.value)  # it is raised after all points, as one of mimdsim's own
 
 
 def test_anything_else_from_a_worker_is_refused(rows: dict[str, dict[str, Any]]) -> None:
