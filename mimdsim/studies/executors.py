@@ -22,8 +22,7 @@ from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
 from mimdsim.base.identity import code_digest
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.studies.points import Point
-from mimdsim.studies.row_values import checked_result
-from mimdsim.studies.store import MAX_ACTIVITY_BYTES, load_activity
+from mimdsim.studies.store import MAX_ACTIVITY_BYTES, checked_result, load_activity
 
 AHEAD = 2  # batches per process that are handed out: none waits for the next
 Work = Callable[..., Any]
@@ -184,7 +183,7 @@ class Dask:
     """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
 
     They need mimdsim of the same version and no folder in common with this process. What they return is checked like
-    rows from disk (`row_values.py`), but Dask itself unpickles what comes over the network: who reaches scheduler or
+    rows from disk (`store.py`), but Dask itself unpickles what comes over the network: who reaches scheduler or
     workers can run code here and there. Raises MimdsimError if there is no scheduler at the address (as long as Dask's
     `distributed.comm.timeouts.connect`), it has no workers, or it ends.
     """

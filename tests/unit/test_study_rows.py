@@ -22,8 +22,7 @@ from mimdsim.program import RecordedActivity
 from mimdsim.studies import make_study
 from mimdsim.studies.executors import Local, run_if_same_sources
 from mimdsim.studies.points import Point, Points
-from mimdsim.studies.row_values import checked_result, row_problem
-from mimdsim.studies.store import Store, load_mapping, load_rows
+from mimdsim.studies.store import Store, checked_result, load_mapping, load_rows, row_problem
 from mimdsim.studies.worker import time_points
 from mimdsim.workload import load_workload
 
