@@ -19,12 +19,12 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import ENDED
 from mimdsim.base.version import __version__
 from mimdsim.pipeline.overrides import load_line_up, parse_changes, split_changes
-from mimdsim.studies import executors, make_study, scheduler, worker, write_figures
+from mimdsim.studies import executors, make_study, runner, worker, write_figures
 from mimdsim.studies.executors import AHEAD, Batch, Local
 from mimdsim.studies.files import write_tables
 from mimdsim.studies.points import Point, Points, parse_axes, parse_axis
 from mimdsim.studies.results import RESULTS, gpu_columns, shown, with_ratios
-from mimdsim.studies.scheduler import compute
+from mimdsim.studies.runner import compute
 from mimdsim.studies.store import Store
 
 # who works
@@ -118,7 +118,7 @@ def test_failures_of_ours_are_raised_after_all_points(tmp_path: Path, monkeypatc
         asked.append(points)
         return [ZeroDivisionError(f"of {point.workload.seed}") for point in points]
 
-    monkeypatch.setattr(scheduler, "time_points", work)
+    monkeypatch.setattr(runner, "time_points", work)
     points = points_of(seed=(1, 2, 3))
     with Store(tmp_path) as store, pytest.raises(ZeroDivisionError, match="of 1"):
         compute(points, store, Local(1), lambda *_: None)
