@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mimdsim.search.evaluate import Candidate
 from mimdsim.search.objective import Aims, Figures
-from mimdsim.search.sampled_estimate import Candidate
 from mimdsim.workload.description.mapping import MappingOptions
 
 SWEEPS = 2  # over all layers, each exchanged for the best one known

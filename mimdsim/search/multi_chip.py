@@ -10,9 +10,9 @@ from itertools import product
 from mimdsim.graph import training_graph
 from mimdsim.machine import changed_machine
 from mimdsim.program import RecordedActivity
+from mimdsim.search.evaluate import Candidate
 from mimdsim.search.neighbours import even_parts
 from mimdsim.search.objective import Case
-from mimdsim.search.sampled_estimate import Candidate
 from mimdsim.workload.description.mapping import MappingOptions, Split
 
 KEPT = 2  # of the mappings found for a share of the batch

@@ -12,12 +12,11 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
-from mimdsim.search.evaluate import Evaluator, evaluator
+from mimdsim.search.evaluate import Candidate, Evaluator, evaluator
 from mimdsim.search.layers import LayerTable
 from mimdsim.search.multi_chip import Widened, in_order, numbers_of_groups, share_of, widened
 from mimdsim.search.neighbours import SHARED, every_step, every_value, moved, seeds
 from mimdsim.search.objective import BEYOND, Aims, Case, Objective, Timed
-from mimdsim.search.sampled_estimate import Candidate
 from mimdsim.search.savings import Saving, savings
 from mimdsim.workload.description.mapping import MappingOptions
 

@@ -69,7 +69,7 @@ def test_an_estimate_from_all_tiles_is_the_full_timing(monkeypatch: pytest.Monke
     case = small_case("digits", 40)
     for mapping in random_mappings(case, 4):
         made = compile_graph(case.graph, case.network, case.machine, mapping, must_fit=False)
-        monkeypatch.setattr("mimdsim.search.sampled_estimate.SAMPLED_TILES", 40)
+        monkeypatch.setattr("mimdsim.search.evaluate.SAMPLED_TILES", 40)
         found = estimate(case, mapping).figures
         assert found.peak_bytes == made.memory.peak_bytes
         full = timed(case, mapping)
