@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from mimdsim.graph import training_graph
 from mimdsim.machine import changed_machine
 from mimdsim.program import RecordedActivity
 from mimdsim.search.evaluate import Candidate
@@ -46,7 +45,7 @@ def share_of(case: Case, groups: int) -> Case:
     )
     machine = changed_machine(case.machine, {"links.chips": 1})
     options = case.options.model_copy(update={"split": {}})
-    return Case(network=network, graph=training_graph(network), machine=machine, activity=activity, options=options)
+    return Case.of(network, machine, activity, options)
 
 
 def numbers_of_groups(case: Case) -> list[int]:

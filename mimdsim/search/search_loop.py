@@ -71,7 +71,9 @@ def search(
     Raises DoesNotFit if none keeps to the limits, with the one that comes closest, and DescriptionError for a network
     whose mapping has no splits.
     """
-    refuse_dense(case)
+    if case.network.spikes == "dense":
+        problem = 'splits are of layers with sparse spikes; set network.spikes = "sparse"'
+        raise DescriptionError("place", [problem])
     if case.machine.links.chips > 1:
         return _over_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
     with evaluator(aims.limited(case), processes, joules=aims.needs_energy) as evaluate:
@@ -180,13 +182,6 @@ def evaluated(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[C
     return [one for one in evaluate.estimates(different) if one is not None]
 
 
-def refuse_dense(case: Case) -> None:
-    """Raise DescriptionError for dense spikes."""
-    if case.network.spikes == "dense":
-        problem = 'splits are of layers with sparse spikes; set network.spikes = "sparse"'
-        raise DescriptionError("place", [problem])
-
-
 def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> tuple[list[Candidate], int]:
     """All candidates that can be placed, best first, and how many more were made of their layers."""
     case = evaluate.case
@@ -197,9 +192,10 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
     looked_at: set[tuple[int, ...]] = set()
 
     def tried(mappings: Iterable[MappingOptions]) -> None:
-        new = [mapping for mapping in mappings if not _is_known(seen, mapping)]
+        new = {key: mapping for mapping in mappings if (key := _key(mapping)) not in seen}
+        seen.update(new)
         for begin in range(0, len(new), ROUND):
-            known.extend(evaluated(evaluate, new[begin : begin + ROUND]))
+            known.extend(evaluated(evaluate, list(new.values())[begin : begin + ROUND]))
             progress("mappings", min(len(seen), candidates), candidates)
         known.sort(key=lambda one: aims.rank(one.figures))
 
@@ -274,14 +270,6 @@ def _spread(mappings: list[MappingOptions], count: int) -> list[MappingOptions]:
 
 def _key(mapping: MappingOptions) -> str:
     return mapping.model_dump_json()
-
-
-def _is_known(seen: set[str], mapping: MappingOptions) -> bool:
-    """Whether it was seen before; it is seen now."""
-    key = _key(mapping)
-    known = key in seen
-    seen.add(key)
-    return known
 
 
 def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:

@@ -100,7 +100,9 @@ class Points:
     def _point(self, name: str, design: Design, machine: str) -> Point:
         for_workload, for_machine = split_changes({**self.study.changes, **design})
         workload, activity, inputs = self._workload(name, for_workload)
-        best = self.study.candidates if self.study.mapping == "best" else 0
+        given = self.study
+        best = given.candidates if given.mapping == "best" else 0
+        settings = [list(given.gpus), given.mapping, best, given.fill, given.training_steps]
         return Point(
             changes=tuple(design.items()),
             workload=workload,
@@ -111,12 +113,8 @@ class Points:
             best_mapping=best,
             inputs=by_file((*self._described(machine), *inputs)),
             code=code_digest(),
-            asked=digest_of([name, machine, _said({**self.study.changes, **design}), self._settings(best)]),
+            asked=digest_of([name, machine, _said({**given.changes, **design}), settings]),
         )
-
-    def _settings(self, best: int) -> list[Any]:
-        given = self.study
-        return [list(given.gpus), given.mapping, best, given.fill, given.training_steps]
 
     def _described(self, machine: str) -> tuple[Input, ...]:
         if machine not in self.described:

@@ -106,10 +106,13 @@ def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design
         )
     chosen = [effect.axis for effect in found[0].effects if effect.size > 0][: study.sampling.strongest]
     if chosen:
+        from SALib.sample import sobol
+
         blocks = screening.blocks_of(len(chosen))
         others = [key for key in study.axes if key not in chosen]
         places = np.zeros((blocks * (len(chosen) + 2), len(study.axes)))
-        places[:, [list(study.axes).index(key) for key in chosen]] = _sample_sobol(len(chosen), blocks, study)
+        sampled = sobol.sample(_cube(len(chosen)), blocks, calc_second_order=False, seed=study.sampling.seed)
+        places[:, [list(study.axes).index(key) for key in chosen]] = sampled
         second = yield varied.with_fixed({key: varied.base(key) for key in others}).at(places)
         found = [_with_indices(each, second, chosen, study) for each in found]
     return Sensitivities(
@@ -174,7 +177,7 @@ class _Screening:
             effects.append(
                 Effect(
                     axis=key,
-                    ends=_ends(self.varied, key),
+                    ends=(value_text(key, self.varied.value(key, 0.0)), value_text(key, self.varied.value(key, 1.0))),
                     mean=float(each.mean()) if self.varied.has_direction(key) else None,
                     size=float(np.abs(each).mean()),
                     spread=float(each.std(ddof=1)),
@@ -200,44 +203,28 @@ def _place_and_value(varied: DesignSpace, key: str, level: float) -> tuple[float
     return level, varied.place_in_range(key, varied.value(key, level)) if varied.whole(key) else level
 
 
-def _ends(varied: DesignSpace, key: str) -> tuple[str, str]:
-    low, high = (value_text(key, varied.value(key, place)) for place in (0.0, 1.0))
-    return low, high
-
-
 def _with_indices(
     found: Sensitivity, rows: Sequence[Sequence[Row]], chosen: Sequence[str], study: Study
 ) -> Sensitivity:
-    """`found` with the indices of the chosen axes; without, where too few blocks are complete or nothing varies."""
-    values = of_designs(METRICS[found.metric], rows, study)
-    missing = (*found.missing, int(np.isnan(values).sum()))
-    blocks = values.reshape(-1, len(chosen) + 2)
-    blocks = blocks[np.isfinite(blocks).all(axis=1)]
-    indices = _indices(blocks, chosen, study.sampling.seed)
-    effects = tuple(
-        replace(effect, first_order=indices[effect.axis][0], total=indices[effect.axis][1])
-        if effect.axis in indices
-        else effect
-        for effect in found.effects
-    )
-    return replace(found, effects=effects, missing=missing)
-
-
-def _indices(
-    blocks: np.ndarray, chosen: Sequence[str], seed: int
-) -> dict[str, tuple[tuple[float, float], tuple[float, float]]]:
-    """First order and total index by axis, each with its half-width, of float64[blocks, axes + 2]."""
+    """`found` with first order and total index of the chosen axes, each with its half-width; without, where too few
+    blocks, float64[blocks, axes + 2], are complete or nothing varies."""
     from SALib.analyze import sobol
 
+    values = of_designs(METRICS[found.metric], rows, study)
+    found = replace(found, missing=(*found.missing, int(np.isnan(values).sum())))
+    blocks = values.reshape(-1, len(chosen) + 2)
+    blocks = blocks[np.isfinite(blocks).all(axis=1)]
     if len(blocks) < LEAST_BLOCKS or not np.ptp(blocks) > 0:
-        return {}
+        return found
     # seed + 1: SALib takes the seed 0 as none
-    found = sobol.analyze(_cube(len(chosen)), blocks.ravel(), calc_second_order=False, seed=seed + 1)
-    columns = [[float(value) for value in found[name]] for name in ("S1", "S1_conf", "ST", "ST_conf")]
-    return {
-        key: ((first, first_width), (total, total_width))
-        for key, first, first_width, total, total_width in zip(chosen, *columns, strict=True)
-    }
+    analysis = sobol.analyze(_cube(len(chosen)), blocks.ravel(), calc_second_order=False, seed=study.sampling.seed + 1)
+    columns = [map(float, analysis[name]) for name in ("S1", "S1_conf", "ST", "ST_conf")]
+    indices = {key: ((one[0], one[1]), (one[2], one[3])) for key, *one in zip(chosen, *columns, strict=True)}
+    effects = []
+    for effect in found.effects:
+        first, total = indices.get(effect.axis, (None, None))
+        effects.append(replace(effect, first_order=first, total=total))
+    return replace(found, effects=tuple(effects))
 
 
 def _sample_morris(axes: int, trajectories: int, seed: int) -> np.ndarray:
@@ -247,13 +234,6 @@ def _sample_morris(axes: int, trajectories: int, seed: int) -> np.ndarray:
     except ImportError:
         raise MissingExtra("SALib", "studies", 'sampling.kind = "sensitivity"') from None
     made: np.ndarray = morris.sample(_cube(axes), trajectories, num_levels=LEVELS, seed=seed)
-    return made
-
-
-def _sample_sobol(axes: int, blocks: int, study: Study) -> np.ndarray:
-    from SALib.sample import sobol
-
-    made: np.ndarray = sobol.sample(_cube(axes), blocks, calc_second_order=False, seed=study.sampling.seed)
     return made
 
 

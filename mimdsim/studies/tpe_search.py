@@ -61,9 +61,9 @@ class _Sampler:
         self.trials: list[Any] = []
         base = {key: varied.base(key) for key in study.axes}
         nearest = {key: _nearest(varied, key, value, self.space[key]) for key, value in base.items()}
-        self.base = {key: value for key, value in base.items() if _is_there(varied, key, value)}
+        self.base = {key: value for key, value in base.items() if nearest[key][1]}
         self.asked_base = False
-        self.optuna.enqueue_trial(nearest)
+        self.optuna.enqueue_trial({key: asked for key, (asked, _) in nearest.items()})
         for end in (0, -1):
             self.optuna.enqueue_trial({key: _ends(space)[end] for key, space in self.space.items()})
 
@@ -115,29 +115,22 @@ def _ends(space: Any) -> tuple[Any, Any]:
     return (choices[0], choices[-1]) if choices else (space.low, space.high)
 
 
-def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> Any:
-    """What to ask for to have the value, or the nearest to it; the first if it is no number."""
+def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> tuple[Any, bool]:
+    """What to ask for to have the value, or the nearest to it (the first if it is no number), and whether the axis has
+    the value itself."""
     low, high = _ends(space)
     values = [plain_value(key, item) for item in varied.study.axes[key].values]
     if value in values:
-        return values.index(value)
+        return values.index(value), True
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return low
+        return low, False
     if values:
-        numbers = [abs(item - value) if isinstance(item, (int, float)) else np.inf for item in values]
-        return int(np.argmin(numbers))
-    if varied.whole(key):
-        return min(max(round(value), low), high)
-    return min(max(varied.place_in_range(key, value), low), high)
-
-
-def _is_there(varied: DesignSpace, key: str, value: Any) -> bool:
-    """Whether an axis has a value."""
-    values = [plain_value(key, item) for item in varied.study.axes[key].values]
-    if values:
-        return value in values
-    low, high = varied.ends(key)
-    return isinstance(value, (int, float)) and low <= value <= high
+        return int(
+            np.argmin([abs(item - value) if isinstance(item, (int, float)) else np.inf for item in values])
+        ), False
+    first, last = varied.ends(key)
+    asked = round(value) if varied.whole(key) else varied.place_in_range(key, value)
+    return min(max(asked, low), high), first <= value <= last
 
 
 def _losses(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
