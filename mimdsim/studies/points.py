@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-
-from pydantic import BaseModel
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.identity import Input, by_file, changed_files, code_digest, digest_of
 from mimdsim.base.units import counted
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.pipeline import config_digest, descriptions_of
-from mimdsim.pipeline.overrides import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
+from mimdsim.pipeline.overrides import load_gpu, load_tiled, parse_value, split_changes
 from mimdsim.studies.description import Study
 from mimdsim.studies.sampling import Design, DesignSpace, field_of, sample_unit_cube
 from mimdsim.workload import Workload, inputs_of, load_workload
@@ -78,7 +75,7 @@ class Points:
         self.described: dict[str, tuple[Input, ...]] = {}
         first = next(iter(study.workloads))
         self.base = {**self._workload(first, {})[0].model_dump(), **self.machine.model_dump()}
-        self.varied = DesignSpace(study=study, base=lambda key: field_of(key, self.base), whole=_is_whole)
+        self.varied = DesignSpace(study=study, base=lambda key: field_of(key, self.base))
 
     def designs(self) -> list[Design]:
         """Those of a study that needs no results to choose them."""
@@ -143,18 +140,6 @@ class Points:
 
 def _said(changes: dict[str, Any]) -> str:
     return json.dumps(changes, sort_keys=True, default=str)
-
-
-def _is_whole(key: str) -> bool:
-    """Whether a field of a machine or workload takes whole numbers only."""
-    at: Any = MimdMachine if key.split(".")[0] in MACHINE_SECTIONS else Workload
-    for part in key.split("."):
-        field = getattr(at, "model_fields", {}).get(part)
-        if field is None:
-            return False
-        kinds = (field.annotation, *typing.get_args(field.annotation))
-        at = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), field.annotation)
-    return int in (at, *typing.get_args(at)) and float not in typing.get_args(at)
 
 
 def activity_key(workload: Workload) -> str:

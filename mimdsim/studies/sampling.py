@@ -19,18 +19,15 @@ from mimdsim.studies.metrics import Metric, Row, over_workloads
 from mimdsim.studies.results import shown
 
 Design = dict[str, Any]  # a value for every varied field
-BaseValue = Callable[[str], Any]  # a field's value in the unchanged descriptions
-WholeField = Callable[[str], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesignSpace:
-    """The axes of a study with the ends of their ranges in base units; `base` and `whole` tell of fields of its machine
-    and workload. Raises DescriptionError for an axis that does not fit its field."""
+    """The axes of a study with the ends of their ranges in base units; `base` tells of fields of its machine and
+    workload. Raises DescriptionError for an axis that does not fit its field."""
 
     study: Study
-    base: BaseValue
-    whole: WholeField
+    base: Callable[[str], Any]  # a field's value in the unchanged descriptions
 
     def __post_init__(self) -> None:
         for key, axis in self.study.axes.items():
@@ -66,6 +63,13 @@ class DesignSpace:
             return self._item(key, axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)])
         low, high = self.ends(key)
         return self._rounded(key, low * (high / low) ** place if axis.log else low + place * (high - low))
+
+    def whole(self, key: str) -> bool:
+        """Whether a field takes whole numbers, as it has one in the unchanged descriptions."""
+        try:
+            return isinstance(base := self.base(key), int) and not isinstance(base, bool)
+        except DescriptionError:  # of a section that they lack
+            return False
 
     def ends(self, key: str) -> tuple[float, float]:
         """The range of an axis in the base unit of its field."""

@@ -37,7 +37,7 @@ def study_of(kind: str, points: int, axes: dict[str, Any], **more: Any) -> Study
 
 
 def varied_of(study: Study, base: dict[str, Any] | None = None, whole: tuple[str, ...] = ()) -> DesignSpace:
-    return DesignSpace(study=study, base=lambda key: (base or {}).get(key, 3.0), whole=lambda key: key in whole)
+    return DesignSpace(study=study, base=lambda key: (base or {}).get(key, 3 if key in whole else 3.0))
 
 
 def row_of(answer: float | Row | None) -> Row:
