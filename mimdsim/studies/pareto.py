@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -19,32 +18,42 @@ LEADERS = 64
 MOST_COMPARED, FEWEST = 3_000_000_000, 50  # pairs of designs in all draws of a front; draws of it
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Ranking:
-    """The designs of a study's result by its metrics.
+    """The designs of a study's result by its metrics, and what so many draws say of them.
 
     metrics: those of the study that some design has; unknown: the others. middle: float64[metrics, designs], without
     doubts. timed, fits, within: bool[designs]; within: keeps to all constraints at the middle of its intervals. Shares
     of the draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
     every metric and better in one; best_p, nothing that is kept is better in the first metric.
+
+    Ratios are to the rows of the reference machine, which is taken as certain without them; without such a machine they
+    are to the first point of each workload.
     """
 
-    result: StudyResult
-    designs: tuple[DesignResult, ...]
-    draws: Draws
-    metrics: tuple[Metric, ...]
-    unknown: tuple[Metric, ...]
-    middle: np.ndarray
-    timed: np.ndarray
-    fits: np.ndarray
-    within: np.ndarray
-    keeps_p: np.ndarray
-    front_p: np.ndarray
-    best_p: np.ndarray
-
-    @property
-    def study(self) -> Study:
-        return self.result.study
+    def __init__(self, result: StudyResult, count: int = DRAWS, seed: int = 0):
+        study, reference = result.study, result.reference
+        self.result, self.study, self.designs = result, study, designs_of(study, result.rows)
+        if not reference and not study.reference:
+            timed_rows = [row for row in result.rows if row["seconds_by_source"]]
+            first = [next((row for row in timed_rows if row["workload"] == name), None) for name in study.workloads]
+            reference = tuple(row for row in first if row is not None)
+        self.draws = Draws(study, self.designs, reference, count, seed)
+        asked = [METRICS[name] for name in study.metrics]
+        values = {metric: _middle(metric, self.designs, study) for metric in asked}
+        self.metrics = tuple(metric for metric in asked if not np.isnan(values[metric]).all())
+        self.unknown = tuple(metric for metric in asked if metric not in self.metrics)
+        self.middle = np.array([values[metric] for metric in self.metrics]).reshape(
+            len(self.metrics), len(self.designs)
+        )
+        self.timed = np.array([design.timed for design in self.designs], bool)
+        self.fits = np.array([design.fits for design in self.designs], bool)
+        within = [[all(map(limit.is_met, design.rows)) for limit in study.limits] for design in self.designs]
+        self.within = np.array([all(each) for each in within], bool)
+        shares = np.zeros((3, len(self.designs)))
+        usable = np.flatnonzero(self.fits & ~np.isnan(self.middle).any(axis=0))
+        if len(usable) and self.metrics:
+            shares[:, usable] = _shares(self.draws, usable, self.metrics, study)
+        self.keeps_p, self.front_p, self.best_p = shares
 
     @cached_property
     def kept(self) -> np.ndarray:
@@ -113,12 +122,13 @@ class Ranking:
         middle: np.ndarray = self.middle[metric]
         return -middle if self.metrics[metric].better == "more" else middle
 
-    def compare(self, a: int, b: Sequence[int] | np.ndarray, metric: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """float64[b] each: in which share of the draws design `a` is better than each of `b`, and exactly as good."""
+    def compare(self, a: int, b: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """float64[b] each: in which share of the draws design `a` is better in the first metric than each of `b`, and
+        exactly as good."""
         others = np.asarray(b, dtype=int)
         wins, ties = np.zeros((2, len(others)))
         for draws in self.draws.parts(len(others) + 1):
-            less = _lower(self.draws, self.metrics[metric], np.array([a, *others]), draws)
+            less = _lower(self.draws, self.metrics[0], np.array([a, *others]), draws)
             wins += (less[1:] > less[0]).sum(axis=1)
             ties += (less[1:] == less[0]).sum(axis=1)
         return wins / self.draws.count, ties / self.draws.count
@@ -140,11 +150,6 @@ class Ranking:
         rest = [(int(places[at]), float(chances[at])) for at in order if ties[at] < 1]
         return [int(at) for at in places[ties == 1]], rest
 
-    def beats(self, a: int, b: int, metric: int = 0) -> float:
-        """The probability that design `a` is better than `b`; as good counts half."""
-        wins, ties = self.compare(a, [b], metric)
-        return float(wins[0] + ties[0] / 2)
-
     def deciding_source(self, a: int, b: int) -> tuple[str, float, float] | None:
         """The source that moves the difference of two designs in the first metric most, and the probability that `a` is
         better where the source is in the lowest quarter of its interval, and in the highest. None: nothing does."""
@@ -158,50 +163,15 @@ class Ranking:
         place, better = positions[most], (ahead > 0) + 0.5 * (ahead == 0)
         return names[most], float(better[place < -0.5].mean()), float(better[place > 0.5].mean())
 
-    def ratio(self, a: int, b: int, metric: int = 0) -> tuple[float, float, float]:
-        """A metric of `a` over that of `b`: at the middle, and its least and most in the draws."""
-        drawn = self.draws.metric(self.metrics[metric], np.array([a, b]), slice(0, self.draws.count))
+    def ratio(self, a: int, b: int) -> tuple[float, float, float]:
+        """The first metric of `a` over that of `b`: at the middle, and its least and most in the draws."""
+        drawn = self.draws.metric(self.metrics[0], np.array([a, b]), slice(0, self.draws.count))
         with np.errstate(divide="ignore", invalid="ignore"):
-            each, middle = drawn[0] / drawn[1], self.middle[metric, a] / self.middle[metric, b]
+            each, middle = drawn[0] / drawn[1], self.middle[0, a] / self.middle[0, b]
         return float(middle), float(each.min()), float(each.max())
 
 
-@lru_cache(maxsize=1)  # for lines and page
-def rank(result: StudyResult, count: int = DRAWS, seed: int = 0) -> Ranking:
-    """What the draws say of a study's designs. Ratios are to the rows of the reference machine, which is taken as
-    certain without them; without such a machine they are to the first point of each workload."""
-    study, reference = result.study, result.reference
-    designs = designs_of(study, result.rows)
-    if not reference and not study.reference:
-        timed_rows = [row for row in result.rows if row["seconds_by_source"]]
-        first = [next((row for row in timed_rows if row["workload"] == name), None) for name in study.workloads]
-        reference = tuple(row for row in first if row is not None)
-    draws = Draws(study, designs, reference, count, seed)
-    asked = [METRICS[name] for name in study.metrics]
-    values = {metric.name: _middle(metric, designs, study) for metric in asked}
-    known = tuple(metric for metric in asked if not np.isnan(values[metric.name]).all())
-    middle = np.array([values[metric.name] for metric in known]).reshape(len(known), len(designs))
-    fits = np.array([design.fits for design in designs], bool)
-    within = np.array([all(map(limit.is_met, design.rows)) for limit in study.limits for design in designs], bool)
-    within = np.all(within.reshape(len(study.limits), len(designs)), axis=0)
-    usable = np.flatnonzero(fits & ~np.isnan(middle).any(axis=0)) if known else np.zeros(0, int)
-    shares = np.zeros((3, len(designs)))
-    if len(usable):
-        shares[:, usable] = _shares(draws, usable, known, study)
-    return Ranking(
-        result=result,
-        designs=designs,
-        draws=draws,
-        metrics=known,
-        unknown=tuple(metric for metric in asked if metric not in known),
-        middle=middle,
-        timed=np.array([design.timed for design in designs], bool),
-        fits=fits,
-        within=within,
-        keeps_p=shares[0],
-        front_p=shares[1],
-        best_p=shares[2],
-    )
+rank = lru_cache(maxsize=1)(Ranking)  # once for lines and page
 
 
 def _middle(metric: Metric, designs: Sequence[DesignResult], study: Study) -> np.ndarray:
