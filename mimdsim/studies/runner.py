@@ -7,8 +7,9 @@ timed with them. A row is kept when its batch is done; a study that was cut goes
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -74,20 +75,29 @@ def run_study(study: Study, folder: Path, pool: WorkerPool, progress: Progress, 
     if other and not as_is:
         raise MimdsimError(other)
     with Store(folder) as store:
-        running = _StudyRun(study, points, store, pool, progress, as_is)
-        running.again += [f"nothing is written: {other}"] if other else unknown_study(folder)
-        running.writes = not other
-        return running.run()
+        said = [f"nothing is written: {other}"] if other else unknown_study(folder)
+        result = _StudyRun(study, points, store, pool, progress, as_is, said).run()
+        return result if other else replace(result, files=tuple(write_tables(result.rows, study, folder)))
 
 
 class _StudyRun:
-    def __init__(self, study: Study, points: Points, store: Store, pool: WorkerPool, progress: Progress, as_is: bool):
+    """A study on its way. problems: why there is no result, by the key of an activity or of a point."""
+
+    def __init__(
+        self,
+        study: Study,
+        points: Points,
+        store: Store,
+        pool: WorkerPool,
+        progress: Progress,
+        as_is: bool,
+        warnings: list[str],
+    ):
         self.study, self.points, self.store, self.pool = study, points, store, pool
-        self.progress, self.as_is = progress, as_is
+        self.progress, self.as_is, self.warnings = progress, as_is, warnings
         self.asked: list[Point] = []
-        self.without: dict[str, Row] = {}  # points without result, by key
-        self.again: list[str] = []
-        self.writes = True
+        self.problems: dict[str, Exception] = {}
+        self.shared: dict[str, Any] = {}
         self.next_write = time.monotonic() + WRITE_SECONDS
 
     def run(self) -> StudyResult:
@@ -100,117 +110,80 @@ class _StudyRun:
         try:
             designs = next(plan)
             while True:
-                made = self.points.of(designs)
-                self.asked += made
-                rows = self._compute(made)
-                if any(row is None for row in rows):
+                stage = self.points.of(designs)
+                self.asked += stage
+                if None in self._compute(stage):
                     break  # an unfinished study as it is: the next stage is not known
-                width = len(self.study.workloads)
-                known = [row for row in self._rows() if row is not None][-len(made) :]
+                width, known = len(self.study.workloads), self._rows()[-len(stage) :]
                 designs = plan.send([known[at : at + width] for at in range(0, len(known), width)])
         except StopIteration as end:
             found = end.value
-        rows = self._rows()
-        studied = StudyResult(
+        return StudyResult(
             study=self.study,
-            rows=tuple(row for row in rows if row is not None),
+            rows=tuple(self._rows()),
             designs=len(self.asked) // len(self.study.workloads),
             found=found,
-            reference=tuple(row for row in done_rows(self.store, self.reference) if row is not None),
-            warnings=(*self.again, *self.store.damaged.values()),
+            reference=tuple(filter(None, (self.store.rows.get(point.key) for point in self.reference))),
+            warnings=(*self.warnings, *self.store.damaged.values()),
         )
-        if not self.writes:
-            return studied
-        return replace(studied, files=tuple(write_tables(studied.rows, self.study, self.store.folder)))
 
-    def _compute(self, points: Sequence[Point]) -> Sequence[Row | None]:
-        self.again += [line for line in recomputed_points(points, self.store.rows) if line not in self.again]
-        if self.as_is:
-            return done_rows(self.store, points)
-        rows = compute(points, self.store, self.pool, self.progress, self._write_now_and_then)
-        self.without |= {point.key: row for point, row in zip(points, rows, strict=True) if row["fits"] is None}
+    def _compute(self, points: Sequence[Point]) -> list[Row | None]:
+        """A row for every point, in order; computes what the folder lacks. None: not done yet, in a study as it is.
+
+        A point that fails (a damaged file, missing data, a killed process) gets a row without results and with a note;
+        the others continue. Raises the first reason if there is no result at all, and internal errors.
+        """
+        self.warnings += [line for line in recomputed_points(points, self.store.rows) if line not in self.warnings]
+        for point in points:
+            self.store.need(point.key, (name for gpu in point.gpus for name in gpu_columns(gpu.name)))
+        if not self.as_is:
+            self._record(points)
+            self._search(points)
+            self._time(points)
+        rows = [self._row(point) for point in points]
+        if rows and all(row is not None and row["fits"] is None for row in rows):
+            raise next(filter(None, map(self._problem, points)))
         return rows
 
     def _write_now_and_then(self) -> None:
         """The tables of what is done, now and then."""
         begun = time.monotonic()
         if begun > self.next_write:
-            write_tables([row for row in self._rows() if row is not None], self.study, self.store.folder)
+            write_tables(self._rows(), self.study, self.store.folder)
             took = time.monotonic() - begun
             self.next_write = begun + max(WRITE_SECONDS, took / WRITE_SHARE)
 
-    def _rows(self) -> list[Row | None]:
-        """A row for every point asked for so far: what it is of, and its results with their ratio to the reference."""
+    def _rows(self) -> list[Row]:
+        """A row for every point that is done: what it is of, and its results with their ratio to the reference."""
         names = list(self.study.workloads)
-        done = [
-            row or self.without.get(point.key)
-            for point, row in zip(self.asked, done_rows(self.store, self.asked), strict=True)
+        named = zip(itertools.cycle(names), self.asked, strict=False)
+        done = [(name, point, row) for name, point in named if (row := self._row(point)) is not None]
+        reference = {name: self.store.rows.get(of.key) for name, of in zip(names, self.reference, strict=False)}
+        rows = {
+            name: iter(with_ratios([row for of, _, row in done if of == name], reference.get(name))) for name in names
+        }
+        return [
+            {"workload": name, **{key: shown(value) for key, value in point.changes}, **next(rows[name])}
+            for name, point, _ in done
         ]
-        reference = dict(zip(names, done_rows(self.store, self.reference), strict=False))
-        rows: list[Row | None] = [None] * len(done)
-        for place, name in enumerate(names):
-            places = [at for at in range(place, len(done), len(names)) if done[at] is not None]
-            with_ratio = with_ratios([done[at] or {} for at in places], reference.get(name))
-            for at, row in zip(places, with_ratio, strict=True):
-                changes = {key: shown(value) for key, value in self.asked[at].changes}
-                rows[at] = {"workload": name, **changes, **row}
-        return rows
 
+    def _problem(self, point: Point) -> Exception | None:
+        return self.problems.get(point.activity_key) or self.problems.get(point.key)
 
-def _all_at_once(points: Points) -> Plan:
-    yield points.designs()
-    return None
+    def _row(self, point: Point) -> Row | None:
+        """None: not done yet. Only in a row without results `fits` is None."""
+        if point.key in self.store.rows or (problem := self._problem(point)) is None:
+            return self.store.rows.get(point.key)
+        columns = (*POINT_RESULTS, *(column for gpu in point.gpus for column in gpu_columns(gpu.name)))
+        return dict.fromkeys(columns) | {"note": " ".join(str(problem).split())}
 
-
-def done_rows(store: Store, points: Iterable[Point]) -> list[Row | None]:
-    """What a folder holds of points, in their order; None: not done yet."""
-    found = []
-    for point in points:
-        store.need(point.key, (name for gpu in point.gpus for name in gpu_columns(gpu.name)))
-        found.append(store.rows.get(point.key))
-    return found
-
-
-def compute(
-    points: Sequence[Point],
-    store: Store,
-    pool: WorkerPool,
-    progress: Progress,
-    on_rows: Callable[[], None] = lambda: None,
-) -> list[Row]:
-    """A row for every point, in order; computes what `store` lacks and calls `on_rows` whenever there is more.
-
-    A point that fails (a damaged file, missing data, a killed process) gets a row without results and with a note; the
-    others continue. Raises the first reason if there is no result at all, and internal errors.
-    """
-    done_rows(store, points)  # those with all columns
-    study = _Scheduler(points, store, pool, progress, on_rows)
-    study.record()
-    study.search()
-    study.time()
-    found = [study.row(point) for point in points]
-    if study.problems and all(row["fits"] is None for row in found):
-        raise next(iter(study.problems.values()))
-    return found
-
-
-class _Scheduler:
-    """The points of a study that are not done; `problems`: by the key of an activity or of a point."""
-
-    def __init__(
-        self, points: Sequence[Point], store: Store, pool: WorkerPool, progress: Progress, on_rows: Callable[[], None]
-    ):
-        self.points, self.store, self.pool, self.progress, self.on_rows = points, store, pool, progress, on_rows
-        self.problems: dict[str, Exception] = {}
-        self.shared: dict[str, Any] = {}
-
-    def record(self) -> None:
+    def _record(self, points: Sequence[Point]) -> None:
         roomiest: dict[str, Point] = {}  # values do not depend on the machine, but some machines have too few tiles
-        for point in self.points:
+        for point in points:
             known = roomiest.setdefault(point.activity_key, point)
             if point.machine.chip.tiles > known.machine.chip.tiles:
                 roomiest[point.activity_key] = point
-        needed = {point.activity_key for point in self._open() if point.fill is None}
+        needed = {point.activity_key for point in self._open(points) if point.fill is None}
         waiting = {key: point for key, point in roomiest.items() if key in needed}
 
         def keep(keys: list[str], spikes: Any) -> None:
@@ -219,41 +192,31 @@ class _Scheduler:
 
         self._each(record, waiting, "recording spikes", self.store.has_activity, keep)
 
-    def search(self) -> None:
-        waiting = {point.key: point for point in self._open() if point.best_mapping}
+    def _search(self, points: Sequence[Point]) -> None:
+        waiting = {point.key: point for point in self._open(points) if point.best_mapping}
 
         def keep(keys: list[str], mapping: Any) -> None:
             self.store.keep_mapping(keys[0], mapping)
 
         self._each(best_mapping, waiting, "searching mappings", self.store.has_mapping, keep)
 
-    def time(self) -> None:
-        waiting = {point.key: point for point in self._open()}
+    def _time(self, points: Sequence[Point]) -> None:
+        waiting = {point.key: point for point in self._open(points)}
 
         def keep(keys: list[str], found: Any) -> None:
             rows = dict(zip(keys, found, strict=True))
             failed = {key: row for key, row in rows.items() if isinstance(row, Exception)}
             self.problems |= failed
             self.store.keep({key: row | waiting[key].origin for key, row in rows.items() if key not in failed})
-            self.on_rows()
+            self._write_now_and_then()
 
         most = max(1, min(MOST_IN_A_BATCH, len(waiting) // (4 * self.pool.workers)))
         mappings = self.store.mappings() if any(point.best_mapping for point in waiting.values()) else []
         self._each(time_points, waiting, "timing points", self._is_timed, keep, most, mappings)
 
-    def row(self, point: Point) -> Row:
-        problem = self.problems.get(point.activity_key) or self.problems.get(point.key)
-        return self.store.rows[point.key] if problem is None else _without_result(point, problem)
-
-    def _open(self) -> list[Point]:
+    def _open(self, points: Sequence[Point]) -> list[Point]:
         """Points without row, each once, those of one program after each other."""
-        left = {
-            point.key: point
-            for point in self.points
-            if point.key not in self.store.rows
-            and point.activity_key not in self.problems
-            and point.key not in self.problems
-        }
+        left = {point.key: point for point in points if self._row(point) is None}
         workloads: dict[int, int] = {}  # loaded once each, so the same one is the same object
         for point in left.values():
             workloads.setdefault(id(point.workload), len(workloads))
@@ -324,13 +287,12 @@ class _Scheduler:
         return Batch(points=tuple(points), spikes={key: self.shared[key] for key in keys if key in self.shared})
 
 
+def _all_at_once(points: Points) -> Plan:
+    yield points.designs()
+    return None
+
+
 def _shape(point: Point) -> str:
     """What mostly decides the program: points with the same are done one after the other, as it is compiled once."""
     machine = point.machine
     return f"{machine.chip.tiles} {machine.tile!r} {machine.links.chips} {machine.matrix!r}"
-
-
-def _without_result(point: Point, problem: Exception) -> Row:
-    """The row of a point without results; only there `fits` is None."""
-    columns = (*POINT_RESULTS, *(column for gpu in point.gpus for column in gpu_columns(gpu.name)))
-    return dict.fromkeys(columns) | {"note": " ".join(str(problem).split())}

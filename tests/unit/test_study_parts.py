@@ -24,8 +24,7 @@ from mimdsim.studies.executors import AHEAD, Batch, Local
 from mimdsim.studies.files import write_tables
 from mimdsim.studies.points import Point, Points, parse_axes, parse_axis
 from mimdsim.studies.results import RESULTS, gpu_columns, shown, with_ratios
-from mimdsim.studies.runner import compute
-from mimdsim.studies.store import Store
+from mimdsim.studies.runner import run_study
 
 # who works
 
@@ -119,9 +118,9 @@ def test_failures_of_ours_are_raised_after_all_points(tmp_path: Path, monkeypatc
         return [ZeroDivisionError(f"of {point.workload.seed}") for point in points]
 
     monkeypatch.setattr(runner, "time_points", work)
-    points = points_of(seed=(1, 2, 3))
-    with Store(tmp_path) as store, pytest.raises(ZeroDivisionError, match="of 1"):
-        compute(points, store, Local(1), lambda *_: None)
+    study = make_study("test", workloads=["digits"], axes={"seed": (1, 2, 3)}, fill=0.5)
+    with pytest.raises(ZeroDivisionError, match="of 1"):
+        run_study(study, tmp_path, Local(1), lambda *_: None)
     assert len(asked) == 3
 
 
