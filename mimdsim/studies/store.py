@@ -15,10 +15,12 @@ import fcntl
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
+from pydantic import Field, StrictBool, TypeAdapter, ValidationError
 
 from mimdsim.base.checksummed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.base.errors import DataFileError, MimdsimError, cannot_write, shortened
@@ -34,15 +36,20 @@ MAX_ACTIVITY_BYTES = 1 << 32  # spikes of one training step, packed
 ROWS = "points"  # folder of their files
 TAKEN = (errno.EACCES, errno.EAGAIN)
 KEY = re.compile("[0-9a-f]{64}")
-MOST_TEXT = 100_000  # characters of a note
-MOST_PARTS = 10_000  # sources of seconds
-MOST = 1e30  # of any number
-MOST_WHOLE = 1 << 63
-WHOLE = (
-    *("compute_cycles", "exchange_cycles", "sync_cycles", "tiles_used", "neurons_per_tile", "peak_bytes"),
-    *("limit_bytes", "seed"),
-)
-TEXTS = ("note", "tool_version", "digest")
+Text = Annotated[str, Field(strict=True, max_length=100_000)]
+Number = Annotated[float, Field(strict=True, ge=0, lt=1e30)]
+Signed = Annotated[float, Field(strict=True, gt=-1e30, lt=1e30)]
+Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
+KINDS: dict[str, Any] = {  # of columns with another kind than Number
+    **dict.fromkeys(("compute_cycles", "exchange_cycles", "sync_cycles", "tiles_used"), Whole | None),
+    **dict.fromkeys(("neurons_per_tile", "peak_bytes", "limit_bytes"), Whole | None),
+    **dict.fromkeys(("note", "tool_version", "digest"), Text),
+    "seed": Whole,
+    "fits": Any,
+    "accuracy": Annotated[Number, Field(le=1)] | None,
+    # source, seconds (the rest beside all doubts may be a hair below zero) and half width
+    "seconds_by_source": Annotated[list[tuple[Text, Signed, Number]], Field(max_length=10_000)] | None,
+}
 ORIGIN = ("asked", "inputs", "code")  # what a row is of; earlier ones do not say
 LOW = ("_low", "_low_ms")  # ends of intervals that may reach below zero
 TIMED = (  # where there is a time there are all of these
@@ -50,7 +57,6 @@ TIMED = (  # where there is a time there are all of these
     *("tile_balance", "tiles_used", "neurons_per_tile", "peak_bytes", "limit_bytes", "samples_per_second"),
     "seconds_by_source",
 )
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 _OF_GPU = re.compile(f"(.+) ({'|'.join(GPU_RESULTS)})")
 # of a training its last step, its test accuracy if there was a test, and what is wrong with its samples
 Spikes = tuple[RecordedActivity, float | None, tuple[str, ...]]
@@ -182,7 +188,7 @@ def load_rows(path: Path) -> dict[str, Row]:
     """The rows of a file, by key; raises DataFileError, with what to do, for anything but what a study wrote there."""
     advice = "delete it; its points are computed again"
     rows = read_sealed_json(path, MAX_ROWS_BYTES, advice).get("rows")
-    if not isinstance(rows, dict) or any(not isinstance(row, dict) for row in rows.values()):
+    if not isinstance(rows, dict):
         raise DataFileError(path, f"lacks results; {advice}")
     for key, row in rows.items():
         if wrong := row_problem(key, row):
@@ -270,54 +276,28 @@ def _interval(row: Row, names: Sequence[str]) -> str:
     return ""
 
 
-def _is_value(name: str, value: Any) -> bool:
-    """Whether a column may hold a value; a column that is not known may hold any plain one."""
-    if name == "seconds_by_source":
-        return value is None or _are_parts(value)
-    if name in TEXTS:
-        return _is_text(value)
+@lru_cache(maxsize=1_000)
+def _kind(name: str) -> TypeAdapter[Any]:
+    """What a column may hold; one that is not known may hold any plain value."""
     of_gpu = _OF_GPU.fullmatch(name)
-    if of_gpu and of_gpu[2] == "strongest":
-        return value is None or _is_text(value)
-    known = name in POINT_RESULTS or bool(of_gpu)
-    if value is None or name == "fits":
-        return name != "seed"
-    if not known and isinstance(value, (str, bool)):
-        return isinstance(value, bool) or _is_text(value)
-    if not _is_number(value) or (known and value < 0 and not name.endswith(LOW)):
+    number: Any = Signed if name.endswith(LOW) else Number
+    text: Any = Text if of_gpu and of_gpu[2] == "strongest" else None
+    kind: Any = (text or number) if name in POINT_RESULTS or of_gpu else StrictBool | Text | Signed
+    return TypeAdapter(KINDS.get(name, kind | None))
+
+
+def _is_value(name: str, value: Any) -> bool:
+    try:
+        _kind(name).validate_python(value)
+    except ValidationError:
         return False
-    return ((isinstance(value, int) and value < MOST_WHOLE) or name not in WHOLE) and (value <= 1 or name != "accuracy")
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_TEXT and not _SURROGATE.search(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST  # false for NaN
+    return True
 
 
 def _is_whole(row: Row) -> bool:
     """Whether the parts of a time come to it."""
     seconds, whole = sum(part[1] for part in row["seconds_by_source"]), 1e-3 * row["ms_per_training_step"]
     return bool(whole > 0 and abs(seconds - whole) <= 1e-9 + 1e-6 * whole)
-
-
-def _are_parts(value: Any) -> bool:
-    """[source, seconds, half width] of every source."""
-    return (
-        isinstance(value, list)
-        and len(value) <= MOST_PARTS
-        and all(
-            isinstance(part, list)
-            and len(part) == 3
-            and _is_text(part[0])
-            and _is_number(part[1])  # the rest beside all doubts may be a hair below zero
-            and _is_number(part[2])
-            and part[2] >= 0
-            for part in value
-        )
-    )
 
 
 def spike_arrays(spikes: Spikes) -> dict[str, np.ndarray]:
