@@ -32,7 +32,7 @@ from mimdsim.pipeline.what_if import Asked
 from mimdsim.profile import MAPPING_FILE, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
-from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search, smallest_sram
+from mimdsim.search import Aims, Objective, SearchProblem, SearchResult, parse_limits, search, smallest_sram
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.start import write_trained
 
@@ -231,7 +231,7 @@ def place(
     out: str | Path | None = None,
     smallest: bool = False,
     progress: Progress = silent,
-) -> Found:
+) -> SearchResult:
     """The best mapping of a workload on a machine, of so many candidates and many more made of their layers: how the
     layers are cut, and the form of the program. The same call finds the same.
 
@@ -245,7 +245,7 @@ def place(
     wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
     network = network_of(wanted)
     recorded = recorded_spikes(wanted, tiled, training_steps, progress) if training_steps else None
-    case = Case.of(network, tiled, recorded or filled_activity(network, fill), wanted.mapping)
+    case = SearchProblem.of(network, tiled, recorded or filled_activity(network, fill), wanted.mapping)
     aims = Aims(
         objective=objective,
         within=parse_limits(within),
@@ -263,7 +263,7 @@ def place(
 
 def write_found(
     path: str | Path,
-    found: Found,
+    found: SearchResult,
     workload: GivenWorkload,
     machine: GivenMachine,
     changes: Changes | None = None,

@@ -13,7 +13,7 @@ from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.cli.options import MACHINE, PROCESSES, SET, WORKLOAD
 
 if TYPE_CHECKING:
-    from mimdsim.search import Found
+    from mimdsim.search import SearchResult
 
 OBJECTIVES = ("time", "memory", "energy", "product")
 
@@ -68,13 +68,13 @@ def place_command(
         _place_batches(workload, machine, sizes, changed, given, out)
         return
     from mimdsim import api
-    from mimdsim.search.render import found_lines, smallest_lines
+    from mimdsim.search.render import result_lines, smallest_lines
 
     with Bars() as bars:
         found = api.place(
             workload, machine, changes=changed, out=out, smallest=smallest_sram, progress=bars.show, **given
         )
-    for line in found_lines(found):
+    for line in result_lines(found):
         say(line, bad=line.startswith("!"))
     if smallest_sram:
         for line in smallest_lines(found):
@@ -100,7 +100,7 @@ def _place_batches(
     from mimdsim import api
     from mimdsim.base.errors import DoesNotFit
 
-    found: dict[int, Found] = {}
+    found: dict[int, SearchResult] = {}
     say("batch  samples/s  ms per training step  peak bytes  published samples/s")
     for size in sizes:
         try:

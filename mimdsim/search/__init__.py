@@ -5,29 +5,29 @@ layers (mappings made of layers of others) -> search_loop -> savings; multi_chip
 several); smallest (the smallest tile memory with a feasible mapping); render (the result as text).
 """
 
-from mimdsim.search.evaluate import estimate, profiled, timed
-from mimdsim.search.neighbours import copied
-from mimdsim.search.objective import OBJECTIVES, Aims, Case, Figures, Objective, Timed, parse_limits
-from mimdsim.search.savings import Saving, shortened_most
-from mimdsim.search.search_loop import Found, best_of, search
+from mimdsim.search.evaluate import compile_and_time, estimate, time_mapping
+from mimdsim.search.neighbours import replicate_layers
+from mimdsim.search.objective import OBJECTIVES, Aims, Figures, Objective, SearchProblem, TimedMapping, parse_limits
+from mimdsim.search.savings import Saving, most_shortened
+from mimdsim.search.search_loop import SearchResult, best_of, search
 from mimdsim.search.smallest import smallest_sram
 
 __all__ = [
     "OBJECTIVES",
     "Aims",
-    "Case",
     "Figures",
-    "Found",
     "Objective",
     "Saving",
-    "Timed",
+    "SearchProblem",
+    "SearchResult",
+    "TimedMapping",
     "best_of",
-    "copied",
+    "compile_and_time",
     "estimate",
+    "most_shortened",
     "parse_limits",
-    "profiled",
+    "replicate_layers",
     "search",
-    "shortened_most",
     "smallest_sram",
-    "timed",
+    "time_mapping",
 ]

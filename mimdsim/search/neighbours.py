@@ -8,25 +8,25 @@ from typing import get_args
 import numpy as np
 
 from mimdsim.graph import Layer
-from mimdsim.search.objective import Case
+from mimdsim.search.objective import SearchProblem
 from mimdsim.workload.description.mapping import MappingOptions, Rule, Split
 
 REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 STATE_WORK = 12.0  # assumed: bundles of a neuron's state in a timestep, in those of an input spike; only where to begin
 
 
-def copies_worth_trying(case: Case) -> tuple[int, ...]:
+def copies_worth_trying(case: SearchProblem) -> tuple[int, ...]:
     """Numbers of copies, each with fewer samples on the busiest copy than the one before."""
     batch = case.network.batch
     most = [-(-batch // copies) for copies in range(1, batch + 1)]
     return tuple(copies + 1 for copies, each in enumerate(most) if copies == 0 or each < most[copies - 1])
 
 
-def _replicas(case: Case) -> tuple[int, ...]:
+def _replicas(case: SearchProblem) -> tuple[int, ...]:
     return tuple(each for each in REPLICAS if each <= max(6, case.machine.tile.working_contexts))
 
 
-def bounded(case: Case, split: dict[str, Split]) -> dict[str, Split]:
+def clip_split(case: SearchProblem, split: dict[str, Split]) -> dict[str, Split]:
     """Within what there is to cut, and on no more tiles than there are: parts of neurons shrink alike."""
     within, room = {}, case.room
     for layer in case.network.layers:
@@ -58,20 +58,20 @@ def even_parts(neurons: int, parts: int) -> int:
     return -(-neurons // -(-neurons // parts))
 
 
-def seeds(case: Case) -> Iterator[MappingOptions]:
+def seeds(case: SearchProblem) -> Iterator[MappingOptions]:
     """Mappings to begin with: by numbers of copies, tiles shared among layers by their neurons or by their work, and
     fewer tiles than there are."""
-    works = _works(case)
+    works = _work_shares(case)
     for share in (1.0, 0.5, 0.25):
         for replicas in (1, 2, 6):
             for copies in copies_worth_trying(case):
                 if copies > 1 and replicas > -(-case.network.batch // copies):
                     continue
                 for work in works:
-                    yield _seed(case, copies, replicas, work, share)
+                    yield _seed_mapping(case, copies, replicas, work, share)
 
 
-def copied(case: Case, about: int) -> MappingOptions | None:
+def replicate_layers(case: SearchProblem, about: int) -> MappingOptions | None:
     """The first of `seeds` with the number of copies of every layer nearest to `about`; None: only one copy can be, or
     there are too few tiles for so many."""
     copies = min(copies_worth_trying(case), key=lambda one: abs(one - about))
@@ -81,19 +81,19 @@ def copied(case: Case, about: int) -> MappingOptions | None:
     return next(found, None)
 
 
-def _seed(case: Case, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:
+def _seed_mapping(case: SearchProblem, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:
     tiles = max(len(work), int(share * case.room) // copies)
     parts = np.maximum(1, (tiles * work / work.sum()).astype(np.int64))
     split = {
         layer.name: Split(batch=copies, neurons=int(each), replicas=replicas)
         for layer, each in zip(case.network.layers, parts, strict=True)
     }
-    split = bounded(case, split)
+    split = clip_split(case, split)
     group = max(1, round(max(one.inputs * one.neurons for one in split.values()) ** 0.5))  # as many sums in two steps
     return case.options.model_copy(update={"split": split, "program": "best", "reduce_group": group})
 
 
-def _works(case: Case) -> list[np.ndarray]:
+def _work_shares(case: SearchProblem) -> list[np.ndarray]:
     """Of every layer, how many tiles it should have of all: as it has neurons, or also by the spikes that reach it."""
     neurons = np.array([layer.neurons for layer in case.network.layers], np.float64)
     sources = ["input", *(layer.name for layer in case.network.layers[:-1])]
@@ -114,13 +114,13 @@ MOVES = ("neurons", "tile", "batch", "trade", "inputs", "replicas", "like", *LAD
 OFTEN = (5, 4, 3, 3, 2, 3, 1, 2, 1, 2, 1)  # how often each is tried
 
 
-def moved(options: MappingOptions, case: Case, draw: np.random.Generator) -> MappingOptions:
+def random_step(options: MappingOptions, case: SearchProblem, draw: np.random.Generator) -> MappingOptions:
     """A neighbour of a mapping whose layers are all split: one thing changed, of one layer or of all of them."""
     kind = MOVES[int(draw.choice(len(MOVES), p=np.array(OFTEN) / sum(OFTEN)))]
     if kind in LADDERS:
-        return options.model_copy(update={kind: _near(LADDERS[kind], getattr(options, kind), draw)})
+        return options.model_copy(update={kind: _draw_near(LADDERS[kind], getattr(options, kind), draw)})
     if kind == "program":
-        return _toggled(options, get_args(Rule)[int(draw.integers(len(get_args(Rule))))])
+        return _toggle_rule(options, get_args(Rule)[int(draw.integers(len(get_args(Rule))))])
     split = dict(options.split)
     names = [layer.name for layer in case.network.layers]
     every = bool(draw.random() < 0.35)
@@ -136,15 +136,15 @@ def moved(options: MappingOptions, case: Case, draw: np.random.Generator) -> Map
         for layer in case.network.layers:
             if layer.name in chosen:
                 draws = np.random.default_rng(seed)
-                split[layer.name] = _changed(kind, split[layer.name], layer.neurons, case, draws)
-    return options.model_copy(update={"split": bounded(case, split)})
+                split[layer.name] = _change_split(kind, split[layer.name], layer.neurons, case, draws)
+    return options.model_copy(update={"split": clip_split(case, split)})
 
 
-def _changed(kind: str, split: Split, neurons: int, case: Case, draw: np.random.Generator) -> Split:
+def _change_split(kind: str, split: Split, neurons: int, case: SearchProblem, draw: np.random.Generator) -> Split:
     if kind == "batch":
-        return split.model_copy(update={"batch": _near(copies_worth_trying(case), split.batch, draw)})
+        return split.model_copy(update={"batch": _draw_near(copies_worth_trying(case), split.batch, draw)})
     if kind == "replicas":
-        return split.model_copy(update={"replicas": _near(_replicas(case), split.replicas, draw)})
+        return split.model_copy(update={"replicas": _draw_near(_replicas(case), split.replicas, draw)})
     if kind == "tile":  # one neuron more or less on a tile
         each = max(1, -(-neurons // split.neurons) + int(draw.choice((-2, -1, 1, 2))))
         return split.model_copy(update={"neurons": -(-neurons // each)})
@@ -153,51 +153,51 @@ def _changed(kind: str, split: Split, neurons: int, case: Case, draw: np.random.
     other = {"trade": "batch", "inputs": "inputs"}[kind]  # parts of one kind for parts of the other
     before = getattr(split, other)
     after = (
-        _near(copies_worth_trying(case), before, draw)
+        _draw_near(copies_worth_trying(case), before, draw)
         if other == "batch"
         else max(1, before + int(draw.choice((-1, 1, 2))))
     )
     return split.model_copy(update={other: after, "neurons": max(1, round(split.neurons * before / after))})
 
 
-def _near(values: Sequence[float], now: float, draw: np.random.Generator) -> float:
+def _draw_near(values: Sequence[float], now: float, draw: np.random.Generator) -> float:
     """One of the values next to `now`, or the one after it."""
-    others = _beside(values, now, 2)
+    others = _nearest_values(values, now, 2)
     return others[int(draw.integers(len(others)))] if others else now
 
 
-def _beside(values: Sequence[float], now: float, count: int) -> list[float]:
+def _nearest_values(values: Sequence[float], now: float, count: int) -> list[float]:
     """So many of the values below `now`, and so many above it."""
     return [*[value for value in values if value < now][-count:], *[value for value in values if value > now][:count]]
 
 
-def _toggled(options: MappingOptions, toggled: str) -> MappingOptions:
+def _toggle_rule(options: MappingOptions, toggled: str) -> MappingOptions:
     """A mapping whose program has one rule more or less."""
     every = get_args(Rule)
     rules = tuple(rule for rule in every if (rule in options.rules) != (rule == toggled))
     return options.model_copy(update={"program": "best" if len(rules) == len(every) else rules})
 
 
-def every_step(layer: Layer, options: MappingOptions, case: Case) -> list[MappingOptions]:
+def every_step(layer: Layer, options: MappingOptions, case: SearchProblem) -> list[MappingOptions]:
     """The neighbours of a mapping by the split of one of its layers; of a layer without one there are none."""
     now = options.split.get(layer.name)
     if now is None:
         return []
     each = -(-layer.neurons // now.neurons)
     changes: list[dict[str, int]] = [{"neurons": -(-layer.neurons // max(1, each + more))} for more in (-2, -1, 1, 2)]
-    changes += [{"replicas": int(count)} for count in _beside(_replicas(case), now.replicas, 1)]
-    for batch in map(int, _beside(copies_worth_trying(case), now.batch, 1)):
+    changes += [{"replicas": int(count)} for count in _nearest_values(_replicas(case), now.replicas, 1)]
+    for batch in map(int, _nearest_values(copies_worth_trying(case), now.batch, 1)):
         changes += [{"batch": batch}, {"batch": batch, "neurons": max(1, round(now.neurons * now.batch / batch))}]
     splits = [{**options.split, layer.name: now.model_copy(update=change)} for change in changes]
-    return [options.model_copy(update={"split": bounded(case, split)}) for split in splits]
+    return [options.model_copy(update={"split": clip_split(case, split)}) for split in splits]
 
 
-def every_value(setting: str, options: MappingOptions, case: Case) -> list[MappingOptions]:
+def every_value(setting: str, options: MappingOptions, case: SearchProblem) -> list[MappingOptions]:
     """The neighbours of a mapping by one of `SHARED`, what all its layers share."""
     if setting == "program":
-        return [_toggled(options, rule) for rule in get_args(Rule)]
+        return [_toggle_rule(options, rule) for rule in get_args(Rule)]
     if setting != "tiles":
-        values = _beside(LADDERS[setting], getattr(options, setting), 3)
+        values = _nearest_values(LADDERS[setting], getattr(options, setting), 3)
     elif case.machine.links.chips > 1:
         return []
     else:

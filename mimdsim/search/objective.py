@@ -17,7 +17,7 @@ from mimdsim.workload.description.mapping import MappingOptions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Case:
+class SearchProblem:
     """A network with its training graph, the machine, the spikes that it is timed with, and the options that every
     mapping shares."""
 
@@ -30,7 +30,7 @@ class Case:
     @classmethod
     def of(
         cls, network: SpikingNetwork, machine: MimdMachine, activity: RecordedActivity, options: MappingOptions
-    ) -> Case:
+    ) -> SearchProblem:
         """The case of a network that is not yet differentiated."""
         graph = training_graph(network)
         return cls(network=network, graph=graph, machine=machine, activity=activity, options=options)
@@ -40,7 +40,7 @@ class Case:
         """Every layer cut by the published rule, and the published program."""
         return self.options.model_copy(update={"split": {}, "program": "published"})
 
-    def on_tiles(self, most: int) -> Case:
+    def on_tiles(self, most: int) -> SearchProblem:
         """The case on at most so many tiles of a chip: all its mappings leave the others idle."""
         tiles = max(1, min(most, self.options.tiles or self.machine.chip.tiles))
         return replace(self, options=self.options.model_copy(update={"tiles": tiles}))
@@ -64,7 +64,7 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
+class TimedMapping:
     """A mapping compiled and timed in full. seconds: of a training step; spans: (superstep, cycles) in program order;
     fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas);
     chips: in use; unknown: why its time cannot be told, or ''."""
@@ -102,7 +102,7 @@ class Aims:
         """Whether what is best, or a limit, is of energy."""
         return self.objective == "energy" or "energy" in dict(self.within)
 
-    def limited(self, case: Case) -> Case:
+    def limited(self, case: SearchProblem) -> SearchProblem:
         """A case on one chip, all of whose mappings keep to the limit of tiles."""
         most = dict(self.within).get("tiles", BEYOND)
         return case if most >= case.machine.chip.tiles else case.on_tiles(int(most))

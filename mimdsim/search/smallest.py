@@ -10,9 +10,9 @@ from typing import get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.machine import changed_machine
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.objective import Aims, Case, Timed
+from mimdsim.search.objective import Aims, SearchProblem, TimedMapping
 from mimdsim.search.savings import savings
-from mimdsim.search.search_loop import Found, Progress, front_of, quiet, search
+from mimdsim.search.search_loop import Progress, SearchResult, pareto_front, quiet, search
 from mimdsim.workload.description.mapping import MappingOptions
 
 AMPLE = 1 << 30  # bytes of a tile, to search with: more than any mapping takes
@@ -25,7 +25,9 @@ LEFT = {
 SHORT_IDS = 1 << 16  # what 2 bytes tell apart
 
 
-def smallest_sram(case: Case, aims: Aims, *, candidates: int, processes: int = 1, progress: Progress = quiet) -> Found:
+def smallest_sram(
+    case: SearchProblem, aims: Aims, *, candidates: int, processes: int = 1, progress: Progress = quiet
+) -> SearchResult:
     """The mapping that fits the least tile memory of those tried; it and the published one are timed with this memory.
 
     A search for least memory, then each of `ALSO_TRIED` in turn; where one takes less, a search with it, until nothing
@@ -55,7 +57,7 @@ def smallest_sram(case: Case, aims: Aims, *, candidates: int, processes: int = 1
         if not best.fits:
             raise DoesNotFit("the code of the smallest mapping found does not fit; see tile.executable_bytes")
         saved = savings(evaluate, published, best) if published is not None else ()
-    front = front_of([best, *(each for each in found.front if each.options != best.options)])
+    front = pareto_front([best, *(each for each in found.front if each.options != best.options)])
     by_chips = {each.chips: each for each in found.by_chips} | {best.chips: best}
     return replace(
         found,
@@ -69,12 +71,12 @@ def smallest_sram(case: Case, aims: Aims, *, candidates: int, processes: int = 1
     )
 
 
-def with_sram(case: Case, sram_bytes: int) -> Case:
+def with_sram(case: SearchProblem, sram_bytes: int) -> SearchProblem:
     """The case on tiles with so much memory."""
     return replace(case, machine=changed_machine(case.machine, {"tile.sram_bytes": sram_bytes}))
 
 
-def _with_others(case: Case, aims: Aims, best: Timed, processes: int) -> Timed:
+def _with_others(case: SearchProblem, aims: Aims, best: TimedMapping, processes: int) -> TimedMapping:
     """The mapping with the value of each of `ALSO_TRIED` that takes least memory, one after the other."""
     with evaluator(case, processes, joules=aims.needs_energy) as evaluate:
         for key in ALSO_TRIED:
@@ -85,7 +87,7 @@ def _with_others(case: Case, aims: Aims, best: Timed, processes: int) -> Timed:
     return best
 
 
-def _values(key: str, case: Case, now: MappingOptions) -> Iterator[str | int]:
+def _values(key: str, case: SearchProblem, now: MappingOptions) -> Iterator[str | int]:
     """Other values of an option."""
     if key == "stash":
         timesteps = case.network.timesteps
