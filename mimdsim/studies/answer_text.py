@@ -101,7 +101,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
     first, study = ranking.metrics[0], ranking.study
     of = f" of {len(ranking.designs):,} points" if len(ranking.designs) > 1 else ""
     yield f"Best in {first.name}{of}: {ranking.name(best) or 'the machine as it is'}."
-    if ranking.designs[best].has_constant_layers:
+    if ranking.has_constant_layers(best):
         yield "It has layers that never fire, or always: a network that works takes another time."
     values = "; ".join(
         f"{metric.name if metric.unit else metric.label} {ranking.shown(place, best)}"
@@ -109,7 +109,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
     )
     workloads = ""
     if len(study.workloads) > 1:
-        known = [(row["workload"], first.of(row)) for row in ranking.designs[best].rows]
+        known = [(row["workload"], first.of(row)) for row in ranking.designs[best]]
         parts = [
             f"{name} {quantity(first.unit, *[value * first.scale] * 3)}" for name, value in known if value is not None
         ]
@@ -120,7 +120,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
     yield from _against_first(ranking, best)
     equal, rivals = ranking.rivals
     if equal:
-        rows = [ranking.designs[at].rows[0] for at in (*equal, best)]
+        rows = [ranking.designs[at][0] for at in (*equal, best)]
         apart = [name for name in study.varied if len({str(row[name]) for row in rows}) > 1]
         verb = "is" if len(equal) == 1 else "are"
         yield f"{counted(len(equal), 'point')} {verb} exactly as good in {first.name}, with another {', '.join(apart)}."
@@ -137,7 +137,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
 def _limit_there(limit: Constraint, ranking: Ranking, at: int) -> str:
     """A constraint and what the point has of it: of several workloads the one nearest to the limit."""
     nearest = max if limit.end == "max" else min
-    row = nearest(ranking.designs[at].rows, key=lambda row: limit.metric.of(row) or 0.0)
+    row = nearest(ranking.designs[at], key=lambda row: limit.metric.of(row) or 0.0)
     value = limit.metric.of(row)
     ends = [end * limit.metric.scale for end in (value, *(limit.metric.bounds(row) or ())) if end is not None]
     return f"{limit}: {quantity(limit.metric.unit, *ends)}"
@@ -151,7 +151,7 @@ def _against_first(ranking: Ranking, best: int) -> Iterator[str]:
     if named and not of_time:
         return
     if of_time:
-        ratios = [[row[end] for row in ranking.designs[best].rows] for end in RATIOS]
+        ratios = [[row[end] for row in ranking.designs[best]] for end in RATIOS]
         middle, low, high = map(float, over_workloads(metric, ratios, list(ranking.study.workloads.values())))
     else:
         middle, low, high = ranking.ratio(best, first)
@@ -198,9 +198,9 @@ def _no_best(ranking: Ranking) -> str:
 
 def _left_out(ranking: Ranking) -> Iterator[str]:
     reasons: Counter[str] = Counter()
-    for at, design in enumerate(ranking.designs):
+    for at, rows in enumerate(ranking.designs):
         problems = ranking.problems(at)
-        if problems == ["no result"] and all(row["fits"] is not None for row in design.rows):
+        if problems == ["no result"] and all(row["fits"] is not None for row in rows):
             problems = ["no tiles"]
         reasons.update(problems)
     said = {
@@ -374,7 +374,7 @@ def _binding(ranking: Ranking) -> Iterator[str]:
             times = ranking.middle[0, best] / ranking.middle[0, other]
             more = f", {times if times > 1 else 1 / times:.3g} times better"
         if place is None:
-            over = max(row["peak_bytes"] - row["limit_bytes"] for row in ranking.designs[other].rows)
+            over = max(row["peak_bytes"] - row["limit_bytes"] for row in ranking.designs[other])
             lacks = f"{field_value('bytes', over)} on the fullest tile" if over > 0 else "executable memory"
             more += f"; it lacks {lacks}"
         yield f"Without {limit}, best would be {ranking.name(other)}: {ranking.shown(0, other)}{more}."
@@ -407,7 +407,7 @@ def _rivals(ranking: Ranking, best: int) -> Iterator[str]:
 def _ends(ranking: Ranking, best: int) -> Iterator[str]:
     """Fields whose best value is the first or last that was looked at."""
     for name in ranking.study.varied:
-        values = [design.rows[0][name] for design in ranking.designs]
+        values = ranking.column(name)
         numbers = sorted({value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)})
         if len(numbers) < 2 or len(set(map(str, values))) > len(numbers):
             continue

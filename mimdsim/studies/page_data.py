@@ -82,7 +82,7 @@ def doubts_table(ranking: Ranking) -> Table:
     at = ranking.best * ranking.draws.width + np.arange(ranking.draws.width)
     reach, whole = ranking.draws.reach[at], ranking.draws.seconds[at].sum()
     seconds: dict[str, float] = {}
-    for row in ranking.designs[ranking.best].rows:
+    for row in ranking.designs[ranking.best]:
         for name, part, _ in row["seconds_by_source"] or ():
             seconds[name] = seconds.get(name, 0.0) + part
     each, total = reach.sum(axis=0), reach.sum() or 1.0
@@ -212,7 +212,7 @@ def _effects(ranking: Ranking) -> StudySection | None:
     if not ranking.metrics or ranking.study.sampling.kind in ("sensitivity", "search"):
         return None
     factor, _, label = _scale(ranking, 0)
-    axes = {name: [design.rows[0][name] for design in ranking.designs] for name in ranking.study.varied}
+    axes = {name: ranking.column(name) for name in ranking.study.varied}
     drawn = draw_effects(axes, ranking.middle[0] * factor, label)
     return StudySection(key="effects", title="What each field does", figures=[drawn]) if drawn else None
 
@@ -247,7 +247,7 @@ def _notes(result: StudyResult) -> StudySection | None:
 def _columns(ranking: Ranking) -> list[StudyColumn]:
     """Of all points: what is varied, what became of them, metrics with their intervals, and probabilities."""
     designs = range(len(ranking.designs))
-    columns = [_varied(name, [design.rows[0][name] for design in ranking.designs]) for name in ranking.study.varied]
+    columns = [_varied(name, ranking.column(name)) for name in ranking.study.varied]
     columns.append(StudyColumn(name="what", unit="", values=[_became(ranking, at) for at in designs]))
     for place, metric in enumerate(ranking.metrics):
         factor, unit, _ = _scale(ranking, place)
@@ -269,7 +269,7 @@ def _columns(ranking: Ranking) -> list[StudyColumn]:
 
 def _of_workload(ranking: Ranking, metric: Metric, name: str, factor: float, unit: str) -> StudyColumn:
     place = list(ranking.study.workloads).index(name)
-    values = [metric.of(design.rows[place]) for design in ranking.designs]
+    values = [metric.of(rows[place]) for rows in ranking.designs]
     numbers = np.array([np.nan if value is None else value for value in values]) * factor
     return _numbered(f"{metric.name} {name}", unit, numbers)
 
@@ -289,4 +289,4 @@ def _became(ranking: Ranking, at: int) -> str:
     """What became of a point."""
     problems = ", ".join(ranking.problems(at)).replace(", beyond ", ", ")
     said = "the answer" if at == ranking.best else problems or "kept"
-    return f"{said}, with layers that never fire, or always" if ranking.designs[at].has_constant_layers else said
+    return f"{said}, with layers that never fire, or always" if ranking.has_constant_layers(at) else said

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
 from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import METRICS, Metric, over_workloads
-from mimdsim.studies.monte_carlo import DRAWS, DesignResult, Draws, designs_of
+from mimdsim.studies.metrics import METRICS, TIME, Metric, over_workloads
+from mimdsim.studies.monte_carlo import DRAWS, DesignRows, Draws, collect_designs
+from mimdsim.studies.results import FIRING_COLUMN
 from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
@@ -22,8 +24,8 @@ class Ranking:
     """The designs of a study's result by its metrics, and what so many draws say of them.
 
     metrics: those of the study that some design has; unknown: the others. middle: float64[metrics, designs], without
-    doubts. timed, fits, within: bool[designs]; within: keeps to all constraints at the middle of its intervals. Shares
-    of the draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
+    doubts. timed, fits: bool[designs]; met: bool[constraints, designs], at the middle of their intervals. Shares of the
+    draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
     every metric and better in one; best_p, nothing that is kept is better in the first metric.
 
     Ratios are to the rows of the reference machine, which is taken as certain without them; without such a machine they
@@ -32,7 +34,7 @@ class Ranking:
 
     def __init__(self, result: StudyResult, count: int = DRAWS, seed: int = 0):
         study, reference = result.study, result.reference
-        self.result, self.study, self.designs = result, study, designs_of(study, result.rows)
+        self.result, self.study, self.designs = result, study, collect_designs(study, result.rows)
         if not reference and not study.reference:
             timed_rows = [row for row in result.rows if row["seconds_by_source"]]
             first = [next((row for row in timed_rows if row["workload"] == name), None) for name in study.workloads]
@@ -45,10 +47,10 @@ class Ranking:
         self.middle = np.array([values[metric] for metric in self.metrics]).reshape(
             len(self.metrics), len(self.designs)
         )
-        self.timed = np.array([design.timed for design in self.designs], bool)
-        self.fits = np.array([design.fits for design in self.designs], bool)
-        within = [[all(map(limit.is_met, design.rows)) for limit in study.limits] for design in self.designs]
-        self.within = np.array([all(each) for each in within], bool)
+        self.timed = np.array([all(row[TIME] is not None for row in rows) for rows in self.designs], bool)
+        self.fits = np.array([all(row["fits"] for row in rows) for rows in self.designs], bool)
+        met = [[all(map(limit.is_met, rows)) for rows in self.designs] for limit in study.limits]
+        self.met = np.array(met, bool).reshape(len(study.limits), len(self.designs))
         shares = np.zeros((3, len(self.designs)))
         usable = np.flatnonzero(self.fits & ~np.isnan(self.middle).any(axis=0))
         if len(usable) and self.metrics:
@@ -58,7 +60,7 @@ class Ranking:
     @cached_property
     def kept(self) -> np.ndarray:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
-        result: np.ndarray = self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
+        result: np.ndarray = self.fits & self.met.all(axis=0) & ~np.isnan(self.middle).any(axis=0)
         return result
 
     def problems(self, at: int) -> list[str]:
@@ -67,13 +69,21 @@ class Ranking:
             return ["no result"]
         if not self.fits[at]:
             return ["does not fit"]
-        beyond = [f"beyond {limit}" for limit in self.study.limits if not all(map(limit.is_met, self.designs[at].rows))]
+        beyond = [f"beyond {limit}" for limit, met in zip(self.study.limits, self.met[:, at], strict=True) if not met]
         return beyond or ([] if self.kept[at] else ["metric unknown"])
 
     @cached_property
     def _values(self) -> tuple[list[str], ...]:
         """Of each changed field the values of all designs as text; different ones look different."""
-        return tuple(field_values(name, [each.rows[0][name] for each in self.designs]) for name in self.study.varied)
+        return tuple(field_values(name, self.column(name)) for name in self.study.varied)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a changed field, of all designs."""
+        return [rows[0][name] for rows in self.designs]
+
+    def has_constant_layers(self, at: int) -> bool:
+        """Whether some layer of a design never fires, or always."""
+        return any(row.get(FIRING_COLUMN) for row in self.designs[at])
 
     def values(self, at: int) -> list[str]:
         """The values of a design's changed fields as text."""
@@ -86,7 +96,7 @@ class Ranking:
     def interval(self, metric: int, at: int) -> tuple[float, float]:
         """The interval of a metric over all workloads, in the unit of its columns."""
         one, weights = self.metrics[metric], list(self.study.workloads.values())
-        ends = [one.bounds(row) or (np.nan, np.nan) for row in self.designs[at].rows]
+        ends = [one.bounds(row) or (np.nan, np.nan) for row in self.designs[at]]
         found = np.maximum(over_workloads(one, np.transpose(ends), weights), 0.0)  # nothing is below
         low, high = map(float, np.where(np.isnan(found), self.middle[metric, at], found))
         return low, high
@@ -112,10 +122,8 @@ class Ranking:
         """The best if one constraint, or with None the memory, limited nothing."""
         fine = ~np.isnan(self.middle).any(axis=0)
         among = self.timed & fine if limit is None else self.fits & fine
-        for place, constraint in enumerate(self.study.limits):
-            if place != limit:
-                among &= np.array([all(map(constraint.is_met, design.rows)) for design in self.designs], bool)
-        return self._first(among)
+        others = [place for place in range(len(self.met)) if place != limit]
+        return self._first(among & self.met[others].all(axis=0))
 
     def signed(self, metric: int) -> np.ndarray:
         """float64[designs]: the middle of a metric so that less is better."""
@@ -174,8 +182,8 @@ class Ranking:
 rank = lru_cache(maxsize=1)(Ranking)  # once for lines and page
 
 
-def _middle(metric: Metric, designs: Sequence[DesignResult], study: Study) -> np.ndarray:
-    values = np.array([[metric.of(row) for row in design.rows] for design in designs], float)
+def _middle(metric: Metric, designs: Sequence[DesignRows], study: Study) -> np.ndarray:
+    values = np.array([[metric.of(row) for row in rows] for rows in designs], float)
     return over_workloads(metric, values.reshape(len(designs), len(study.workloads)), list(study.workloads.values()))
 
 
