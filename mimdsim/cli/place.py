@@ -21,7 +21,9 @@ OBJECTIVES = ("time", "memory", "energy", "product")
 @click.command("place", short_help="Search for the best mapping of a workload on a machine.")
 @WORKLOAD
 @MACHINE
-@click.option("--objective", type=click.Choice(OBJECTIVES), default="time", show_default=True, help="What is least.")
+@click.option(
+    "--objective", type=click.Choice(OBJECTIVES), default="time", show_default=True, help="Quantity to minimise."
+)
 @click.option(
     "--within", default="", metavar="LIMITS", help='Limits, e.g. "max memory 400 KiB, max tiles 1000, max time 2 ms".'
 )
@@ -35,11 +37,11 @@ OBJECTIVES = ("time", "memory", "energy", "product")
 @click.option(
     "--training-steps", type=click.IntRange(min=1), help="Record spikes after so many training steps instead."
 )
-@click.option("--candidates", type=click.IntRange(min=1), default=240, show_default=True, help="Mappings to lower.")
+@click.option("--candidates", type=click.IntRange(min=1), default=240, show_default=True, help="Mappings to evaluate.")
 @PROCESSES
 @click.option("--out", type=FILE_TO_WRITE, metavar="FILE", help="Write the best mapping here (TOML).")
-@click.option("--smallest-sram", is_flag=True, help="Find the least tile.sram_bytes that some mapping fits.")
-@click.option("--batch", "batches", default="", metavar="B1,B2,...", help="Find the batch with most samples a second.")
+@click.option("--smallest-sram", is_flag=True, help="Find the smallest SRAM (tile.sram_bytes) with a feasible mapping.")
+@click.option("--batch", "batches", default="", metavar="B1,B2,...", help="Find the batch with the highest throughput.")
 @SET
 def place_command(
     workload: str,

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --resume: also if other sources of mimdsim wrote the checkpoint; the profile records it.",
 )
-@click.option(
-    "--window", metavar="40-49", help="Timesteps of which every tile is kept one by one (default: the first ten)."
-)
+@click.option("--window", metavar="40-49", help="Timesteps to record per tile (default: the first ten).")
 @MAPPING
 @SET
 def run_command(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @STUDY_FOLDER
 @PROCESSES
 @DASK
-@click.option("--as-is", is_flag=True, help="Compute nothing: answer from the points that are done.")
+@click.option("--as-is", is_flag=True, help="Answer from finished points only; omit it to run the rest.")
 def study_command(study: str, out: Path | None, **how: Any) -> None:
     """Compute the points of STUDY, a name that `mimdsim list` shows or a TOML file, and answer its question from them.
 

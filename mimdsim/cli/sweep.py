@@ -46,7 +46,13 @@ if TYPE_CHECKING:
     help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
 )
 @click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
-@click.option("--candidates", type=click.IntRange(min=1), default=120, show_default=True, help="Of each such search.")
+@click.option(
+    "--candidates",
+    type=click.IntRange(min=1),
+    default=120,
+    show_default=True,
+    help="Mappings that each such search evaluates.",
+)
 @click.option("--save", type=FILE_TO_WRITE, metavar="FILE", help="Write the sweep as a study file too.")
 @MAPPING
 def sweep_command(

@@ -13,7 +13,7 @@ from mimdsim.report.formatting import chance, field_value, field_values, quantit
 from mimdsim.report.tables import Table, table, text
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, over_workloads
 from mimdsim.studies.pareto import Ranking, rank
-from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, RATIOS, aligned, note_lines
+from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, RATIOS, aligned, is_number, note_lines
 from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Effect, Sensitivities, Sensitivity
 
@@ -408,7 +408,7 @@ def _ends(ranking: Ranking, best: int) -> Iterator[str]:
     """Fields whose best value is the first or last that was looked at."""
     for name in ranking.study.varied:
         values = ranking.column(name)
-        numbers = sorted({value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)})
+        numbers = sorted({value for value in values if is_number(value)})
         if len(numbers) < 2 or len(set(map(str, values))) > len(numbers):
             continue
         near = 0.02 * (numbers[-1] - numbers[0])  # points that fill a space have no point on its edge

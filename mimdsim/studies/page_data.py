@@ -21,6 +21,7 @@ from mimdsim.studies.description import write_study
 from mimdsim.studies.files import STUDY_FILE
 from mimdsim.studies.metrics import METRICS, Metric
 from mimdsim.studies.pareto import Ranking, rank
+from mimdsim.studies.results import is_number
 from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Sensitivities
 
@@ -275,7 +276,7 @@ def _of_workload(ranking: Ranking, metric: Metric, name: str, factor: float, uni
 
 
 def _varied(name: str, values: Sequence[Any]) -> StudyColumn:
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+    if not all(map(is_number, values)):
         return StudyColumn(name=name, unit="", values=[field_value(name, value) for value in values])
     factor, unit = common_unit(name.rsplit(".", 1)[-1], values)
     return StudyColumn(name=name, unit=unit, values=[value if factor == 1.0 else value / factor for value in values])

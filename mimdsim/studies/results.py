@@ -193,7 +193,7 @@ def _without_effect(rows: list[Row], axis: str, axes: list[str]) -> Iterator[str
         running = [(one, two) for one, two in pairs if one["fits"] and two["fits"]]
         gains = [two["ms_per_training_step"] / one["ms_per_training_step"] - 1 for one, two in running]
         changes = [abs(gain) for gain in gains]
-        if axis in MORE and changes and _is_number(before) and _is_number(after) and before != after:
+        if axis in MORE and changes and is_number(before) and is_number(after) and before != after:
             longer = max(gain if after > before else 1 / (1 + gain) - 1 for gain in gains)
             if longer > NO_EFFECT:
                 least, most = (names[value] for value in sorted((before, after)))
@@ -210,7 +210,7 @@ def _without_effect(rows: list[Row], axis: str, axes: list[str]) -> Iterator[str
             yield f"= {axis} from {ends} changes no time by more than {NO_EFFECT:.1%}{why}"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -16,7 +16,7 @@ from mimdsim.base.units import parse_quantity, show_quantity
 from mimdsim.studies.description import MAX_POINTS, Axis, Study
 from mimdsim.studies.expressions import evaluate, names_in
 from mimdsim.studies.metrics import Metric, Row, over_workloads
-from mimdsim.studies.results import shown
+from mimdsim.studies.results import is_number, shown
 
 Design = dict[str, Any]  # a value for every varied field
 
@@ -34,8 +34,7 @@ class DesignSpace:
             seen: set[str] = set()
             for given in axis.values:
                 value = self._item(key, given)
-                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-                said = repr(float(value) if is_number else value)
+                said = repr(float(value) if is_number(value) else value)
                 if said in seen:
                     raise DescriptionError("study", [f"axes.{key}: {shortened(str(given))} is given twice"])
                 seen.add(said)
@@ -90,7 +89,7 @@ class DesignSpace:
     def is_ordered(self, key: str) -> bool:
         """Whether the values of an axis are numbers that rise or fall."""
         values = [plain_value(key, value) for value in self.study.axes[key].values]
-        if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
+        if not all(map(is_number, values)):
             return False
         return len({one < other for one, other in pairwise(values)}) <= 1 and len(set(values)) == len(values)
 
@@ -153,7 +152,7 @@ class DesignSpace:
         try:
             if isinstance(given, str):
                 return parse_quantity(given, key.rsplit(".", 1)[-1])
-            if isinstance(given, bool) or not isinstance(given, (int, float)):
+            if not is_number(given):
                 raise ValueError(f"a number is needed here, not {shortened(repr(given))}")
         except ValueError as wrong:
             raise DescriptionError("study", [f"{key}: {wrong}"]) from None
@@ -203,7 +202,7 @@ def field_of(name: str, known: Mapping[str, Any]) -> Any:
 
 def value_text(key: str, value: Any) -> str:
     """A value for people: '1.85 GHz', 'endpoint'; numbers with fractions to four digits."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not is_number(value):
         return str(shown(value))
     return show_quantity(float(f"{value:.4g}") if isinstance(value, float) else value, key.rsplit(".", 1)[-1])
 

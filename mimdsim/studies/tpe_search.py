@@ -16,6 +16,7 @@ import numpy as np
 from mimdsim.base.errors import MissingExtra
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
+from mimdsim.studies.results import is_number
 from mimdsim.studies.sampling import (
     Design,
     DesignSpace,
@@ -122,12 +123,10 @@ def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> tuple[Any
     values = [plain_value(key, item) for item in varied.study.axes[key].values]
     if value in values:
         return values.index(value), True
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not is_number(value):
         return low, False
     if values:
-        return int(
-            np.argmin([abs(item - value) if isinstance(item, (int, float)) else np.inf for item in values])
-        ), False
+        return int(np.argmin([abs(item - value) if is_number(item) else np.inf for item in values])), False
     first, last = varied.ends(key)
     asked = round(value) if varied.whole(key) else varied.place_in_range(key, value)
     return min(max(asked, low), high), first <= value <= last
