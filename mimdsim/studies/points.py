@@ -72,7 +72,8 @@ class Points:
         self.machine = load_tiled(study.machine)  # reports a GPU before its fields are looked up
         self.workloads: dict[tuple[str, str], tuple[Workload, str, tuple[Input, ...]]] = {}
         self.machines: dict[str, MimdMachine] = {}
-        self.described: dict[str, tuple[Input, ...]] = {}
+        machines = filter(None, (study.machine, study.reference))
+        self.described = {name: descriptions_of(None, (name, *study.gpus)) for name in machines}
         first = next(iter(study.workloads))
         self.base = {**self._workload(first, {})[0].model_dump(), **self.machine.model_dump()}
         self.varied = DesignSpace(study=study, base=lambda key: field_of(key, self.base))
@@ -103,20 +104,15 @@ class Points:
         return Point(
             changes=tuple(design.items()),
             workload=workload,
-            machine=self._machine(machine, for_machine if machine == self.study.machine else {}),
+            machine=self._machine(for_machine) if machine == given.machine else load_tiled(machine),
             activity_key=activity,
             gpus=self.gpus,
-            fill=self.study.fill,
+            fill=given.fill,
             best_mapping=best,
-            inputs=by_file((*self._described(machine), *inputs)),
+            inputs=by_file((*self.described[machine], *inputs)),
             code=code_digest(),
             asked=digest_of([name, machine, _said({**given.changes, **design}), settings]),
         )
-
-    def _described(self, machine: str) -> tuple[Input, ...]:
-        if machine not in self.described:
-            self.described[machine] = descriptions_of(None, (machine, *self.study.gpus))
-        return self.described[machine]
 
     def _workload(self, name: str, changes: dict[str, Any]) -> tuple[Workload, str, tuple[Input, ...]]:
         named = name, _said(changes)
@@ -130,11 +126,10 @@ class Points:
             self.workloads[named] = loaded, activity_key(loaded) if fill is None else f"filled {fill!r}", inputs
         return self.workloads[named]
 
-    def _machine(self, name: str, changes: dict[str, Any]) -> MimdMachine:
-        named = f"{name} {_said(changes)}"
+    def _machine(self, changes: dict[str, Any]) -> MimdMachine:
+        named = _said(changes)
         if named not in self.machines:
-            same = name == self.study.machine
-            self.machines[named] = changed_machine(self.machine, changes) if same else load_tiled(name)
+            self.machines[named] = changed_machine(self.machine, changes)
         return self.machines[named]
 
 
