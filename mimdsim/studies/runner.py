@@ -19,7 +19,7 @@ from mimdsim.base.errors import MimdsimError, of_the_machine
 from mimdsim.pipeline.pipeline import Progress
 from mimdsim.studies.description import Study
 from mimdsim.studies.executors import Batch, Work, WorkerPool
-from mimdsim.studies.files import other_study, unknown_study, write_tables
+from mimdsim.studies.files import other_study, write_tables
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.points import Point, Points, recomputed_points
 from mimdsim.studies.results import POINT_RESULTS, gpu_columns, shown, with_ratios
@@ -71,12 +71,12 @@ def run_study(study: Study, folder: Path, pool: WorkerPool, progress: Progress, 
     problem if no point has a result.
     """
     points = Points(study)
-    other = other_study(study, folder)
+    other, warnings = other_study(study, folder)
     if other and not as_is:
         raise MimdsimError(other)
     with Store(folder) as store:
-        said = [f"nothing is written: {other}"] if other else unknown_study(folder)
-        result = _StudyRun(study, points, store, pool, progress, as_is, said).run()
+        warnings += [f"nothing is written: {other}"] if other else []
+        result = _StudyRun(study, points, store, pool, progress, as_is, warnings).run()
         return result if other else replace(result, files=tuple(write_tables(result.rows, study, folder)))
 
 
