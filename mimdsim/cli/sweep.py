@@ -73,7 +73,7 @@ def sweep_command(
     """
     from mimdsim import api
     from mimdsim.studies import make_study, note_lines, parse_axes, table_lines, write_figures, write_study
-    from mimdsim.studies.answer_text import firing_words
+    from mimdsim.studies.answer_text import firing_warnings
     from mimdsim.studies.page_data import write_report
 
     if best_mapping and mapping is not None:
@@ -94,8 +94,8 @@ def sweep_command(
     studied = compute_points(folder, partial(api.study, given, folder, processes=processes, dask=dask))
     rows, names, beside = list(studied.rows), list(given.axes), tuple(Path(gpu).stem for gpu in given.gpus)
     files = [*write_figures(rows, names, folder, beside), *write_report(studied, folder)]
-    doubted = [f"! {line}" for line in firing_words(studied)]
-    for line in (*doubted, *table_lines(rows, names, beside), *note_lines(rows, names, trained=given.fill is None)):
+    warnings = [f"! {line}" for line in firing_warnings(studied)]
+    for line in (*warnings, *table_lines(rows, names, beside), *note_lines(rows, names, trained=given.fill is None)):
         say(line, bad=line.startswith("!"))
     if given.fill is None:
         length = f"{given.training_steps} training steps" if given.training_steps else "the whole training"

@@ -13,7 +13,7 @@ from mimdsim.report.formatting import chance, field_value, field_values, quantit
 from mimdsim.report.tables import Table, table, text
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, over_workloads
 from mimdsim.studies.pareto import Ranking, rank
-from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, RATIOS, aligned, is_number, note_lines
+from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, RATIOS, align_columns, is_number, note_lines
 from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Effect, Sensitivities, Sensitivity
 
@@ -32,15 +32,15 @@ def answer_lines(result: StudyResult) -> Iterator[str]:
     if result.study.question:
         yield result.study.question
         yield ""
-    yield from (f"! {line}" for line in firing_words(result))
+    yield from (f"! {line}" for line in firing_warnings(result))
     yield from answer(ranking)
     yield ""
     for shown in tables(ranking):
         yield f"{shown.caption}:"
-        yield from aligned([shown.headers, *([cell.text for cell in row] for row in shown.rows)])
+        yield from align_columns([shown.headers, *([cell.text for cell in row] for row in shown.rows)])
         yield from filter(None, [shown.note])
         yield ""
-    notes = notes_of(result)
+    notes = collect_notes(result)
     yield from notes[:MOST_NOTES]
     if len(notes) > MOST_NOTES:
         yield f"! {counted(len(notes) - MOST_NOTES, 'more note')}: column 'note' of results.csv"
@@ -66,7 +66,7 @@ def answer(ranking: Ranking) -> list[str]:
     return said
 
 
-def firing_words(result: StudyResult) -> list[str]:
+def firing_warnings(result: StudyResult) -> list[str]:
     """Which points are timed with spikes of layers that never fire, or always; nothing where none is."""
     points: dict[str, list[str]] = {}
     shown = {name: field_values(name, [row[name] for row in result.rows]) for name in _named_by(result)}
@@ -85,7 +85,7 @@ def firing_words(result: StudyResult) -> list[str]:
     return lines
 
 
-def notes_of(result: StudyResult) -> list[str]:
+def collect_notes(result: StudyResult) -> list[str]:
     """Notes on points, each once."""
     lines = note_lines(list(result.rows), _named_by(result), trained=result.study.fill is None)
     # which steps change no time can be told of a grid only: other points differ in all fields at once

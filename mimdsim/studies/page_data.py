@@ -16,7 +16,7 @@ from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.report.formatting import common_unit, field_value, quantity
 from mimdsim.report.study_page import StudyColumn, StudyPage, StudySection, study_page
 from mimdsim.report.tables import Table, shown, table, text
-from mimdsim.studies.answer_text import answer, firing_words, notes_of, tables, would_change
+from mimdsim.studies.answer_text import answer, collect_notes, firing_warnings, tables, would_change
 from mimdsim.studies.description import write_study
 from mimdsim.studies.files import STUDY_FILE
 from mimdsim.studies.metrics import METRICS, Metric
@@ -47,7 +47,7 @@ def page_of(result: StudyResult, source: str) -> StudyPage:
     return StudyPage(
         title=study.question or f"A study of {', '.join(study.workloads)} on {study.machine}",
         facts=_facts(ranking),
-        doubted=firing_words(result),
+        doubted=firing_warnings(result),
         answer=answer(ranking),
         sections=[section for section in _sections(ranking) if section is not None],
         columns=_columns(ranking),
@@ -239,7 +239,7 @@ def _sweeps(result: StudyResult) -> StudySection | None:
 
 
 def _notes(result: StudyResult) -> StudySection | None:
-    notes = notes_of(result)
+    notes = collect_notes(result)
     lines, more = notes[:MOST_NOTES], counted(len(notes) - MOST_NOTES, "more note is", "more notes are")
     lines += [f"{more} left out: column 'note' of results.csv."] if len(notes) > MOST_NOTES else []
     return StudySection(key="notes", title="Notes", lines=lines) if lines else None
@@ -248,45 +248,45 @@ def _notes(result: StudyResult) -> StudySection | None:
 def _columns(ranking: Ranking) -> list[StudyColumn]:
     """Of all points: what is varied, what became of them, metrics with their intervals, and probabilities."""
     designs = range(len(ranking.designs))
-    columns = [_varied(name, ranking.column(name)) for name in ranking.study.varied]
-    columns.append(StudyColumn(name="what", unit="", values=[_became(ranking, at) for at in designs]))
+    columns = [_varied_column(name, ranking.column(name)) for name in ranking.study.varied]
+    columns.append(StudyColumn(name="what", unit="", values=[_outcome(ranking, at) for at in designs]))
     for place, metric in enumerate(ranking.metrics):
         factor, unit, _ = _scale(ranking, place)
         low, high = _intervals(ranking, place)
-        columns.append(_numbered(metric.name, unit, ranking.middle[place] * factor))
+        columns.append(_number_column(metric.name, unit, ranking.middle[place] * factor))
         if ((low != high) & ~np.isnan(low)).any():
-            columns.append(_numbered(f"{metric.name} low", unit, low * factor))
-            columns.append(_numbered(f"{metric.name} high", unit, high * factor))
+            columns.append(_number_column(f"{metric.name} low", unit, low * factor))
+            columns.append(_number_column(f"{metric.name} high", unit, high * factor))
         if len(ranking.study.workloads) > 1:
-            columns += [_of_workload(ranking, metric, name, factor, unit) for name in ranking.study.workloads]
+            columns += [_workload_column(ranking, metric, name, factor, unit) for name in ranking.study.workloads]
     ranked = ranking.fits & ~np.isnan(ranking.middle).any(axis=0)
     shares = {"front": ranking.front_p if len(ranking.metrics) > 1 else None, "best": ranking.best_p}
     shares["keeps"] = ranking.keeps_p if ranking.study.limits else None
     for name, share in shares.items():
         if share is not None:
-            columns.append(_numbered(name, "%", np.where(ranked, 100 * share, np.nan)))
+            columns.append(_number_column(name, "%", np.where(ranked, 100 * share, np.nan)))
     return columns
 
 
-def _of_workload(ranking: Ranking, metric: Metric, name: str, factor: float, unit: str) -> StudyColumn:
+def _workload_column(ranking: Ranking, metric: Metric, name: str, factor: float, unit: str) -> StudyColumn:
     place = list(ranking.study.workloads).index(name)
     values = [metric.of(rows[place]) for rows in ranking.designs]
     numbers = np.array([np.nan if value is None else value for value in values]) * factor
-    return _numbered(f"{metric.name} {name}", unit, numbers)
+    return _number_column(f"{metric.name} {name}", unit, numbers)
 
 
-def _varied(name: str, values: Sequence[Any]) -> StudyColumn:
+def _varied_column(name: str, values: Sequence[Any]) -> StudyColumn:
     if not all(map(is_number, values)):
         return StudyColumn(name=name, unit="", values=[field_value(name, value) for value in values])
     factor, unit = common_unit(name.rsplit(".", 1)[-1], values)
     return StudyColumn(name=name, unit=unit, values=[value if factor == 1.0 else value / factor for value in values])
 
 
-def _numbered(name: str, unit: str, values: np.ndarray) -> StudyColumn:
+def _number_column(name: str, unit: str, values: np.ndarray) -> StudyColumn:
     return StudyColumn(name=name, unit=unit, values=[None if np.isnan(value) else float(value) for value in values])
 
 
-def _became(ranking: Ranking, at: int) -> str:
+def _outcome(ranking: Ranking, at: int) -> str:
     """What became of a point."""
     problems = ", ".join(ranking.problems(at)).replace(", beyond ", ", ")
     said = "the answer" if at == ranking.best else problems or "kept"

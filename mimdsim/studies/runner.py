@@ -22,7 +22,7 @@ from mimdsim.studies.executors import Batch, Work, WorkerPool
 from mimdsim.studies.files import other_study, write_tables
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.points import Point, Points, recomputed_points
-from mimdsim.studies.results import POINT_RESULTS, gpu_columns, shown, with_ratios
+from mimdsim.studies.results import POINT_RESULTS, gpu_columns, table_value, with_ratios
 from mimdsim.studies.sampling import Design
 from mimdsim.studies.sensitivity import Sensitivities, sensitivity_plan
 from mimdsim.studies.store import Store
@@ -135,7 +135,7 @@ class _StudyRun:
         """
         self.warnings += [line for line in recomputed_points(points, self.store.rows) if line not in self.warnings]
         for point in points:
-            self.store.need(point.key, (name for gpu in point.gpus for name in gpu_columns(gpu.name)))
+            self.store.require_columns(point.key, (name for gpu in point.gpus for name in gpu_columns(gpu.name)))
         if not self.as_is:
             self._record(points)
             self._search(points)
@@ -163,7 +163,7 @@ class _StudyRun:
             name: iter(with_ratios([row for of, _, row in done if of == name], reference.get(name))) for name in names
         }
         return [
-            {"workload": name, **{key: shown(value) for key, value in point.changes}, **next(rows[name])}
+            {"workload": name, **{key: table_value(value) for key, value in point.changes}, **next(rows[name])}
             for name, point, _ in done
         ]
 
@@ -188,7 +188,7 @@ class _StudyRun:
 
         def keep(keys: list[str], spikes: Any) -> None:
             if spikes is not None:
-                self.store.keep_activity(keys[0], spikes)
+                self.store.save_activity(keys[0], spikes)
 
         self._each(record, waiting, "recording spikes", self.store.has_activity, keep)
 
@@ -196,7 +196,7 @@ class _StudyRun:
         waiting = {point.key: point for point in self._open(points) if point.best_mapping}
 
         def keep(keys: list[str], mapping: Any) -> None:
-            self.store.keep_mapping(keys[0], mapping)
+            self.store.save_mapping(keys[0], mapping)
 
         self._each(best_mapping, waiting, "searching mappings", self.store.has_mapping, keep)
 
@@ -207,7 +207,7 @@ class _StudyRun:
             rows = dict(zip(keys, found, strict=True))
             failed = {key: row for key, row in rows.items() if isinstance(row, Exception)}
             self.problems |= failed
-            self.store.keep({key: row | waiting[key].origin for key, row in rows.items() if key not in failed})
+            self.store.add_rows({key: row | waiting[key].origin for key, row in rows.items() if key not in failed})
             self._write_now_and_then()
 
         most = max(1, min(MOST_IN_A_BATCH, len(waiting) // (4 * self.pool.workers)))
@@ -224,7 +224,7 @@ class _StudyRun:
 
     def _is_timed(self, key: str) -> bool:
         if key not in self.store.rows:
-            self.store.look()
+            self.store.read_new_rows()
         return key in self.store.rows
 
     def _each(

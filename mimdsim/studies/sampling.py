@@ -16,7 +16,7 @@ from mimdsim.base.units import parse_quantity, show_quantity
 from mimdsim.studies.description import MAX_POINTS, Axis, Study
 from mimdsim.studies.expressions import evaluate, names_in
 from mimdsim.studies.metrics import Metric, Row, over_workloads
-from mimdsim.studies.results import is_number, shown
+from mimdsim.studies.results import is_number, table_value
 
 Design = dict[str, Any]  # a value for every varied field
 
@@ -203,7 +203,7 @@ def field_of(name: str, known: Mapping[str, Any]) -> Any:
 def value_text(key: str, value: Any) -> str:
     """A value for people: '1.85 GHz', 'endpoint'; numbers with fractions to four digits."""
     if not is_number(value):
-        return str(shown(value))
+        return str(table_value(value))
     return show_quantity(float(f"{value:.4g}") if isinstance(value, float) else value, key.rsplit(".", 1)[-1])
 
 
@@ -212,7 +212,7 @@ def place_in_list(count: int, index: int) -> float:
     return (index + 0.5) / count
 
 
-def of_designs(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
+def metric_of_designs(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
     """float64[designs]: a metric of every design over its workloads; nan if one of them has no result, does not fit its
     memory, or does not know the metric."""
     values = [[metric.of(row) if row["fits"] else None for row in each] for each in rows]

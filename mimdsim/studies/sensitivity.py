@@ -27,7 +27,7 @@ from mimdsim.studies.metrics import METRICS, Row
 from mimdsim.studies.sampling import (
     Design,
     DesignSpace,
-    of_designs,
+    metric_of_designs,
     place_in_list,
     value_text,
 )
@@ -161,7 +161,7 @@ class _Screening:
         return 1 << (self.study.sampling.points // size).bit_length() - 1
 
     def effects(self, name: str, rows: Sequence[Sequence[Row]]) -> Sensitivity:
-        values = of_designs(METRICS[name], rows, self.study)
+        values = metric_of_designs(METRICS[name], rows, self.study)
         shape = self.trajectories, len(self.live) + 1
         changes = np.diff(values.reshape(shape), axis=1)
         distances = np.diff(self.standing.reshape(*shape, -1), axis=1)
@@ -210,7 +210,7 @@ def _with_indices(
     blocks, float64[blocks, axes + 2], are complete or nothing varies."""
     from SALib.analyze import sobol
 
-    values = of_designs(METRICS[found.metric], rows, study)
+    values = metric_of_designs(METRICS[found.metric], rows, study)
     found = replace(found, missing=(*found.missing, int(np.isnan(values).sum())))
     blocks = values.reshape(-1, len(chosen) + 2)
     blocks = blocks[np.isfinite(blocks).all(axis=1)]

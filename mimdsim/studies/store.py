@@ -79,14 +79,14 @@ class Store:
             self._claims = (self.folder / "claims").open("ab")
         except OSError as problem:
             raise cannot_write(self.folder / "claims", problem) from None
-        self.look()
+        self.read_new_rows()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._claims is not None:
             self._claims.close()  # and all claims with it
 
-    def look(self) -> None:
+    def read_new_rows(self) -> None:
         """Read the rows that were added since: by this process or another one."""
         for path in sorted(self._rows_folder.glob("*.json")):
             if path in self._read:
@@ -99,7 +99,7 @@ class Store:
             except DataFileError as problem:
                 self.damaged[path] = str(problem)
 
-    def need(self, key: str, columns: Iterable[str]) -> None:
+    def require_columns(self, key: str, columns: Iterable[str]) -> None:
         """Give up a row that was read, with a word of its file, if it lacks some of these columns."""
         lacks = [name for name in columns if name not in self.rows.get(key, {name: None})]
         if lacks:
@@ -107,7 +107,7 @@ class Store:
             self.damaged[path] = f"{path}: a row has no column '{lacks[0]}'; delete it; its points are computed again"
             del self.rows[key]
 
-    def keep(self, rows: dict[str, Row]) -> None:
+    def add_rows(self, rows: dict[str, Row]) -> None:
         """Add rows by key, all of them or none."""
         if not rows:
             return
@@ -122,7 +122,7 @@ class Store:
         system without locks leaves every point to everybody."""
         assert self._claims is not None
         try:
-            fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(key))
+            fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _claim_byte(key))
         except OSError as problem:
             return problem.errno not in TAKEN
         return True
@@ -131,7 +131,7 @@ class Store:
         assert self._claims is not None
         for key in keys:
             with contextlib.suppress(OSError):
-                fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _place(key))
+                fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _claim_byte(key))
 
     @property
     def _rows_folder(self) -> Path:
@@ -141,15 +141,15 @@ class Store:
         return self.folder / "activity" / f"{key}.npz"
 
     def has_activity(self, key: str) -> bool:
-        return self._is_whole(self.activity_path(key), load_activity)
+        return self._is_readable(self.activity_path(key), load_activity)
 
-    def keep_activity(self, key: str, spikes: Spikes) -> None:
+    def save_activity(self, key: str, spikes: Spikes) -> None:
         write_sealed_arrays(self.activity_path(key), spike_arrays(spikes))
 
     def has_mapping(self, key: str) -> bool:
-        return self._is_whole(self._mapping_path(key), load_mapping)
+        return self._is_readable(self._mapping_path(key), load_mapping)
 
-    def keep_mapping(self, key: str, options: MappingOptions | None) -> None:
+    def save_mapping(self, key: str, options: MappingOptions | None) -> None:
         """The best mapping found for a point; None: there is none."""
         found = None if options is None else options.model_dump(mode="json")
         write_sealed_json(self._mapping_path(key), {"mapping": found})
@@ -164,7 +164,7 @@ class Store:
                     found.setdefault(options.model_dump_json(), options)
         return list(found.values())
 
-    def _is_whole(self, path: Path, load: Callable[[Path], object]) -> bool:
+    def _is_readable(self, path: Path, load: Callable[[Path], object]) -> bool:
         """Whether a file is there and can be read; what is damaged is named and made again."""
         if not path.exists():
             return False
@@ -179,7 +179,7 @@ class Store:
         return self.folder / "mappings" / f"{key}.json"
 
 
-def _place(key: str) -> int:
+def _claim_byte(key: str) -> int:
     """The byte of a point in `claims`: 60 bits of its digest."""
     return int(key[:15], 16)
 

@@ -20,7 +20,7 @@ from mimdsim.studies.results import is_number
 from mimdsim.studies.sampling import (
     Design,
     DesignSpace,
-    of_designs,
+    metric_of_designs,
     place_in_list,
     plain_value,
 )
@@ -133,7 +133,7 @@ def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> tuple[Any
 
 
 def _losses(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
-    values = of_designs(metric, rows, study)
+    values = metric_of_designs(metric, rows, study)
     return values if metric.better == "less" else -values
 
 

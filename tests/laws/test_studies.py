@@ -411,8 +411,8 @@ def test_a_point_belongs_to_who_claims_it(tmp_path: Path) -> None:
 def test_damaged_spikes_and_mappings_are_named_and_made_again(tmp_path: Path) -> None:
     activity = RecordedActivity(ids={"a": np.ones((1, 1, 1), np.int32)}, counts={"a": np.ones((1, 1))}, dropped={})
     with Store(tmp_path) as store:
-        store.keep_activity("spikes", (activity, 0.5, ()))
-        store.keep_mapping("point", None)
+        store.save_activity("spikes", (activity, 0.5, ()))
+        store.save_mapping("point", None)
         assert store.has_activity("spikes")
         assert store.has_mapping("point")
         paths = [store.activity_path("spikes"), tmp_path / "mappings" / "point.json"]

@@ -23,7 +23,7 @@ from mimdsim.studies import executors, make_study, runner, worker, write_figures
 from mimdsim.studies.executors import AHEAD, Batch, Local
 from mimdsim.studies.files import write_tables
 from mimdsim.studies.points import Point, Points, parse_axes, parse_axis
-from mimdsim.studies.results import RESULTS, gpu_columns, shown, with_ratios
+from mimdsim.studies.results import RESULTS, gpu_columns, table_value, with_ratios
 from mimdsim.studies.runner import run_study
 
 # who works
@@ -241,8 +241,8 @@ def test_ratios_are_to_the_first_point_with_a_time() -> None:
 
 
 def test_values_in_one_word() -> None:
-    assert shown({"a": [1, 2], "b": {"c": 3}}) == "a=1-2 b=c=3"
-    assert (shown((64, 32)), shown([]), shown("x y"), shown(2.5)) == ("64-32", "", "x y", 2.5)
+    assert table_value({"a": [1, 2], "b": {"c": 3}}) == "a=1-2 b=c=3"
+    assert (table_value((64, 32)), table_value([]), table_value("x y"), table_value(2.5)) == ("64-32", "", "x y", 2.5)
 
 
 def test_figures_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
