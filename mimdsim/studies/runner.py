@@ -186,19 +186,15 @@ class _StudyRun:
         needed = {point.activity_key for point in self._open(points) if point.fill is None}
         waiting = {key: point for key, point in roomiest.items() if key in needed}
 
-        def keep(keys: list[str], spikes: Any) -> None:
-            if spikes is not None:
-                self.store.save_activity(keys[0], spikes)
-
-        self._each(record, waiting, "recording spikes", self.store.has_activity, keep)
+        save = self.store.save_activity
+        self._each(record, waiting, "recording spikes", self.store.has_activity, lambda keys, it: save(keys[0], it))
 
     def _search(self, points: Sequence[Point]) -> None:
         waiting = {point.key: point for point in self._open(points) if point.best_mapping}
-
-        def keep(keys: list[str], mapping: Any) -> None:
-            self.store.save_mapping(keys[0], mapping)
-
-        self._each(best_mapping, waiting, "searching mappings", self.store.has_mapping, keep)
+        save = self.store.save_mapping
+        self._each(
+            best_mapping, waiting, "searching mappings", self.store.has_mapping, lambda keys, it: save(keys[0], it)
+        )
 
     def _time(self, points: Sequence[Point]) -> None:
         waiting = {point.key: point for point in self._open(points)}

@@ -143,8 +143,10 @@ class Store:
     def has_activity(self, key: str) -> bool:
         return self._is_readable(self.activity_path(key), load_activity)
 
-    def save_activity(self, key: str, spikes: Spikes) -> None:
-        write_sealed_arrays(self.activity_path(key), spike_arrays(spikes))
+    def save_activity(self, key: str, spikes: Spikes | None) -> None:
+        """Spikes that were recorded; None: there are none, as layers have too few tiles."""
+        if spikes is not None:
+            write_sealed_arrays(self.activity_path(key), spike_arrays(spikes))
 
     def has_mapping(self, key: str) -> bool:
         return self._is_readable(self._mapping_path(key), load_mapping)
