@@ -26,7 +26,7 @@ from mimdsim.pipeline import compile_workload, retime, time_on_gpus
 from mimdsim.profile import GpuProfile, TiledProfile
 from mimdsim.report.figures_sweep import draw_crossover
 from mimdsim.report.style import picture
-from mimdsim.search import Aims, SearchProblem, search
+from mimdsim.search import Aims, Case, search
 from mimdsim.workload import filled_activity, load_workload, network_of
 
 TILED = "bow"
@@ -160,7 +160,7 @@ def at_best(number: int, fill: float) -> TiledProfile:
     network = network_of(workload)
     activity = filled_activity(network, fill)
     aims = Aims(sram_bytes=machine.tile.sram_bytes, clock_hz=machine.chip.clock_hz)
-    case = SearchProblem.of(network, machine, activity, workload.mapping)
+    case = Case.of(network, machine, activity, workload.mapping)
     found = search(case, aims, candidates=SEARCHED, explained=False)
     best = workload.model_copy(update={"mapping": found.best.options})
     return retime(compile_workload(best, machine), machine, activity)

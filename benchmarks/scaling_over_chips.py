@@ -32,7 +32,7 @@ from mimdsim.report.style import picture
 from mimdsim.search import Aims
 from mimdsim.search.evaluate import evaluator
 from mimdsim.search.multi_chip import batch_share, numbers_of_groups, spread_over_chips
-from mimdsim.search.objective import SearchProblem
+from mimdsim.search.objective import Case
 from mimdsim.search.search_loop import estimate_candidates
 from mimdsim.workload import filled_activity, load_workload, network_of
 from mimdsim.workload.description.mapping import MappingOptions
@@ -91,7 +91,7 @@ def ways(name: str, on: str, chips: int, batch: int, candidates: int, processes:
     network = network_of(workload)
     activity = filled_activity(network, FILL)
     graph = training_graph(network)
-    case = SearchProblem(network=network, graph=graph, machine=several, activity=activity, options=workload.mapping)
+    case = Case(network=network, graph=graph, machine=several, activity=activity, options=workload.mapping)
     aims = Aims(sram_bytes=several.tile.sram_bytes, clock_hz=several.chip.clock_hz)
     mappings: dict[str, list[MappingOptions]] = {}
     for groups in numbers_of_groups(case):

@@ -32,7 +32,7 @@ from mimdsim.pipeline.what_if import Asked
 from mimdsim.profile import MAPPING_FILE, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
-from mimdsim.search import Aims, Objective, SearchProblem, SearchResult, parse_limits, search, smallest_sram
+from mimdsim.search import Aims, Case, Objective, SearchResult, parse_limits, search, smallest_sram
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.start import write_trained
 
@@ -245,7 +245,7 @@ def place(
     wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
     network = network_of(wanted)
     recorded = recorded_spikes(wanted, tiled, training_steps, progress) if training_steps else None
-    case = SearchProblem.of(network, tiled, recorded or filled_activity(network, fill), wanted.mapping)
+    case = Case.of(network, tiled, recorded or filled_activity(network, fill), wanted.mapping)
     aims = Aims(
         objective=objective,
         within=parse_limits(within),

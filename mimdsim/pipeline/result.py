@@ -20,7 +20,7 @@ from mimdsim.pipeline.what_if import Asked, Estimated, Lever, begin_advice, what
 from mimdsim.profile import Change, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.queries import Questions
-from mimdsim.search import SearchProblem
+from mimdsim.search import Case
 from mimdsim.timing import Explanation, explain
 from mimdsim.workload import Workload
 
@@ -88,9 +88,9 @@ class Run(Questions):
         return explain(self.compiled.program, self.machine, superstep, tile, self.log.activity, timestep)
 
     @property
-    def case(self) -> SearchProblem:
+    def case(self) -> Case:
         """What another mapping of the training step is timed for."""
-        return SearchProblem(
+        return Case(
             network=self.compiled.network,
             graph=self.compiled.graph,
             machine=self.machine,

@@ -22,7 +22,7 @@ from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.pipeline.retiming import retime
 from mimdsim.profile import TiledProfile, WhatIf, ratio_of
-from mimdsim.search import SearchProblem, compile_and_time, estimate, most_shortened, replicate_layers
+from mimdsim.search import Case, compile_and_time, estimate, most_shortened, replicate_layers
 from mimdsim.workload import filled_activity
 from mimdsim.workload.description.mapping import MappingOptions, Rule, Split
 
@@ -83,7 +83,7 @@ def _replaced(key: str, more: Mapping[str, Any]) -> bool:
 
 
 def begin_advice(
-    case: SearchProblem,
+    case: Case,
     compiled: Compiled,
     before: TiledProfile,
     asked: Asked | None,
@@ -111,9 +111,7 @@ def estimates(
     """Begin to estimate all changes of a mapping, in the background if any, which then compiles the best; what is
     returned waits for the estimates."""
     filled = filled_activity(compiled.network, FILL)
-    case = SearchProblem(
-        network=compiled.network, graph=compiled.graph, machine=machine, activity=filled, options=options
-    )
+    case = Case(network=compiled.network, graph=compiled.graph, machine=machine, activity=filled, options=options)
     levers = list(mapping_levers(case))
     begun = None if background is None else background.begin(_estimated, case, levers, _compile_ahead)
 
@@ -123,7 +121,7 @@ def estimates(
     return made
 
 
-def _compile_ahead(case: SearchProblem, levers: Sequence[Lever], cycles: list[int | None]) -> None:
+def _compile_ahead(case: Case, levers: Sequence[Lever], cycles: list[int | None]) -> None:
     """Compile what will be timed in full."""
     _AHEAD.clear()
     for lever in promising(lambda: zip(levers, cycles, strict=True)):
@@ -139,7 +137,7 @@ def promising(estimated: Estimated) -> list[Lever]:
     return [lever for _, _, lever in found if lever in alike.values()][:TIMED]
 
 
-def _tried(given: tuple[SearchProblem, Compiled | None, TiledProfile, Asked | None], lever: Lever) -> WhatIf | None:
+def _tried(given: tuple[Case, Compiled | None, TiledProfile, Asked | None], lever: Lever) -> WhatIf | None:
     """None: it cannot be placed, does not fit, or is no machine."""
     case, compiled, before, asked = given
     try:
@@ -153,9 +151,7 @@ def most_first(found: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
     return tuple(sorted((one for one in found if one.gain >= LEAST_GAIN), key=lambda one: -one.gain))
 
 
-def what_if(
-    case: SearchProblem, compiled: Compiled | None, before: TiledProfile, lever: Lever, asked: Asked | None
-) -> WhatIf:
+def what_if(case: Case, compiled: Compiled | None, before: TiledProfile, lever: Lever, asked: Asked | None) -> WhatIf:
     """What a change makes of a training step (compiled None: it is compiled again, if that was not done ahead); raises
     DoesNotFit where it leaves too few tiles or too little memory, MappingError for a mapping that cannot be,
     DescriptionError for what no mapping or machine can have."""
@@ -190,7 +186,7 @@ def difference(before: TiledProfile, after: TiledProfile, lever: Lever, command:
     )
 
 
-def mapping_levers(case: SearchProblem) -> Iterator[Lever]:
+def mapping_levers(case: Case) -> Iterator[Lever]:
     """Single steps from a mapping, and copies of every layer with all rules."""
     options = case.options
     every = get_args(Rule)
@@ -245,7 +241,7 @@ def _lever(what: str, changes: Mapping[str, Any]) -> Lever:
     return Lever(what=what, kind="mapping", changes=changes)
 
 
-def _estimated(case: SearchProblem, lever: Lever) -> int | None:
+def _estimated(case: Case, lever: Lever) -> int | None:
     """Cycles; None where the mapping does not fit."""
     try:
         figures = estimate(case, _changed(case, lever.changes).options).figures
@@ -254,7 +250,7 @@ def _estimated(case: SearchProblem, lever: Lever) -> int | None:
     return figures.cycles if figures.peak_bytes <= case.machine.tile.sram_bytes else None
 
 
-def _changed(case: SearchProblem, changes: Mapping[str, Any]) -> SearchProblem:
+def _changed(case: Case, changes: Mapping[str, Any]) -> Case:
     """The case with changes of its machine and mapping by dotted key."""
     of_mapping = {key: value for key, value in changes.items() if key.startswith("mapping.")}
     of_machine = {key: value for key, value in changes.items() if key not in of_mapping}
@@ -266,7 +262,7 @@ def _changed(case: SearchProblem, changes: Mapping[str, Any]) -> SearchProblem:
     return replace(case, machine=changed_machine(case.machine, of_machine), options=_options(case, of_mapping))
 
 
-def _options(case: SearchProblem, changes: Mapping[str, Any]) -> MappingOptions:
+def _options(case: Case, changes: Mapping[str, Any]) -> MappingOptions:
     table = {"mapping": case.options.model_dump()}  # with its defaults: no option of a mapping excludes another
     changed_table(table, changes, where="what_if", example="mapping.stash")
     return build(MappingOptions, table["mapping"], where="what_if")

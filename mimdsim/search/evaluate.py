@@ -35,14 +35,14 @@ from mimdsim.machine import MimdMachine
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, Superstep
 from mimdsim.program.exchanges import sampled_exchange
-from mimdsim.search.objective import Figures, SearchProblem, TimedMapping
+from mimdsim.search.objective import Case, Figures, TimedMapping
 from mimdsim.timing import GroupCycles, bundles_of, group_cycles, time_program
 from mimdsim.workload.description.mapping import MappingOptions
 
 SAMPLED_TILES = 10  # drawn from all tiles, besides those that stand out and neighbours on a bus
 FULLEST = 8  # tiles with most in their memory, before what their exchanges take
 T = TypeVar("T")
-_CASE: list[SearchProblem] = []  # of a worker process
+_CASE: list[Case] = []  # of a worker process
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +65,7 @@ class Candidate:
     layers: LayerCosts | None = None
 
 
-def estimate(case: SearchProblem, options: MappingOptions, joules: bool = False) -> Candidate:
+def estimate(case: Case, options: MappingOptions, joules: bool = False) -> Candidate:
     """The figures of a mapping, somewhat less than those of all its tiles; with `joules` also its energy but for what
     is moved, which takes the bundles of all tiles.
 
@@ -95,7 +95,7 @@ def _with_vertices(program: Program) -> np.ndarray:
 
 
 def _by_layer(
-    case: SearchProblem, placement: Placement, sampled: Program, memory: Memory, with_vertices: np.ndarray
+    case: Case, placement: Placement, sampled: Program, memory: Memory, with_vertices: np.ndarray
 ) -> LayerCosts:
     groups = len(placement.layers) + 1
     group = np.full(placement.tiles, groups - 1)
@@ -116,7 +116,7 @@ def _by_layer(
     )
 
 
-def _estimate_joules(case: SearchProblem, placement: Placement, program: Program, cycles: int) -> float | None:
+def _estimate_joules(case: Case, placement: Placement, program: Program, cycles: int) -> float | None:
     """Of static power and of all bundles; None: the machine has no energies."""
     machine = case.machine
     bundles = bundles_of(program, machine, case.activity)
@@ -164,7 +164,7 @@ def _on_some(program: Program, superstep: Superstep, chosen: np.ndarray) -> Supe
 class Evaluator:
     """Evaluates mappings of a case, in the order in which they are given."""
 
-    def __init__(self, case: SearchProblem, pool: ProcessPoolExecutor | None, joules: bool = False):
+    def __init__(self, case: Case, pool: ProcessPoolExecutor | None, joules: bool = False):
         self.case, self._pool, self._joules = case, pool, joules
 
     def estimates(self, mappings: Sequence[MappingOptions]) -> list[Candidate | None]:
@@ -185,7 +185,7 @@ class Evaluator:
 
 
 @contextlib.contextmanager
-def evaluator(case: SearchProblem, processes: int, joules: bool = False) -> Iterator[Evaluator]:
+def evaluator(case: Case, processes: int, joules: bool = False) -> Iterator[Evaluator]:
     """An evaluator with its processes; one process: this one. joules: energy is estimated too."""
     if processes <= 1:
         yield Evaluator(case, None, joules)
@@ -194,7 +194,7 @@ def evaluator(case: SearchProblem, processes: int, joules: bool = False) -> Iter
         yield Evaluator(case, pool, joules)
 
 
-def _begin(case: SearchProblem) -> None:
+def _begin(case: Case) -> None:
     _CASE[:] = [case]
 
 
@@ -212,7 +212,7 @@ def _time(options: MappingOptions) -> TimedMapping | None:
         return None
 
 
-def compile_and_time(case: SearchProblem, options: MappingOptions) -> tuple[Compiled, TiledProfile]:
+def compile_and_time(case: Case, options: MappingOptions) -> tuple[Compiled, TiledProfile]:
     """A mapping compiled and timed in full, whether it fits the tile memory or not; raises DoesNotFit for too few tiles
     and MappingError for a mapping that cannot be."""
     machine = case.machine
@@ -221,7 +221,7 @@ def compile_and_time(case: SearchProblem, options: MappingOptions) -> tuple[Comp
     return made, time_program(made.program, machine, case.activity, memory, must_fit=False)
 
 
-def time_mapping(case: SearchProblem, options: MappingOptions) -> TimedMapping:
+def time_mapping(case: Case, options: MappingOptions) -> TimedMapping:
     """A mapping compiled and timed in full; raises DoesNotFit for too few tiles."""
     made, profile = compile_and_time(case, options)
     layers = made.placement.layers

@@ -11,7 +11,7 @@ from mimdsim.machine import changed_machine
 from mimdsim.program import RecordedActivity
 from mimdsim.search.evaluate import Candidate
 from mimdsim.search.neighbours import even_parts
-from mimdsim.search.objective import SearchProblem
+from mimdsim.search.objective import Case
 from mimdsim.workload.description.mapping import MappingOptions, Split
 
 KEPT = 2  # of the mappings found for a share of the batch
@@ -34,7 +34,7 @@ class MultiChipMapping:
         return self.groups * self.each * self.stages
 
 
-def batch_share(case: SearchProblem, groups: int) -> SearchProblem:
+def batch_share(case: Case, groups: int) -> Case:
     """The case of one of so many equal parts of the batch, on one chip."""
     batch = case.network.batch // groups
     network = replace(case.network, batch=batch)
@@ -45,17 +45,17 @@ def batch_share(case: SearchProblem, groups: int) -> SearchProblem:
     )
     machine = changed_machine(case.machine, {"links.chips": 1})
     options = case.options.model_copy(update={"split": {}})
-    return SearchProblem.of(network, machine, activity, options)
+    return Case.of(network, machine, activity, options)
 
 
-def numbers_of_groups(case: SearchProblem) -> list[int]:
+def numbers_of_groups(case: Case) -> list[int]:
     """Powers of two up to the number of chips, and this number, that divide the batch."""
     chips = case.machine.links.chips
     numbers = {chips, *(1 << power for power in range(chips.bit_length()) if 1 << power <= chips)}
     return [number for number in sorted(numbers) if case.network.batch % number == 0]
 
 
-def spread_over_chips(case: SearchProblem, groups: int, known: list[Candidate]) -> Iterator[MultiChipMapping]:
+def spread_over_chips(case: Case, groups: int, known: list[Candidate]) -> Iterator[MultiChipMapping]:
     """The best mappings of a share of the batch on as many groups of chips, each of one chip or of several that share
     the neurons of every layer; all layers on the same chips, or some after others."""
     chips, layers = case.machine.links.chips, case.network.layers
@@ -72,7 +72,7 @@ def spread_over_chips(case: SearchProblem, groups: int, known: list[Candidate]) 
             yield MultiChipMapping(options=options, groups=groups, each=each, stages=stages, least_cycles=least)
 
 
-def _split_chips(case: SearchProblem, alone: dict[str, Split], groups: int, each: int, stages: int) -> dict[str, Split]:
+def _split_chips(case: Case, alone: dict[str, Split], groups: int, each: int, stages: int) -> dict[str, Split]:
     """All layers over the chips of their stage: with as many more parts of neurons as there are chips, or fewer, until
     layers that follow each other need no further stage."""
     room = each * (case.machine.chip.tiles - case.options.reserved_tiles)  # of a stage, in tiles for a group's samples

@@ -8,25 +8,25 @@ from typing import get_args
 import numpy as np
 
 from mimdsim.graph import Layer
-from mimdsim.search.objective import SearchProblem
+from mimdsim.search.objective import Case
 from mimdsim.workload.description.mapping import MappingOptions, Rule, Split
 
 REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 STATE_WORK = 12.0  # assumed: bundles of a neuron's state in a timestep, in those of an input spike; only where to begin
 
 
-def copies_worth_trying(case: SearchProblem) -> tuple[int, ...]:
+def copies_worth_trying(case: Case) -> tuple[int, ...]:
     """Numbers of copies, each with fewer samples on the busiest copy than the one before."""
     batch = case.network.batch
     most = [-(-batch // copies) for copies in range(1, batch + 1)]
     return tuple(copies + 1 for copies, each in enumerate(most) if copies == 0 or each < most[copies - 1])
 
 
-def _replicas(case: SearchProblem) -> tuple[int, ...]:
+def _replicas(case: Case) -> tuple[int, ...]:
     return tuple(each for each in REPLICAS if each <= max(6, case.machine.tile.working_contexts))
 
 
-def clip_split(case: SearchProblem, split: dict[str, Split]) -> dict[str, Split]:
+def clip_split(case: Case, split: dict[str, Split]) -> dict[str, Split]:
     """Within what there is to cut, and on no more tiles than there are: parts of neurons shrink alike."""
     within, room = {}, case.room
     for layer in case.network.layers:
@@ -58,7 +58,7 @@ def even_parts(neurons: int, parts: int) -> int:
     return -(-neurons // -(-neurons // parts))
 
 
-def seeds(case: SearchProblem) -> Iterator[MappingOptions]:
+def seeds(case: Case) -> Iterator[MappingOptions]:
     """Mappings to begin with: by numbers of copies, tiles shared among layers by their neurons or by their work, and
     fewer tiles than there are."""
     works = _work_shares(case)
@@ -71,7 +71,7 @@ def seeds(case: SearchProblem) -> Iterator[MappingOptions]:
                     yield _seed_mapping(case, copies, replicas, work, share)
 
 
-def replicate_layers(case: SearchProblem, about: int) -> MappingOptions | None:
+def replicate_layers(case: Case, about: int) -> MappingOptions | None:
     """The first of `seeds` with the number of copies of every layer nearest to `about`; None: only one copy can be, or
     there are too few tiles for so many."""
     copies = min(copies_worth_trying(case), key=lambda one: abs(one - about))
@@ -81,7 +81,7 @@ def replicate_layers(case: SearchProblem, about: int) -> MappingOptions | None:
     return next(found, None)
 
 
-def _seed_mapping(case: SearchProblem, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:
+def _seed_mapping(case: Case, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:
     tiles = max(len(work), int(share * case.room) // copies)
     parts = np.maximum(1, (tiles * work / work.sum()).astype(np.int64))
     split = {
@@ -93,7 +93,7 @@ def _seed_mapping(case: SearchProblem, copies: int, replicas: int, work: np.ndar
     return case.options.model_copy(update={"split": split, "program": "best", "reduce_group": group})
 
 
-def _work_shares(case: SearchProblem) -> list[np.ndarray]:
+def _work_shares(case: Case) -> list[np.ndarray]:
     """Of every layer, how many tiles it should have of all: as it has neurons, or also by the spikes that reach it."""
     neurons = np.array([layer.neurons for layer in case.network.layers], np.float64)
     sources = ["input", *(layer.name for layer in case.network.layers[:-1])]
@@ -114,7 +114,7 @@ MOVES = ("neurons", "tile", "batch", "trade", "inputs", "replicas", "like", *LAD
 OFTEN = (5, 4, 3, 3, 2, 3, 1, 2, 1, 2, 1)  # how often each is tried
 
 
-def random_step(options: MappingOptions, case: SearchProblem, draw: np.random.Generator) -> MappingOptions:
+def random_step(options: MappingOptions, case: Case, draw: np.random.Generator) -> MappingOptions:
     """A neighbour of a mapping whose layers are all split: one thing changed, of one layer or of all of them."""
     kind = MOVES[int(draw.choice(len(MOVES), p=np.array(OFTEN) / sum(OFTEN)))]
     if kind in LADDERS:
@@ -140,7 +140,7 @@ def random_step(options: MappingOptions, case: SearchProblem, draw: np.random.Ge
     return options.model_copy(update={"split": clip_split(case, split)})
 
 
-def _change_split(kind: str, split: Split, neurons: int, case: SearchProblem, draw: np.random.Generator) -> Split:
+def _change_split(kind: str, split: Split, neurons: int, case: Case, draw: np.random.Generator) -> Split:
     if kind == "batch":
         return split.model_copy(update={"batch": _draw_near(copies_worth_trying(case), split.batch, draw)})
     if kind == "replicas":
@@ -178,7 +178,7 @@ def _toggle_rule(options: MappingOptions, toggled: str) -> MappingOptions:
     return options.model_copy(update={"program": "best" if len(rules) == len(every) else rules})
 
 
-def every_step(layer: Layer, options: MappingOptions, case: SearchProblem) -> list[MappingOptions]:
+def every_step(layer: Layer, options: MappingOptions, case: Case) -> list[MappingOptions]:
     """The neighbours of a mapping by the split of one of its layers; of a layer without one there are none."""
     now = options.split.get(layer.name)
     if now is None:
@@ -192,7 +192,7 @@ def every_step(layer: Layer, options: MappingOptions, case: SearchProblem) -> li
     return [options.model_copy(update={"split": clip_split(case, split)}) for split in splits]
 
 
-def every_value(setting: str, options: MappingOptions, case: SearchProblem) -> list[MappingOptions]:
+def every_value(setting: str, options: MappingOptions, case: Case) -> list[MappingOptions]:
     """The neighbours of a mapping by one of `SHARED`, what all its layers share."""
     if setting == "program":
         return [_toggle_rule(options, rule) for rule in get_args(Rule)]

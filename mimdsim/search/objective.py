@@ -17,7 +17,7 @@ from mimdsim.workload.description.mapping import MappingOptions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SearchProblem:
+class Case:
     """A network with its training graph, the machine, the spikes that it is timed with, and the options that every
     mapping shares."""
 
@@ -30,7 +30,7 @@ class SearchProblem:
     @classmethod
     def of(
         cls, network: SpikingNetwork, machine: MimdMachine, activity: RecordedActivity, options: MappingOptions
-    ) -> SearchProblem:
+    ) -> Case:
         """The case of a network that is not yet differentiated."""
         graph = training_graph(network)
         return cls(network=network, graph=graph, machine=machine, activity=activity, options=options)
@@ -40,7 +40,7 @@ class SearchProblem:
         """Every layer cut by the published rule, and the published program."""
         return self.options.model_copy(update={"split": {}, "program": "published"})
 
-    def on_tiles(self, most: int) -> SearchProblem:
+    def on_tiles(self, most: int) -> Case:
         """The case on at most so many tiles of a chip: all its mappings leave the others idle."""
         tiles = max(1, min(most, self.options.tiles or self.machine.chip.tiles))
         return replace(self, options=self.options.model_copy(update={"tiles": tiles}))
@@ -102,7 +102,7 @@ class Aims:
         """Whether what is best, or a limit, is of energy."""
         return self.objective == "energy" or "energy" in dict(self.within)
 
-    def limited(self, case: SearchProblem) -> SearchProblem:
+    def limited(self, case: Case) -> Case:
         """A case on one chip, all of whose mappings keep to the limit of tiles."""
         most = dict(self.within).get("tiles", BEYOND)
         return case if most >= case.machine.chip.tiles else case.on_tiles(int(most))

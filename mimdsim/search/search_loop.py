@@ -16,7 +16,7 @@ from mimdsim.search.evaluate import Candidate, Evaluator, evaluator
 from mimdsim.search.layers import LayerTable
 from mimdsim.search.multi_chip import MultiChipMapping, batch_share, numbers_of_groups, spread_over_chips, time_in_order
 from mimdsim.search.neighbours import SHARED, every_step, every_value, random_step, seeds
-from mimdsim.search.objective import BEYOND, Aims, Objective, SearchProblem, TimedMapping
+from mimdsim.search.objective import BEYOND, Aims, Case, Objective, TimedMapping
 from mimdsim.search.savings import Saving, savings
 from mimdsim.workload.description.mapping import MappingOptions
 
@@ -58,7 +58,7 @@ class SearchResult:
 
 
 def search(
-    case: SearchProblem,
+    case: Case,
     aims: Aims,
     *,
     candidates: int,
@@ -107,9 +107,7 @@ def _search_result(
     )
 
 
-def _search_chips(
-    case: SearchProblem, aims: Aims, *, candidates: int, processes: int, progress: Progress
-) -> SearchResult:
+def _search_chips(case: Case, aims: Aims, *, candidates: int, processes: int, progress: Progress) -> SearchResult:
     """The best mapping of several chips, or of fewer of them: of those found for one chip and shares of the batch,
     widened, and of those that give layers chips of their own. One chip gets as many candidates as if it were alone,
     and a share of the batch as many however many chips there are, so that more chips find nothing worse."""
@@ -149,7 +147,7 @@ def _search_chips(
     return _search_result(published, [*filter(None, layers), *timings], aims, lowered, more)
 
 
-def best_of(case: SearchProblem, aims: Aims, mappings: Sequence[MappingOptions]) -> TimedMapping | None:
+def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> TimedMapping | None:
     """The best of mappings found for other machines, with what a search does not change as in the case. None: none
     keeps to the limits.
 
@@ -251,7 +249,7 @@ def _combine_layers(
 
 
 def _children(
-    parents: list[MappingOptions], case: SearchProblem, draw: np.random.Generator, seen: set[str]
+    parents: list[MappingOptions], case: Case, draw: np.random.Generator, seen: set[str]
 ) -> Iterable[MappingOptions]:
     """Neighbours not yet seen, more of better parents; some are several steps away."""
     proposed: set[str] = set()

@@ -10,7 +10,7 @@ from typing import get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.machine import changed_machine
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.objective import Aims, SearchProblem, TimedMapping
+from mimdsim.search.objective import Aims, Case, TimedMapping
 from mimdsim.search.savings import savings
 from mimdsim.search.search_loop import Progress, SearchResult, pareto_front, quiet, search
 from mimdsim.workload.description.mapping import MappingOptions
@@ -26,7 +26,7 @@ SHORT_IDS = 1 << 16  # what 2 bytes tell apart
 
 
 def smallest_sram(
-    case: SearchProblem, aims: Aims, *, candidates: int, processes: int = 1, progress: Progress = quiet
+    case: Case, aims: Aims, *, candidates: int, processes: int = 1, progress: Progress = quiet
 ) -> SearchResult:
     """The mapping that fits the least tile memory of those tried; it and the published one are timed with this memory.
 
@@ -71,12 +71,12 @@ def smallest_sram(
     )
 
 
-def with_sram(case: SearchProblem, sram_bytes: int) -> SearchProblem:
+def with_sram(case: Case, sram_bytes: int) -> Case:
     """The case on tiles with so much memory."""
     return replace(case, machine=changed_machine(case.machine, {"tile.sram_bytes": sram_bytes}))
 
 
-def _with_others(case: SearchProblem, aims: Aims, best: TimedMapping, processes: int) -> TimedMapping:
+def _with_others(case: Case, aims: Aims, best: TimedMapping, processes: int) -> TimedMapping:
     """The mapping with the value of each of `ALSO_TRIED` that takes least memory, one after the other."""
     with evaluator(case, processes, joules=aims.needs_energy) as evaluate:
         for key in ALSO_TRIED:
@@ -87,7 +87,7 @@ def _with_others(case: SearchProblem, aims: Aims, best: TimedMapping, processes:
     return best
 
 
-def _values(key: str, case: SearchProblem, now: MappingOptions) -> Iterator[str | int]:
+def _values(key: str, case: Case, now: MappingOptions) -> Iterator[str | int]:
     """Other values of an option."""
     if key == "stash":
         timesteps = case.network.timesteps

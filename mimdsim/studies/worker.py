@@ -32,7 +32,7 @@ from mimdsim.pipeline import (
 )
 from mimdsim.profile import GpuProfile, TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
-from mimdsim.search import Aims, SearchProblem, best_of, search
+from mimdsim.search import Aims, Case, best_of, search
 from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.points import Point
 from mimdsim.studies.results import FIRING_COLUMN, OF_TIME, POINT_RESULTS, SILICON, gpu_columns, gpu_ratio
@@ -119,14 +119,14 @@ def _fill_lists(network: SpikingNetwork, fill: float) -> RecordedActivity:
     return filled_activity(network, fill)
 
 
-def _case_of(point: Point, activity: RecordedActivity | None) -> SearchProblem | None:
+def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
     """What a mapping of a point is searched for; None: its spikes are not known."""
     network = network_of(point.workload)
     if activity is not None and activity_problem(network, activity):
         return None  # said where its points are timed
     if activity is None and point.fill is not None:
         activity = _fill_lists(network, point.fill)
-    return None if activity is None else SearchProblem.of(network, point.machine, activity, point.workload.mapping)
+    return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
 
 
 def _aims_of(point: Point) -> Aims:

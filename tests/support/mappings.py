@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.search import Aims, SearchProblem, estimate
+from mimdsim.search import Aims, Case, estimate
 from mimdsim.search.layers import LayerTable
 from mimdsim.search.neighbours import random_step, seeds
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
@@ -18,25 +18,25 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def small_case(workload: str, tiles: int = 150, **more: Any) -> SearchProblem:
+def small_case(workload: str, tiles: int = 150, **more: Any) -> Case:
     """A network like that of a workload but smaller, with lists half full, on a chip of a few tiles."""
     loaded = load_workload(workload, SMALL[workload] | more)
     return case_of(loaded.name, load_machine("bow", {"chip.tiles": tiles}), SMALL[workload] | more)
 
 
-def case_of(workload: str, machine: Any, changes: dict[str, Any] | None = None) -> SearchProblem:
+def case_of(workload: str, machine: Any, changes: dict[str, Any] | None = None) -> Case:
     loaded = load_workload(workload, changes)
     network = network_of(loaded)
     assert isinstance(machine, MimdMachine)
-    return SearchProblem.of(network, machine, filled_activity(network, 0.5), loaded.mapping)
+    return Case.of(network, machine, filled_activity(network, 0.5), loaded.mapping)
 
 
-def aims_of(case: SearchProblem, **more: Any) -> Aims:
+def aims_of(case: Case, **more: Any) -> Aims:
     tile, chip = case.machine.tile, case.machine.chip
     return Aims(**({"sram_bytes": tile.sram_bytes, "clock_hz": chip.clock_hz} | more))
 
 
-def random_mappings(case: SearchProblem, count: int, seed: int = 3) -> list[MappingOptions]:
+def random_mappings(case: Case, count: int, seed: int = 3) -> list[MappingOptions]:
     """The published mapping, and seeds some random steps away."""
     draw = np.random.default_rng(seed)
     first, found = list(seeds(case)), [case.published]
@@ -48,12 +48,12 @@ def random_mappings(case: SearchProblem, count: int, seed: int = 3) -> list[Mapp
     return found
 
 
-def layer_table(case: SearchProblem, known: list[MappingOptions]) -> LayerTable:
+def layer_table(case: Case, known: list[MappingOptions]) -> LayerTable:
     """What the layers of mappings cost: every layer split, all under the same rules."""
     return LayerTable([estimate(case, mapping) for mapping in known])
 
 
-def combined_mappings(case: SearchProblem, table: LayerTable, count: int) -> tuple[list[MappingOptions], np.ndarray]:
+def combined_mappings(case: Case, table: LayerTable, count: int) -> tuple[list[MappingOptions], np.ndarray]:
     """(mappings made of layers of the table's on tiles that are there, what they cost as rows: cycles and bytes)."""
     draw = np.random.default_rng(5)
     picks = draw.integers(len(table.known), size=(50 * count, 1 + len(case.network.layers)))
