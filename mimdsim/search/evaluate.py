@@ -187,10 +187,7 @@ class Evaluator:
 @contextlib.contextmanager
 def evaluator(case: Case, processes: int, joules: bool = False) -> Iterator[Evaluator]:
     """An evaluator with its processes; one process: this one. joules: energy is estimated too."""
-    if processes <= 1:
-        yield Evaluator(case, None, joules)
-        return
-    with process_pool(processes, _begin, (case,)) as pool:
+    with contextlib.nullcontext() if processes <= 1 else process_pool(processes, _begin, (case,)) as pool:
         yield Evaluator(case, pool, joules)
 
 
