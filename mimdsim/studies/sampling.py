@@ -33,7 +33,7 @@ class DesignSpace:
         for key, axis in self.study.axes.items():
             seen: set[str] = set()
             for given in axis.values:
-                value = self._item(key, given)
+                value = self.item(key, given)
                 said = repr(float(value) if is_number(value) else value)
                 if said in seen:
                     raise DescriptionError("study", [f"axes.{key}: {shortened(str(given))} is given twice"])
@@ -45,21 +45,19 @@ class DesignSpace:
         total = int(np.prod([len(each) for each in values], dtype=np.float64))
         if total > MAX_POINTS:
             raise DescriptionError("study", [f"{total:,} points; at most {MAX_POINTS:,}: give fewer values"])
-        return [
-            self._with_coupled(dict(zip(self.study.axes, each, strict=True))) for each in itertools.product(*values)
-        ]
+        return [self.design(dict(zip(self.study.axes, each, strict=True))) for each in itertools.product(*values)]
 
     def at(self, places: np.ndarray) -> list[Design]:
         """The points at float64[points, axes] in the unit cube."""
         keys = list(self.study.axes)
         values = [[self.value(key, float(u)) for u in places[:, column]] for column, key in enumerate(keys)]
-        return [self._with_coupled(dict(zip(keys, each, strict=True))) for each in zip(*values, strict=True)]
+        return [self.design(dict(zip(keys, each, strict=True))) for each in zip(*values, strict=True)]
 
     def value(self, key: str, place: float) -> Any:
         """The value of an axis at 0 to 1 of its range."""
         axis = self.study.axes[key]
         if axis.values:
-            return self._item(key, axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)])
+            return self.item(key, axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)])
         low, high = self.ends(key)
         return self._rounded(key, low * (high / low) ** place if axis.log else low + place * (high - low))
 
@@ -107,7 +105,7 @@ class DesignSpace:
 
     def _listed(self, key: str, axis: Axis) -> tuple[Any, ...]:
         if axis.values:
-            return tuple(self._item(key, value) for value in axis.values)
+            return tuple(self.item(key, value) for value in axis.values)
         if axis.points is None and axis.step is None:
             raise DescriptionError("study", [f"axes.{key}: in a grid a range needs a step or a number of points"])
         if axis.points is not None:
@@ -121,7 +119,8 @@ class DesignSpace:
         count = int(np.floor((high - low) / step * (1 + 1e-12))) + 1
         return tuple(dict.fromkeys(self._rounded(key, low + step * number) for number in range(count)))
 
-    def _with_coupled(self, design: Design) -> Design:
+    def design(self, design: Design) -> Design:
+        """The values of the axes with those of the coupled fields."""
         waiting = dict(self.study.coupled)
         known: dict[str, Any] = dict(design)
 
@@ -140,7 +139,7 @@ class DesignSpace:
                     raise DescriptionError("study", [f"coupled.{key}: {problem}"]) from None
         return {key: known[key] for key in self.study.varied}
 
-    def _item(self, key: str, given: Any) -> Any:
+    def item(self, key: str, given: Any) -> Any:
         """A value of a list, as ranges give it: '1 GHz' as a number, so that tables sort and figures place it."""
         value = plain_value(key, given)
         return int(value) if isinstance(value, float) and self.whole(key) and value.is_integer() else value

@@ -17,13 +17,7 @@ from mimdsim.base.errors import MissingExtra
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
 from mimdsim.studies.results import is_number
-from mimdsim.studies.sampling import (
-    Design,
-    DesignSpace,
-    metric_of_designs,
-    place_in_list,
-    plain_value,
-)
+from mimdsim.studies.sampling import Design, DesignSpace, metric_of_designs, plain_value
 
 BATCH = 10  # points asked for before the results of the last ones are looked at
 UNKNOWN = 1.0  # how far a point without result counts as outside a limit, as a share of it
@@ -33,68 +27,48 @@ HAS_RESULT = "metrics are known"
 
 def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], list[list[Row]], None]:
     """`study.sampling.points` points, in batches; raises MissingExtra without Optuna."""
-    sampler = _Sampler(study, varied)
+    try:
+        import optuna
+    except ImportError:
+        raise MissingExtra("optuna", "studies", 'sampling.kind = "search"') from None
+    metrics = [METRICS[name] for name in study.metrics]
+    space = {key: _distribution(optuna.distributions, varied, key) for key in study.axes}
+    said = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it announces a study of its own
+    try:
+        sampler = optuna.create_study(
+            sampler=optuna.samplers.TPESampler(seed=study.sampling.seed, multivariate=True),
+            directions=["minimize"] * len(metrics),
+        )
+    finally:
+        optuna.logging.set_verbosity(said)
+    base = {key: varied.base(key) for key in study.axes}
+    nearest = {key: _nearest(varied, key, value, space[key]) for key, value in base.items()}
+    sampler.enqueue_trial({key: asked for key, (asked, _) in nearest.items()})
+    for end in (0, -1):
+        sampler.enqueue_trial({key: _ends(each)[end] for key, each in space.items()})
+    worst = np.full(len(metrics), -np.inf)
     for done in range(0, study.sampling.points, BATCH):
-        sampler.tell((yield sampler.designs(min(BATCH, study.sampling.points - done))))
-
-
-class _Sampler:
-    """Optuna's side of a search: what it asks for as designs, and what became of them."""
-
-    def __init__(self, study: Study, varied: DesignSpace):
-        try:
-            import optuna
-        except ImportError:
-            raise MissingExtra("optuna", "studies", 'sampling.kind = "search"') from None
-        self.study, self.varied, self.metrics = study, varied, [METRICS[name] for name in study.metrics]
-        self.space = {key: _distribution(optuna.distributions, varied, key) for key in study.axes}
-        said = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it announces a study of its own
-        try:
-            self.optuna = optuna.create_study(
-                sampler=optuna.samplers.TPESampler(seed=study.sampling.seed, multivariate=True),
-                directions=["minimize"] * len(self.metrics),
-            )
-        finally:
-            optuna.logging.set_verbosity(said)
-        self.failed = optuna.trial.TrialState.FAIL
-        self.worst = np.full((1, len(self.metrics)), -np.inf)
-        self.trials: list[Any] = []
-        base = {key: varied.base(key) for key in study.axes}
-        nearest = {key: _nearest(varied, key, value, self.space[key]) for key, value in base.items()}
-        self.base = {key: value for key, value in base.items() if nearest[key][1]}
-        self.asked_base = False
-        self.optuna.enqueue_trial({key: asked for key, (asked, _) in nearest.items()})
-        for end in (0, -1):
-            self.optuna.enqueue_trial({key: _ends(space)[end] for key, space in self.space.items()})
-
-    def designs(self, count: int) -> list[Design]:
-        self.trials = [self.optuna.ask(self.space) for _ in range(count)]
-        places = np.array([[self._place(key, trial.params[key]) for key in self.space] for trial in self.trials])
-        designs = self.varied.at(places)
-        if not self.asked_base:  # its values as they are, not by way of their places
-            designs[:1] = self.varied.with_fixed(self.base).at(places[:1])
-            self.asked_base = True
-        return designs
-
-    def tell(self, rows: Sequence[Sequence[Row]]) -> None:
-        """Unknown values count as the worst known ones; without any, Optuna learns nothing of the point."""
-        losses = np.array([_losses(metric, rows, self.study) for metric in self.metrics]).T
-        known = losses[~np.isnan(losses).any(axis=1)]
-        self.worst = np.vstack([self.worst, known]).max(axis=0, keepdims=True, initial=-np.inf)
-        for trial, design, loss in zip(self.trials, rows, losses, strict=True):
-            if not np.isfinite(self.worst).all():
-                self.optuna.tell(trial, state=self.failed)
+        trials = [sampler.ask(space) for _ in range(min(BATCH, study.sampling.points - done))]
+        designs = [{key: _value(varied, key, trial.params[key]) for key in space} for trial in trials]
+        if not done:  # values of the base as they are, not by way of their places
+            designs[0] |= {key: value for key, value in base.items() if nearest[key][1]}
+        rows = yield [varied.design(each) for each in designs]
+        losses = np.array([_losses(metric, rows, study) for metric in metrics]).T
+        worst = np.vstack([worst, losses[~np.isnan(losses).any(axis=1)]]).max(axis=0)
+        for trial, design, loss in zip(trials, rows, losses, strict=True):
+            if not np.isfinite(worst).all():  # nothing is known yet: Optuna learns nothing of the point
+                sampler.tell(trial, state=optuna.trial.TrialState.FAIL)
                 continue
-            for limit, excess in _outside(self.study.limits, design, unknown=bool(np.isnan(loss).any())).items():
+            for limit, excess in _outside(study.limits, design, unknown=bool(np.isnan(loss).any())).items():
                 trial.set_constraint(limit, excess)
-            self.optuna.tell(trial, np.where(np.isnan(loss), self.worst[0], loss).tolist())
+            sampler.tell(trial, np.where(np.isnan(loss), worst, loss).tolist())  # the worst where it is unknown
 
-    def _place(self, key: str, asked: Any) -> float:
-        values = self.varied.study.axes[key].values
-        if values:
-            return place_in_list(len(values), asked)
-        return self.varied.place_in_range(key, asked) if self.varied.whole(key) else float(asked)
+
+def _value(varied: DesignSpace, key: str, asked: Any) -> Any:
+    if values := varied.study.axes[key].values:
+        return varied.item(key, values[asked])
+    return asked if varied.whole(key) else varied.value(key, asked)
 
 
 def _distribution(distributions: Any, varied: DesignSpace, key: str) -> Any:
