@@ -117,8 +117,7 @@ def _column(pyarrow: Any, name: str, values: list[Any]) -> Any:
             [("source", pyarrow.string()), ("seconds", pyarrow.float64()), ("half_width", pyarrow.float64())]
         )
         parts = [[(name, float(seconds), float(reach)) for name, seconds, reach in value or ()] for value in values]
-        kept = [[dict(zip(part.names, each, strict=True)) for each in value] for value in parts]
-        return pyarrow.array(kept, pyarrow.list_(part))
+        return pyarrow.array(parts, pyarrow.list_(part))
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:
         values = [None if value is None else float(value) for value in values]

@@ -181,8 +181,7 @@ def _judgement(ranking: Ranking) -> Judgement:
 
     measures = []
     for place, metric in enumerate(ranking.metrics):
-        factor, _, label = _scale(ranking, place)
-        middle, low, high = (values * factor for values in (ranking.middle[place], *_intervals(ranking, place)))
+        _, _, label, (middle, low, high) = _scale(ranking, place)
         measures.append(Measure(name=metric.name, label=label, better=metric.better, middle=middle, low=low, high=high))
     return Judgement(
         measures=tuple(measures),
@@ -193,17 +192,14 @@ def _judgement(ranking: Ranking) -> Judgement:
     )
 
 
-def _scale(ranking: Ranking, place: int) -> tuple[float, str, str]:
-    """What the columns of a metric are multiplied by to be in one unit for all points, that unit, and a label."""
+def _scale(ranking: Ranking, place: int) -> tuple[float, str, str, np.ndarray]:
+    """What the columns of a metric are multiplied by to be in one unit for all points, that unit, a label, and
+    float64[3, designs] in this unit: the metric and the ends of its intervals."""
     metric = ranking.metrics[place]
     factor, unit = common_unit(metric.unit, (float(value) * metric.scale for value in ranking.middle[place]))
-    return metric.scale / factor, unit, f"{metric.name}, {unit}" if unit else metric.label
-
-
-def _intervals(ranking: Ranking, place: int) -> np.ndarray:
-    """float64[2, designs]: the ends of a metric's intervals."""
-    ends = [ranking.interval(place, at) for at in range(len(ranking.designs))]
-    return np.array(ends, float).reshape(-1, 2).T
+    ends = np.array([ranking.interval(place, at) for at in range(len(ranking.designs))], float).reshape(-1, 2)
+    values = np.vstack([ranking.middle[place], ends.T]) * (metric.scale / factor)
+    return metric.scale / factor, unit, f"{metric.name}, {unit}" if unit else metric.label, values
 
 
 def _effects(ranking: Ranking) -> StudySection | None:
@@ -212,9 +208,9 @@ def _effects(ranking: Ranking) -> StudySection | None:
 
     if not ranking.metrics or ranking.study.sampling.kind in ("sensitivity", "search"):
         return None
-    factor, _, label = _scale(ranking, 0)
+    _, _, label, values = _scale(ranking, 0)
     axes = {name: ranking.column(name) for name in ranking.study.varied}
-    drawn = draw_effects(axes, ranking.middle[0] * factor, label)
+    drawn = draw_effects(axes, values[0], label)
     return StudySection(key="effects", title="What each field does", figures=[drawn]) if drawn else None
 
 
@@ -251,12 +247,11 @@ def _columns(ranking: Ranking) -> list[StudyColumn]:
     columns = [_varied_column(name, ranking.column(name)) for name in ranking.study.varied]
     columns.append(StudyColumn(name="what", unit="", values=[_outcome(ranking, at) for at in designs]))
     for place, metric in enumerate(ranking.metrics):
-        factor, unit, _ = _scale(ranking, place)
-        low, high = _intervals(ranking, place)
-        columns.append(_number_column(metric.name, unit, ranking.middle[place] * factor))
+        factor, unit, _, (middle, low, high) = _scale(ranking, place)
+        columns.append(_number_column(metric.name, unit, middle))
         if ((low != high) & ~np.isnan(low)).any():
-            columns.append(_number_column(f"{metric.name} low", unit, low * factor))
-            columns.append(_number_column(f"{metric.name} high", unit, high * factor))
+            columns.append(_number_column(f"{metric.name} low", unit, low))
+            columns.append(_number_column(f"{metric.name} high", unit, high))
         if len(ranking.study.workloads) > 1:
             columns += [_workload_column(ranking, metric, name, factor, unit) for name in ranking.study.workloads]
     ranked = ranking.fits & ~np.isnan(ranking.middle).any(axis=0)
