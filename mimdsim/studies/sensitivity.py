@@ -125,7 +125,7 @@ def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design
 
 class _Screening:
     """Trajectories of stage one. places: float64[points, axes], as `DesignSpace.at` takes them; standing: the same,
-    where the values stand that these places give; moved: int64[trajectories, axes], the axis of each move."""
+    where the values stand that these places give."""
 
     def __init__(self, study: Study, varied: DesignSpace):
         self.study, self.varied = study, varied
@@ -147,8 +147,6 @@ class _Screening:
             place, stands = np.array(settled[key]).T
             self.places[:, list(study.axes).index(key)] = place[at_level[:, column]]
             self.standing[:, column] = stands[at_level[:, column]]
-        steps = np.diff(at_level.reshape(self.trajectories, count + 1, count), axis=1)
-        self.moved = np.abs(steps).argmax(axis=2)
 
     def blocks_of(self, strongest: int) -> int:
         """A power of two, as many as fit in the study's points; 0 without a stage two."""
@@ -164,13 +162,11 @@ class _Screening:
         values = metric_of_designs(METRICS[name], rows, self.study)
         shape = self.trajectories, len(self.live) + 1
         changes = np.diff(values.reshape(shape), axis=1)
-        distances = np.diff(self.standing.reshape(*shape, -1), axis=1)
-        distances = np.take_along_axis(distances, self.moved[:, :, None], axis=2)[:, :, 0]
-        known = np.isfinite(changes) & (distances != 0)
+        moves = np.diff(self.standing.reshape(*shape, -1), axis=1)  # each of one axis
         effects, unknown = [], list[str]()
         for column, key in enumerate(self.live):
-            chosen = known & (self.moved == column)
-            each = changes[chosen] / distances[chosen]
+            chosen = np.isfinite(changes) & (moves[:, :, column] != 0)
+            each = changes[chosen] / moves[:, :, column][chosen]
             if len(each) < 2:
                 unknown.append(key)
                 continue
