@@ -7,18 +7,16 @@ several); smallest (the smallest tile memory with a feasible mapping); render (t
 
 from mimdsim.search.evaluate import compile_and_time, estimate, time_mapping
 from mimdsim.search.neighbours import replicate_layers
-from mimdsim.search.objective import OBJECTIVES, Aims, Case, Figures, Objective, TimedMapping, parse_limits
-from mimdsim.search.savings import Saving, most_shortened
+from mimdsim.search.objective import Aims, Case, Figures, Objective, TimedMapping, parse_limits
+from mimdsim.search.savings import most_shortened
 from mimdsim.search.search_loop import SearchResult, best_of, search
 from mimdsim.search.smallest import smallest_sram
 
 __all__ = [
-    "OBJECTIVES",
     "Aims",
     "Case",
     "Figures",
     "Objective",
-    "Saving",
     "SearchResult",
     "TimedMapping",
     "best_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -80,7 +80,6 @@ class TimedMapping:
 
 
 Objective = Literal["time", "memory", "energy", "product"]
-OBJECTIVES = get_args(Objective)
 _LIMIT = re.compile(r"\s*max\s+([a-z]+)\s+(\S.*?)\s*")
 UNITS = {"memory": "bytes", "tiles": "tiles", "time": "seconds", "cycles": "cycles", "energy": "joules"}
 BEYOND = float("inf")
