@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from typing import Any
@@ -97,11 +97,6 @@ class DesignSpace:
         if self.study.axes[key].log:
             return log(max(value, low) / low) / log(high / low)  # a whole number may round to 0
         return (value - low) / (high - low)
-
-    def with_fixed(self, values: Mapping[str, Any]) -> DesignSpace:
-        """The same axes, some of them at one value wherever a point lies."""
-        kept = {key: Axis(values=(values[key],)) if key in values else axis for key, axis in self.study.axes.items()}
-        return replace(self, study=self.study.model_copy(update={"axes": kept}))
 
     def _listed(self, key: str, axis: Axis) -> tuple[Any, ...]:
         if axis.values:

@@ -109,11 +109,10 @@ def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design
         from SALib.sample import sobol
 
         blocks = screening.blocks_of(len(chosen))
-        others = [key for key in study.axes if key not in chosen]
-        places = np.zeros((blocks * (len(chosen) + 2), len(study.axes)))
-        sampled = sobol.sample(_cube(len(chosen)), blocks, calc_second_order=False, seed=study.sampling.seed)
-        places[:, [list(study.axes).index(key) for key in chosen]] = sampled
-        second = yield varied.with_fixed({key: varied.base(key) for key in others}).at(places)
+        fixed = {key: varied.base(key) for key in study.axes if key not in chosen}
+        places = sobol.sample(_cube(len(chosen)), blocks, calc_second_order=False, seed=study.sampling.seed)
+        values = ({key: varied.value(key, float(u)) for key, u in zip(chosen, each, strict=True)} for each in places)
+        second = yield [varied.design(fixed | each) for each in values]
         found = [_with_indices(each, second, chosen, study) for each in found]
     return Sensitivities(
         metrics=tuple(found),
