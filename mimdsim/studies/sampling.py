@@ -201,11 +201,6 @@ def value_text(key: str, value: Any) -> str:
     return show_quantity(float(f"{value:.4g}") if isinstance(value, float) else value, key.rsplit(".", 1)[-1])
 
 
-def place_in_list(count: int, index: int) -> float:
-    """The middle of an item's share of the axis, as `Varied.value` reads it."""
-    return (index + 0.5) / count
-
-
 def metric_of_designs(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
     """float64[designs]: a metric of every design over its workloads; nan if one of them has no result, does not fit its
     memory, or does not know the metric."""

@@ -24,13 +24,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Row
-from mimdsim.studies.sampling import (
-    Design,
-    DesignSpace,
-    metric_of_designs,
-    place_in_list,
-    value_text,
-)
+from mimdsim.studies.sampling import Design, DesignSpace, metric_of_designs, value_text
 
 LEVELS = 4  # of an axis in stage one: 0, 1/3, 2/3 and 1, two apart in each move (Morris)
 LEAST_BLOCKS = 8  # of stage two; with fewer, confidence intervals say nothing
@@ -96,7 +90,7 @@ def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design
     """
     screening = _Screening(study, varied)
     blocks = screening.blocks_of(study.sampling.strongest)  # too few points are reported before any is computed
-    first = yield varied.at(screening.places)
+    first = yield screening.designs
     found = [screening.effects(name, first) for name in study.metrics]
     if not found[0].effects:
         raise MimdsimError(
@@ -123,14 +117,14 @@ def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design
 
 
 class _Screening:
-    """Trajectories of stage one. places: float64[points, axes], as `DesignSpace.at` takes them; standing: the same,
-    where the values stand that these places give."""
+    """Trajectories of stage one. places: float64[points, live axes], where the values of `designs` stand in their
+    ranges."""
 
     def __init__(self, study: Study, varied: DesignSpace):
         self.study, self.varied = study, varied
         levels = np.linspace(0, 1, LEVELS)
-        settled = {key: [_place_and_value(varied, key, float(level)) for level in levels] for key in study.axes}
-        self.live = [key for key in study.axes if len({stands for _, stands in settled[key]}) > 1]
+        settled = {key: [_value_and_place(varied, key, float(level)) for level in levels] for key in study.axes}
+        self.live = [key for key in study.axes if len({place for _, place in settled[key]}) > 1]
         self.constant = tuple(key for key in study.axes if key not in self.live)
         if not self.live:
             raise DescriptionError("study", [f"axes.{key}: its range has one value" for key in self.constant])
@@ -140,12 +134,10 @@ class _Screening:
             problem = f"a sensitivity of {count} axes needs at least {2 * (count + 1)}; {10 * (count + 1)} are usual"
             raise DescriptionError("study", [f"sampling.points = {points}: {problem}"])
         at_level = np.rint(_sample_morris(count, self.trajectories, study.sampling.seed) * (LEVELS - 1)).astype(int)
-        self.places = np.zeros((len(at_level), len(study.axes)))
-        self.standing = np.zeros((len(at_level), count))
-        for column, key in enumerate(self.live):
-            place, stands = np.array(settled[key]).T
-            self.places[:, list(study.axes).index(key)] = place[at_level[:, column]]
-            self.standing[:, column] = stands[at_level[:, column]]
+        points_at = [{key: settled[key][level] for key, level in zip(self.live, row, strict=True)} for row in at_level]
+        self.places = np.array([[place for _, place in each.values()] for each in points_at])
+        fixed = {key: settled[key][0][0] for key in self.constant}
+        self.designs = [varied.design(fixed | {key: value for key, (value, _) in each.items()}) for each in points_at]
 
     def blocks_of(self, strongest: int) -> int:
         """A power of two, as many as fit in the study's points; 0 without a stage two."""
@@ -161,7 +153,7 @@ class _Screening:
         values = metric_of_designs(METRICS[name], rows, self.study)
         shape = self.trajectories, len(self.live) + 1
         changes = np.diff(values.reshape(shape), axis=1)
-        moves = np.diff(self.standing.reshape(*shape, -1), axis=1)  # each of one axis
+        moves = np.diff(self.places.reshape(*shape, -1), axis=1)  # each of one axis
         effects, unknown = [], list[str]()
         for column, key in enumerate(self.live):
             chosen = np.isfinite(changes) & (moves[:, :, column] != 0)
@@ -189,13 +181,13 @@ class _Screening:
         )
 
 
-def _place_and_value(varied: DesignSpace, key: str, level: float) -> tuple[float, float]:
-    """The place to ask for, and where its value stands; items of a list are at equal distances."""
-    count = len(varied.study.axes[key].values)
-    if count:
-        index = round(level * (count - 1))
-        return place_in_list(count, index), index / max(1, count - 1)
-    return level, varied.place_in_range(key, varied.value(key, level)) if varied.whole(key) else level
+def _value_and_place(varied: DesignSpace, key: str, level: float) -> tuple[Any, float]:
+    """The value at a level, and where it stands in the range; items of a list are at equal distances."""
+    if values := varied.study.axes[key].values:
+        index = round(level * (len(values) - 1))
+        return varied.item(key, values[index]), index / max(1, len(values) - 1)
+    value = varied.value(key, level)
+    return value, varied.place_in_range(key, value) if varied.whole(key) else level
 
 
 def _with_indices(
