@@ -35,9 +35,6 @@ class Batch:
     points: tuple[Point, ...]
     spikes: Mapping[str, Any]
 
-    def alone(self) -> list[Batch]:
-        return [replace(self, points=(point,)) for point in self.points]
-
 
 class BatchResult(NamedTuple):
     """A batch and what its work returned, or why it returned nothing."""
@@ -89,7 +86,7 @@ class Local:
             while True:
                 lost, alone = deque[Batch](), broken > 1
                 if alone:
-                    again = deque(single for batch in again for single in batch.alone())
+                    again = deque(replace(batch, points=(point,)) for batch in again for point in batch.points)
                 submit = partial(_submit, self._process_pool(1 if alone else self.workers), work, more)
                 room = 1 if alone else AHEAD * self.workers  # one: the batch at fault is the one in work
                 pending = _pending(again, iter(()) if alone else source, lost)

@@ -32,9 +32,7 @@ RESULTS = (
     "samples_per_second",
     "samples_per_joule",
     "accuracy",
-    *interval_columns(
-        "gpu_ratio"
-    ),  # time of the fastest GPU beside, by its strongest strategy, over the tiled machine's
+    *interval_columns("gpu_ratio"),  # time of the fastest GPU by its strongest strategy, over the tiled machine's
 )
 OF_TIME = (  # what is unknown where the costs are
     *(column for name in (TIME, ENERGY, "dynamic_watts") for column in interval_columns(name)),
