@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 from mappings import aims_of, case_of, combined_mappings, layer_table, random_mappings, rank_correlation
 
 from mimdsim.machine import load_machine
-from mimdsim.search import Figures, Timed, search
+from mimdsim.search import Figures, TimedMapping, search
 from mimdsim.search.evaluate import evaluator
 
 
@@ -27,7 +27,7 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def said(what: str, rate: float, estimates: list[Figures | None], full: list[Timed | None]) -> None:
+def said(what: str, rate: float, estimates: list[Figures | None], full: list[TimedMapping | None]) -> None:
     """A line about estimates of mappings beside their full timing."""
     both = [(one, two.figures) for one, two in zip(estimates, full, strict=True) if one is not None and two is not None]
     cycles = np.array([(one.cycles, two.cycles) for one, two in both]).T

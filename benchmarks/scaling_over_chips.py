@@ -31,9 +31,9 @@ from mimdsim.report.figures_sweep import draw_over_chips
 from mimdsim.report.style import picture
 from mimdsim.search import Aims
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.multi_chip import numbers_of_groups, share_of, widened
+from mimdsim.search.multi_chip import batch_share, numbers_of_groups, spread_over_chips
 from mimdsim.search.objective import Case
-from mimdsim.search.search_loop import estimated
+from mimdsim.search.search_loop import estimate_candidates
 from mimdsim.workload import filled_activity, load_workload, network_of
 from mimdsim.workload.description.mapping import MappingOptions
 
@@ -95,9 +95,9 @@ def ways(name: str, on: str, chips: int, batch: int, candidates: int, processes:
     aims = Aims(sram_bytes=several.tile.sram_bytes, clock_hz=several.chip.clock_hz)
     mappings: dict[str, list[MappingOptions]] = {}
     for groups in numbers_of_groups(case):
-        with evaluator(share_of(case, groups), processes) as evaluate:
-            known, _ = estimated(evaluate, aims, candidates, lambda *_: None)
-        for one in widened(case, groups, known):
+        with evaluator(batch_share(case, groups), processes) as evaluate:
+            known, _ = estimate_candidates(evaluate, aims, candidates, lambda *_: None)
+        for one in spread_over_chips(case, groups, known):
             parts = {"the batch": groups, "neurons of every layer": one.each, "layers, a pipeline": one.stages}
             way = ", ".join(f"{what} in {count}" for what, count in parts.items() if count > 1)
             mappings.setdefault(way, []).extend([one.options] if one.chips == chips else [])

@@ -32,7 +32,7 @@ from mimdsim.pipeline.what_if import Request
 from mimdsim.profile import MAPPING_FILE, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
-from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search, smallest_sram
+from mimdsim.search import Aims, Case, Objective, SearchResult, parse_limits, search, smallest_sram
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.start import write_trained
 
@@ -231,7 +231,7 @@ def place(
     out: str | Path | None = None,
     smallest: bool = False,
     progress: Progress = silent,
-) -> Found:
+) -> SearchResult:
     """The best mapping of a workload on a machine, of so many candidates and many more made of their layers: how the
     layers are cut, and the form of the program. The same call finds the same.
 
@@ -263,7 +263,7 @@ def place(
 
 def write_found(
     path: str | Path,
-    found: Found,
+    found: SearchResult,
     workload: GivenWorkload,
     machine: GivenMachine,
     changes: Changes | None = None,

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from mimdsim.base.click_types import FILE_TO_WRITE, PATH
+from mimdsim.base.click_types import FILE_TO_WRITE
 from mimdsim.base.console import Bars, say
+from mimdsim.cli.options import DATA, JSON
 
 
 @click.command("calibrate", short_help="Calibrate uncertain machine parameters against your measurements.")
@@ -22,11 +23,9 @@ from mimdsim.base.console import Bars, say
     type=click.FloatRange(min=0, min_open=True, max=1),
     help="Standard deviation of a figure, as a share of it, where its row gives none.",
 )
-@click.option("--data", type=PATH, help="N-MNIST folder for the activity of training steps.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def calibrate_command(
-    machine: str, tables: tuple[str, ...], out: Path | None, spread: float, data: Path | None, as_json: bool
-) -> None:
+@DATA
+@JSON
+def calibrate_command(machine: str, tables: tuple[str, ...], out: Path | None, as_json: bool, **how: Any) -> None:
     """Calibrate the uncertain parameters of MACHINE against the rows of TABLEs that were measured on it.
 
     A TABLE has the columns of one in references/, and if wanted `spread`: one standard deviation of the figure, in its
@@ -37,7 +36,7 @@ def calibrate_command(
     from mimdsim.validation.calibration.render import narrowed_json, narrowed_lines
 
     with folders_to_write(*((out.parent,) if out else ())), Bars() as bars:
-        found = calibrate(machine, tables, out=out, spread=spread, data=data, progress=bars.show)
+        found = calibrate(machine, tables, out=out, progress=bars.show, **how)
     if as_json:
         say(narrowed_json(found), nl=False)
         return

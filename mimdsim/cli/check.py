@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE, PATH
 from mimdsim.base.console import Bars, say
 from mimdsim.base.errors import DescriptionError
-from mimdsim.cli.options import BATCH, SET, TIMESTEPS, WORKLOAD
-
-if TYPE_CHECKING:
-    pass
+from mimdsim.cli.options import BATCH, JSON, MACHINE, SET, TIMESTEPS, WORKLOAD
 
 
 @click.command("check", short_help="Check a mapping or a kernel: rules, memory and values.")
 @WORKLOAD
-@click.argument("machine", default="bow")
+@MACHINE
 @click.option("--program", type=PATH, help="Python file with build(subject) -> Program.")
 @click.option(
     "--reference", default="reference", metavar="NAME", help="A kernel's reference function (default: reference)."
@@ -30,26 +27,23 @@ if TYPE_CHECKING:
 @click.option("--references", "references", is_flag=True, hidden=True)
 @click.option("--data", type=PATH, hidden=True)
 @click.option("--page", type=FILE_TO_WRITE, hidden=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 @click.argument("files", nargs=-1, type=PATH)
 @SET
 @click.pass_context
 def check_command(
     context: click.Context,
+    /,
     workload: str,
     machine: str,
-    program: Path | None,
-    reference: str,
     out: Path | None,
-    strict: bool,
-    timesteps: int,
-    batch: int,
     references: bool,
     data: Path | None,
     page: Path | None,
     as_json: bool,
     files: tuple[Path, ...],
     changes: tuple[str, ...],
+    **how: Any,
 ) -> None:
     """Check a mapping: rules, memory, and every value against an interpreter of the graph.
 
@@ -71,17 +65,8 @@ def check_command(
 
     for_workload, for_machine = parse_changes(changes)
     with folders_to_write(*((out,) if out else ())), Bars() as bars:
-        found = api.check(
-            *(workload, machine),
-            program=program,
-            changes=for_workload | for_machine,
-            strict=strict,
-            timesteps=timesteps,
-            batch=batch,
-            reference=reference,
-            report=out,
-            progress=bars.show,
-        )
+        changed = for_workload | for_machine
+        found = api.check(workload, machine, changes=changed, report=out, progress=bars.show, **how)
     if as_json:
         import dataclasses
 

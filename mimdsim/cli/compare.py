@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -32,4 +33,4 @@ def compare_command(
         chosen = (*chosen, "a100")
     changed, name = named_changes(workload, changes, mapping)
     folder = out or report_folder(name, "compared", changed, mapping)
-    run_and_show(lambda **given: api.compare(workload, chosen, mapping=mapping, **given), folder, changed)
+    run_and_show(partial(api.compare, workload, chosen, mapping=mapping), folder, changed)

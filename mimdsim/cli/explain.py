@@ -11,7 +11,7 @@ from mimdsim.base.click_types import FILE_TO_WRITE
 from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import counted
-from mimdsim.cli.options import BATCH, SET, TIMESTEPS, WORKLOAD
+from mimdsim.cli.options import BATCH, MACHINE, SET, TIMESTEPS, WORKLOAD
 
 if TYPE_CHECKING:
     from mimdsim.machine import MimdMachine
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("explain", short_help="Explain the cycles of a superstep, down to its vertices.")
 @WORKLOAD
-@click.argument("machine", default="bow")
+@MACHINE
 @click.argument("superstep", default="")
 @click.option("--tile", type=int, help="Seen from this tile (default: the one with most work in the superstep).")
 @click.option("--timestep", type=int, help="Show the vertices in this timestep (default: the longest).")
@@ -45,7 +45,9 @@ def explain_command(
     SUPERSTEP is a name or a number; without it, all are listed with their cycles, slowest first.
     """
     from mimdsim.api import no_workload_changes
+    from mimdsim.base.files import write_atomically
     from mimdsim.pipeline.overrides import load_tiled, parse_changes
+    from mimdsim.program.printer import listing
     from mimdsim.timing import explain
 
     for_workload, for_machine = parse_changes(changes)
@@ -56,19 +58,12 @@ def explain_command(
     else:
         program, activity, tiled = _timed_workload(workload, for_workload, chosen, timesteps, batch)
     if dump is not None:
-        _write_listing(dump, program, tiled)
+        write_atomically(dump, listing(program, [span.cycles for span in tiled.spans]))
     if superstep:
         say(str(explain(program, chosen, superstep, tile, activity, timestep)))
         return
     for line in _slowest_first(tiled):
         say(line)
-
-
-def _write_listing(path: Path, program: Program, tiled: TiledProfile) -> None:
-    from mimdsim.base.files import write_atomically
-    from mimdsim.program.printer import listing
-
-    write_atomically(path, listing(program, [span.cycles for span in tiled.spans]))
 
 
 def _timed_kernel(path: Path, machine: MimdMachine) -> tuple[Program, RecordedActivity, TiledProfile]:

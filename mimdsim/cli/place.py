@@ -10,18 +10,20 @@ import click
 from mimdsim.base.click_types import FILE_TO_WRITE
 from mimdsim.base.console import Bars, say
 from mimdsim.base.errors import DescriptionError, shortened
-from mimdsim.cli.options import SET, WORKLOAD
+from mimdsim.cli.options import MACHINE, PROCESSES, SET, WORKLOAD
 
 if TYPE_CHECKING:
-    from mimdsim.search import Found
+    from mimdsim.search import SearchResult
 
 OBJECTIVES = ("time", "memory", "energy", "product")
 
 
 @click.command("place", short_help="Search for the best mapping of a workload on a machine.")
 @WORKLOAD
-@click.argument("machine", default="bow")
-@click.option("--objective", type=click.Choice(OBJECTIVES), default="time", show_default=True, help="What is least.")
+@MACHINE
+@click.option(
+    "--objective", type=click.Choice(OBJECTIVES), default="time", show_default=True, help="Quantity to minimise."
+)
 @click.option(
     "--within", default="", metavar="LIMITS", help='Limits, e.g. "max memory 400 KiB, max tiles 1000, max time 2 ms".'
 )
@@ -35,25 +37,22 @@ OBJECTIVES = ("time", "memory", "energy", "product")
 @click.option(
     "--training-steps", type=click.IntRange(min=1), help="Record spikes after so many training steps instead."
 )
-@click.option("--candidates", type=click.IntRange(min=1), default=240, show_default=True, help="Mappings to lower.")
-@click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
+@click.option("--candidates", type=click.IntRange(min=1), default=240, show_default=True, help="Mappings to evaluate.")
+@PROCESSES
 @click.option("--out", type=FILE_TO_WRITE, metavar="FILE", help="Write the best mapping here (TOML).")
-@click.option("--smallest-sram", is_flag=True, help="Find the least tile.sram_bytes that some mapping fits.")
-@click.option("--batch", "batches", default="", metavar="B1,B2,...", help="Find the batch with most samples a second.")
+@click.option("--smallest-sram", is_flag=True, help="Find the smallest SRAM (tile.sram_bytes) with a feasible mapping.")
+@click.option("--batch", "batches", default="", metavar="B1,B2,...", help="Find the batch with the highest throughput.")
 @SET
 def place_command(
     workload: str,
     machine: str,
     objective: str,
-    within: str,
-    fill: float,
     training_steps: int | None,
-    candidates: int,
-    processes: int | None,
     out: Path | None,
     smallest_sram: bool,
     batches: str,
     changes: tuple[str, ...],
+    **more: Any,
 ) -> None:
     """Search for the best mapping of WORKLOAD on MACHINE: how every layer is cut, and the form of the program."""
     from mimdsim.pipeline.overrides import parse_changes
@@ -64,27 +63,20 @@ def place_command(
         problem = "--smallest-sram is of one batch; leave out --batch, and give each with --set training.batch=B"
         raise DescriptionError("place", [problem])
     for_workload, for_machine = parse_changes(changes)
-    given: dict[str, Any] = {
-        "objective": "memory" if smallest_sram else objective,
-        "within": within,
-        "fill": fill,
-        "training_steps": training_steps or 0,
-        "candidates": candidates,
-        "processes": processes,
-    }
+    given = more | {"objective": "memory" if smallest_sram else objective, "training_steps": training_steps or 0}
     changed = for_workload | for_machine
     sizes = _sizes(batches)
     if sizes:
         _place_batches(workload, machine, sizes, changed, given, out)
         return
     from mimdsim import api
-    from mimdsim.search.render import found_lines, smallest_lines
+    from mimdsim.search.render import result_lines, smallest_lines
 
     with Bars() as bars:
         found = api.place(
             workload, machine, changes=changed, out=out, smallest=smallest_sram, progress=bars.show, **given
         )
-    for line in found_lines(found):
+    for line in result_lines(found):
         say(line, bad=line.startswith("!"))
     if smallest_sram:
         for line in smallest_lines(found):
@@ -110,7 +102,7 @@ def _place_batches(
     from mimdsim import api
     from mimdsim.base.errors import DoesNotFit
 
-    found: dict[int, Found] = {}
+    found: dict[int, SearchResult] = {}
     say("batch  samples/s  ms per training step  peak bytes  published samples/s")
     for size in sizes:
         try:

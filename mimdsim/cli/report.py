@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,9 +38,7 @@ def report_command(
     other: Path | None,
     out: Path | None,
     opened: bool,
-    trace: Path | None,
-    trace_tiles: str,
-    trace_timesteps: bool,
+    **traced: Any,
 ) -> None:
     """Redraw the report of a saved profile.json. With the profile.json of another run, OTHER, the page also shows the
     differences of that run (B) to PROFILE (A): totals, supersteps by name, and single tiles if both have as many."""
@@ -58,7 +56,7 @@ def report_command(
         if beside.is_file() and not beside.samefile(profile) and read_whole(beside) != read_whole(profile):
             raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
         detail = load_beside(profile, loaded)
-        traced = _traced(trace, loaded, detail, trace_tiles, trace_timesteps)
+        trace_line = _write_trace(loaded, detail, **traced)
         compared = None
         if other is not None:
             against = load_profile(other)
@@ -67,7 +65,7 @@ def report_command(
     for line, bad in marked_as_bad(difference_lines(loaded, compared[0]) if compared else summary_lines(loaded)):
         say(line, bad=bad)
     page = folder / "report.html"
-    say(f"\nReport: {page}{traced}")
+    say(f"\nReport: {page}{trace_line}")
     if opened:
         import webbrowser
 
@@ -75,14 +73,16 @@ def report_command(
             say("No browser could be started; open the file by hand.", err=True)
 
 
-def _traced(path: Path | None, profile: RunProfile, detail: Detail | None, tiles: str, timesteps: bool) -> str:
+def _write_trace(
+    profile: RunProfile, detail: Detail | None, trace: Path | None, trace_tiles: str, trace_timesteps: bool
+) -> str:
     """Write the trace that is asked for; what is said of it."""
-    if path is None:
-        if tiles or timesteps:
+    if trace is None:
+        if trace_tiles or trace_timesteps:
             raise MimdsimError("--trace-tiles and --trace-timesteps are for --trace FILE, which is missing")
         return ""
     from mimdsim.base.units import parse_numbers
     from mimdsim.report.trace import write_trace
 
-    chosen = parse_numbers(tiles, detail.tiles, "--trace-tiles") if detail else ()
-    return f"\nTrace: {write_trace(path, profile, detail, tiles=tuple(chosen), timesteps=timesteps)}"
+    chosen = parse_numbers(trace_tiles, detail.tiles, "--trace-tiles") if detail else ()
+    return f"\nTrace: {write_trace(trace, profile, detail, tiles=tuple(chosen), timesteps=trace_timesteps)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE, PATH
 from mimdsim.base.console import Bars, explain_interrupt, say
-from mimdsim.cli.options import FOLDER, MAPPING, SET, WORKLOAD
+from mimdsim.cli.options import FOLDER, MACHINE, MAPPING, SET, WORKLOAD
 
 if TYPE_CHECKING:
     from mimdsim.pipeline import Run
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("run", short_help="Train a workload on tiles, profile it, write a report.")
 @WORKLOAD
-@click.argument("machine", default="bow")
+@MACHINE
 @click.option("--out", type=PATH, help=FOLDER.format("MACHINE"))
 @click.option("--gpu", "gpus", multiple=True, default=("a100",), show_default=True, help="GPU to compare with.")
 @click.option("--dump", type=PATH, help="Write the program to this folder after every compiler pass.")
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --resume: also if other sources of mimdsim wrote the checkpoint; the profile records it.",
 )
-@click.option(
-    "--window", metavar="40-49", help="Timesteps of which every tile is kept one by one (default: the first ten)."
-)
+@click.option("--window", metavar="40-49", help="Timesteps to record per tile (default: the first ten).")
 @MAPPING
 @SET
 def run_command(
@@ -42,23 +41,18 @@ def run_command(
     gpus: tuple[str, ...],
     dump: Path | None,
     checkpoint: Path | None,
-    resume: bool,
-    accept_other_code: bool,
-    window: str | None,
     changes: tuple[str, ...],
+    **more: Any,
 ) -> None:
     """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
     from mimdsim import api
     from mimdsim.pipeline.overrides import load_tiled
 
-    def made(**given: Any) -> Run:
-        beside = tuple(gpu for gpu in gpus if gpu != "none")
-        to_go_on: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "accept_other_code": accept_other_code}
-        return api.run(workload, machine, mapping=mapping, gpus=beside, dump=dump, window=window, **to_go_on, **given)
-
     changed, name = named_changes(workload, changes, mapping)
     folder = out or report_folder(name, load_tiled(machine).name, changed, mapping)
-    run_and_show(made, folder, changed, dump, checkpoint)
+    more |= {"mapping": mapping, "gpus": tuple(gpu for gpu in gpus if gpu != "none")}
+    run = partial(api.run, workload, machine, dump=dump, checkpoint=checkpoint, **more)
+    run_and_show(run, folder, changed, dump, checkpoint)
 
 
 def named_changes(workload: str, changes: tuple[str, ...], mapping: Path | None) -> tuple[dict[str, Any], str]:

@@ -6,42 +6,26 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.click_types import PATH
 from mimdsim.base.console import Bars, explain_interrupt, say
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.units import counted
+from mimdsim.cli.options import DASK, PROCESSES, STUDY_FOLDER
 
 if TYPE_CHECKING:
     from mimdsim.studies import StudyResult
 
 
-PROCESSES = click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
-
-
-DASK = click.option(
-    "--dask",
-    metavar="ADDRESS",
-    help=(
-        "Work on the cluster of this Dask scheduler (tcp://HOST:PORT). Dask unpickles what it receives: use one that "
-        "only you can reach, or tls:// with certificates."
-    ),
-)
-
-
-OUT = click.option("--out", type=PATH, help="Folder to write to and to resume from.")
-
-
 @click.command("study", short_help="Answer the question of a study.")
 @click.argument("study")
-@OUT
+@STUDY_FOLDER
 @PROCESSES
 @DASK
-@click.option("--as-is", is_flag=True, help="Compute nothing: answer from the points that are done.")
-def study_command(study: str, out: Path | None, processes: int | None, dask: str | None, as_is: bool) -> None:
+@click.option("--as-is", is_flag=True, help="Answer from finished points only; omit it to run the rest.")
+def study_command(study: str, out: Path | None, **how: Any) -> None:
     """Compute the points of STUDY, a name that `mimdsim list` shows or a TOML file, and answer its question from them.
 
     Points are kept as they are done: the same command continues where it stopped.
@@ -54,7 +38,7 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
     given = read_study(study)
     folder = out or Path("reports") / f"{Path(study).stem}-study"
     with _in_file(study):
-        studied = compute_points(folder, partial(api.study, given, folder, processes=processes, dask=dask, as_is=as_is))
+        studied = compute_points(folder, partial(api.study, given, folder, **how))
     for line in answer_lines(studied):
         say(line, bad=line.startswith("!"))
     say_written(studied, write_report(studied, folder) if studied.files else ())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mimdsim.base.click_types import FILE_TO_WRITE
 from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError
-from mimdsim.cli.options import MAPPING, WORKLOAD
-from mimdsim.cli.study import DASK, OUT, PROCESSES, compute_points, say_written
+from mimdsim.cli.options import DASK, MACHINE, MAPPING, PROCESSES, STUDY_FOLDER, WORKLOAD
+from mimdsim.cli.study import compute_points, say_written
 
 if TYPE_CHECKING:
     from mimdsim.studies import Study
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("sweep", short_help="Time every combination of field values.")
 @WORKLOAD
-@click.argument("machine", default="bow")
+@MACHINE
 @click.option(
     "--set",
     "axes",
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     metavar="KEY=V1,V2,...",
     help="A field of workload or machine and its values; repeat for a grid.",
 )
-@OUT
+@STUDY_FOLDER
 @PROCESSES
 @DASK
 @click.option(
@@ -46,7 +46,13 @@ if TYPE_CHECKING:
     help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
 )
 @click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
-@click.option("--candidates", type=click.IntRange(min=1), default=120, show_default=True, help="Of each such search.")
+@click.option(
+    "--candidates",
+    type=click.IntRange(min=1),
+    default=120,
+    show_default=True,
+    help="Mappings that each such search evaluates.",
+)
 @click.option("--save", type=FILE_TO_WRITE, metavar="FILE", help="Write the sweep as a study file too.")
 @MAPPING
 def sweep_command(
@@ -56,13 +62,10 @@ def sweep_command(
     out: Path | None,
     processes: int | None,
     dask: str | None,
-    training_steps: int,
-    gpus: tuple[str, ...],
-    fill: float | None,
     best_mapping: bool,
-    candidates: int,
     save: Path | None,
     mapping: Path | None,
+    **more: Any,
 ) -> None:
     """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12.
 
@@ -70,7 +73,7 @@ def sweep_command(
     """
     from mimdsim import api
     from mimdsim.studies import make_study, note_lines, parse_axes, table_lines, write_figures, write_study
-    from mimdsim.studies.answer_text import firing_words
+    from mimdsim.studies.answer_text import firing_warnings
     from mimdsim.studies.page_data import write_report
 
     if best_mapping and mapping is not None:
@@ -82,23 +85,23 @@ def sweep_command(
         workloads=[workload],
         machine=machine,
         axes=parse_axes(axes),
-        training_steps=training_steps,
-        gpus=gpus,
-        fill=fill,
         mapping="best" if best_mapping else "published" if mapping is None else str(mapping),
-        candidates=candidates,
+        **more,
     )
     folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep{_mark(given)}"
     if save is not None:
         write_study(given, save, command=f"mimdsim study {save}")
     studied = compute_points(folder, partial(api.study, given, folder, processes=processes, dask=dask))
-    rows, names, beside = list(studied.rows), list(given.axes), tuple(Path(gpu).stem for gpu in gpus)
+    rows, names, beside = list(studied.rows), list(given.axes), tuple(Path(gpu).stem for gpu in given.gpus)
     files = [*write_figures(rows, names, folder, beside), *write_report(studied, folder)]
-    doubted = [f"! {line}" for line in firing_words(studied)]
-    for line in (*doubted, *table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
+    warnings = [f"! {line}" for line in firing_warnings(studied)]
+    for line in (*warnings, *table_lines(rows, names, beside), *note_lines(rows, names, trained=given.fill is None)):
         say(line, bad=line.startswith("!"))
-    length = f"after {training_steps} training steps" if training_steps else "after the whole training"
-    spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
+    if given.fill is None:
+        length = f"{given.training_steps} training steps" if given.training_steps else "the whole training"
+        spikes = f"Spikes recorded after {length} (--training-steps)"
+    else:
+        spikes = f"Lists filled to {given.fill:.0%} (--fill)"
     say(f"\n{spikes}. The same command continues where this one stopped.")
     say_written(studied, files)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from mimdsim.base.click_types import FILE_TO_WRITE, PATH
+from mimdsim.base.click_types import FILE_TO_WRITE
 from mimdsim.base.console import Bars, say
 from mimdsim.base.errors import DescriptionError
+from mimdsim.cli.options import DATA, JSON
 
 OUT_OF_TOLERANCE = 3
 MOST_NAMED = 5  # of rows, where not one could be read or predicted
@@ -16,19 +18,17 @@ MOST_NAMED = 5  # of rows, where not one could be read or predicted
 
 @click.command("validate", short_help="Compare predictions with published figures.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--data", type=PATH, help="N-MNIST folder for the activity of training steps.")
+@DATA
 @click.option("--page", type=FILE_TO_WRITE, metavar="FILE.md", help="Also write a page of all rows.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 @click.pass_context
-def validate_command(
-    context: click.Context, files: tuple[str, ...], data: Path | None, page: Path | None, as_json: bool
-) -> None:
+def validate_command(context: click.Context, /, **given: Any) -> None:
     """Compare predictions with tables of published figures, by path or by name (default: those that come with mimdsim).
 
     A row that cannot be read is given as refused, with its line. Exits with 3 where a row is outside its tolerance, and
     with 2 where not one could be read.
     """
-    context.exit(compare_with_tables(files, data, page, as_json))
+    context.exit(compare_with_tables(**given))
 
 
 def compare_with_tables(files: tuple[str, ...], data: Path | None, page: Path | None, as_json: bool) -> int:

@@ -22,7 +22,7 @@ from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.pipeline.retiming import retime
 from mimdsim.profile import TiledProfile, WhatIf, ratio_of
-from mimdsim.search import Case, copied, estimate, profiled, shortened_most
+from mimdsim.search import Case, compile_and_time, estimate, most_shortened, replicate_layers
 from mimdsim.workload import filled_activity
 from mimdsim.workload.description.mapping import MappingOptions, Rule, Split
 
@@ -158,7 +158,7 @@ def what_if(case: Case, compiled: Compiled | None, before: TiledProfile, lever: 
     known = _AHEAD if compiled is None else [(case.options, compiled)]
     fitting = (made for options, made in known if options == other.options and made.network == case.network)
     same = next(filter(None, (made.on(other.machine) for made in fitting)), None)
-    after = profiled(other, other.options)[1] if same is None else retime(same, other.machine, case.activity)
+    after = compile_and_time(other, other.options)[1] if same is None else retime(same, other.machine, case.activity)
     memory = after.memory
     if not memory.fits:
         raise DoesNotFit(f"{lever.what}: tile {memory.peak_tile} then needs {memory.peak_of_limit}")
@@ -169,7 +169,7 @@ def difference(before: TiledProfile, after: TiledProfile, lever: Lever, command:
     """What a change has made of a program that takes `before`."""
     share = ratio_of(after, before)
     spans = ([(span.name, span.cycles) for span in profile.spans] for profile in (before, after))
-    name, one, two = shortened_most(*spans)
+    name, one, two = most_shortened(*spans)
     return WhatIf(
         what=lever.what,
         kind=lever.kind,
@@ -198,7 +198,7 @@ def mapping_levers(case: Case) -> Iterator[Lever]:
     if options.rules != set(every):
         yield Lever("all rules of the program", {"mapping.program": "best"})
     for about in COPIES:
-        if not options.split and (found := copied(case, about)) is not None:
+        if not options.split and (found := replicate_layers(case, about)) is not None:
             copies = next(iter(found.split.values())).batch
             changes: dict[str, Any] = {"mapping.program": "best", "mapping.reduce_group": found.reduce_group}
             changes |= {

@@ -1,34 +1,31 @@
 """The best mapping of a network on a machine, found by search.
 
-case -> splits (seeds) and moves -> sampled (estimates from some tiles) -> layers (mappings made of layers of others) ->
-walk (the search) -> evaluate (in full) -> savings; chips (mappings of one chip widened to several); smallest (the least
-tile memory that fits).
+objective (what is best) -> neighbours (where it begins, steps) -> evaluate (estimates from some tiles, or in full) ->
+layers (mappings made of layers of others) -> search_loop -> savings; multi_chip (mappings of one chip widened to
+several); smallest (the smallest tile memory with a feasible mapping); render (the result as text).
 """
 
-from mimdsim.search.evaluate import profiled, timed
-from mimdsim.search.neighbours import copied
-from mimdsim.search.objective import OBJECTIVES, Aims, Case, Figures, Objective, Timed, parse_limits
-from mimdsim.search.sampled_estimate import estimate
-from mimdsim.search.savings import Saving, shortened_most
-from mimdsim.search.search_loop import Found, best_of, search
+from mimdsim.search.evaluate import compile_and_time, estimate, time_mapping
+from mimdsim.search.neighbours import replicate_layers
+from mimdsim.search.objective import Aims, Case, Figures, Objective, TimedMapping, parse_limits
+from mimdsim.search.savings import most_shortened
+from mimdsim.search.search_loop import SearchResult, best_of, search
 from mimdsim.search.smallest import smallest_sram
 
 __all__ = [
-    "OBJECTIVES",
     "Aims",
     "Case",
     "Figures",
-    "Found",
     "Objective",
-    "Saving",
-    "Timed",
+    "SearchResult",
+    "TimedMapping",
     "best_of",
-    "copied",
+    "compile_and_time",
     "estimate",
+    "most_shortened",
     "parse_limits",
-    "profiled",
+    "replicate_layers",
     "search",
-    "shortened_most",
     "smallest_sram",
-    "timed",
+    "time_mapping",
 ]

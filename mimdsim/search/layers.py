@@ -7,25 +7,15 @@ its own split; that its neighbours are cut in another way changes only what come
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.search.evaluate import Candidate
 from mimdsim.search.objective import Aims, Figures
-from mimdsim.search.sampled_estimate import LayerCosts
 from mimdsim.workload.description.mapping import MappingOptions
 
 SWEEPS = 2  # over all layers, each exchanged for the best one known
 KEPT = 4  # mappings of each exchange
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A mapping and what it is estimated to cost; layers: None if it was not lowered."""
-
-    options: MappingOptions
-    figures: Figures
-    layers: LayerCosts | None = None
 
 
 class LayerTable:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from mimdsim.graph import training_graph
 from mimdsim.machine import changed_machine
 from mimdsim.program import RecordedActivity
-from mimdsim.search.layers import Candidate
+from mimdsim.search.evaluate import Candidate
 from mimdsim.search.neighbours import even_parts
 from mimdsim.search.objective import Case
 from mimdsim.workload.description.mapping import MappingOptions, Split
@@ -20,7 +19,7 @@ SHRUNK = 0.9  # parts of what was tried before, where layers need more stages th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Widened:
+class MultiChipMapping:
     """A mapping on groups x each x stages chips, and the least cycles that it can take: of those of a share of the
     batch on one chip, what is no waiting over the chips that share it."""
 
@@ -35,7 +34,7 @@ class Widened:
         return self.groups * self.each * self.stages
 
 
-def share_of(case: Case, groups: int) -> Case:
+def batch_share(case: Case, groups: int) -> Case:
     """The case of one of so many equal parts of the batch, on one chip."""
     batch = case.network.batch // groups
     network = replace(case.network, batch=batch)
@@ -46,7 +45,7 @@ def share_of(case: Case, groups: int) -> Case:
     )
     machine = changed_machine(case.machine, {"links.chips": 1})
     options = case.options.model_copy(update={"split": {}})
-    return Case(network=network, graph=training_graph(network), machine=machine, activity=activity, options=options)
+    return Case.of(network, machine, activity, options)
 
 
 def numbers_of_groups(case: Case) -> list[int]:
@@ -56,7 +55,7 @@ def numbers_of_groups(case: Case) -> list[int]:
     return [number for number in sorted(numbers) if case.network.batch % number == 0]
 
 
-def widened(case: Case, groups: int, known: list[Candidate]) -> Iterator[Widened]:
+def spread_over_chips(case: Case, groups: int, known: list[Candidate]) -> Iterator[MultiChipMapping]:
     """The best mappings of a share of the batch on as many groups of chips, each of one chip or of several that share
     the neurons of every layer; all layers on the same chips, or some after others."""
     chips, layers = case.machine.links.chips, case.network.layers
@@ -68,12 +67,12 @@ def widened(case: Case, groups: int, known: list[Candidate]) -> Iterator[Widened
         for one in fitting[:KEPT]:
             waiting = one.layers.cycles.waiting if one.layers is not None else 0
             least = waiting + (one.figures.cycles - waiting) / (each * stages)
-            split = _over(case, one.options.split, groups, each, stages)
+            split = _split_chips(case, one.options.split, groups, each, stages)
             options = one.options.model_copy(update={"split": split, "tiles": 0})
-            yield Widened(options=options, groups=groups, each=each, stages=stages, least_cycles=least)
+            yield MultiChipMapping(options=options, groups=groups, each=each, stages=stages, least_cycles=least)
 
 
-def _over(case: Case, alone: dict[str, Split], groups: int, each: int, stages: int) -> dict[str, Split]:
+def _split_chips(case: Case, alone: dict[str, Split], groups: int, each: int, stages: int) -> dict[str, Split]:
     """All layers over the chips of their stage: with as many more parts of neurons as there are chips, or fewer, until
     layers that follow each other need no further stage."""
     room = each * (case.machine.chip.tiles - case.options.reserved_tiles)  # of a stage, in tiles for a group's samples
@@ -93,7 +92,7 @@ def _over(case: Case, alone: dict[str, Split], groups: int, each: int, stages: i
         share *= SHRUNK
 
 
-def in_order(found: list[Widened], cycles_of: Callable[[MappingOptions], float]) -> None:
+def time_in_order(found: list[MultiChipMapping], cycles_of: Callable[[MappingOptions], float]) -> None:
     """Call `cycles_of` with the most promising mapping of every number of chips, then with the others until none can be
     faster than the best one."""
     found = sorted(found, key=lambda one: one.least_cycles)

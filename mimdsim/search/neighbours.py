@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
 
+from mimdsim.graph import Layer
 from mimdsim.search.objective import Case
 from mimdsim.workload.description.mapping import MappingOptions, Rule, Split
 
@@ -15,59 +15,38 @@ REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 STATE_WORK = 12.0  # assumed: bundles of a neuron's state in a timestep, in those of an input spike; only where to begin
 
 
-@dataclass(frozen=True, kw_only=True)
-class Space:
-    """What splits are of: layers as (name, inputs, neurons), the batch, tiles for all of them, chips,
-    contexts of a tile."""
+def copies_worth_trying(case: Case) -> tuple[int, ...]:
+    """Numbers of copies, each with fewer samples on the busiest copy than the one before."""
+    batch = case.network.batch
+    most = [-(-batch // copies) for copies in range(1, batch + 1)]
+    return tuple(copies + 1 for copies, each in enumerate(most) if copies == 0 or each < most[copies - 1])
 
-    layers: tuple[tuple[str, int, int], ...]
-    batch: int
-    room: int
-    chips: int
-    contexts: int
 
-    @classmethod
-    def of(cls, case: Case) -> Space:
-        machine = case.machine
-        return cls(
-            layers=tuple((layer.name, layer.inputs, layer.neurons) for layer in case.network.layers),
-            batch=case.network.batch,
-            room=case.room,
-            chips=machine.links.chips,
-            contexts=machine.tile.working_contexts,
-        )
+def _replicas(case: Case) -> tuple[int, ...]:
+    return tuple(each for each in REPLICAS if each <= max(6, case.machine.tile.working_contexts))
 
-    @property
-    def ladder(self) -> tuple[int, ...]:
-        """Numbers of copies worth trying: each with fewer samples on the busiest copy than the one before."""
-        most = [-(-self.batch // copies) for copies in range(1, self.batch + 1)]
-        return tuple(copies + 1 for copies, each in enumerate(most) if copies == 0 or each < most[copies - 1])
 
-    @property
-    def replicas(self) -> tuple[int, ...]:
-        return tuple(each for each in REPLICAS if each <= max(6, self.contexts))
-
-    def bounded(self, split: dict[str, Split]) -> dict[str, Split]:
-        """Within what there is to cut, and on no more tiles than there are: parts of neurons shrink alike."""
-        within = {}
-        for name, inputs, neurons in self.layers:
-            one = split[name]
-            most = {"batch": self.batch, "inputs": inputs, "neurons": neurons}
-            kept = {key: max(1, min(getattr(one, key), of)) for key, of in most.items()}
-            within[name] = one.model_copy(update=kept | {"neurons": even_parts(neurons, kept["neurons"])})
-        while (taken := sum(map(tiles_of, within.values()))) > self.room:
-            shrinks = {name: one for name, one in within.items() if one.neurons > 1}
-            if not shrinks:
-                name = max(within, key=lambda each: (tiles_of(within[each]), each))
-                within[name] = within[name].model_copy(update={"batch": max(1, within[name].batch - 1), "inputs": 1})
-                if tiles_of(within[name]) == 1 and len(within) > self.room:
-                    return within  # no split fits: placing it says so
-                continue
-            share = self.room / taken
-            for (name, _, neurons), one in zip(self.layers, within.values(), strict=True):
-                fewer = max(1, min(int(one.neurons * share), one.neurons - 1))
-                within[name] = one.model_copy(update={"neurons": even_parts(neurons, fewer)})
-        return within
+def clip_split(case: Case, split: dict[str, Split]) -> dict[str, Split]:
+    """Within what there is to cut, and on no more tiles than there are: parts of neurons shrink alike."""
+    within, room = {}, case.room
+    for layer in case.network.layers:
+        one = split[layer.name]
+        most = {"batch": case.network.batch, "inputs": layer.inputs, "neurons": layer.neurons}
+        kept = {key: max(1, min(getattr(one, key), of)) for key, of in most.items()}
+        within[layer.name] = one.model_copy(update=kept | {"neurons": even_parts(layer.neurons, kept["neurons"])})
+    while (taken := sum(map(tiles_of, within.values()))) > room:
+        shrinks = {name: one for name, one in within.items() if one.neurons > 1}
+        if not shrinks:
+            name = max(within, key=lambda each: (tiles_of(within[each]), each))
+            within[name] = within[name].model_copy(update={"batch": max(1, within[name].batch - 1), "inputs": 1})
+            if tiles_of(within[name]) == 1 and len(within) > room:
+                return within  # no split fits: placing it says so
+            continue
+        share = room / taken
+        for layer, one in zip(case.network.layers, within.values(), strict=True):
+            fewer = max(1, min(int(one.neurons * share), one.neurons - 1))
+            within[layer.name] = one.model_copy(update={"neurons": even_parts(layer.neurons, fewer)})
+    return within
 
 
 def tiles_of(split: Split) -> int:
@@ -79,43 +58,42 @@ def even_parts(neurons: int, parts: int) -> int:
     return -(-neurons // -(-neurons // parts))
 
 
-def seeds(case: Case, space: Space) -> Iterator[MappingOptions]:
+def seeds(case: Case) -> Iterator[MappingOptions]:
     """Mappings to begin with: by numbers of copies, tiles shared among layers by their neurons or by their work, and
     fewer tiles than there are."""
-    works = _works(case)
+    works = _work_shares(case)
     for share in (1.0, 0.5, 0.25):
         for replicas in (1, 2, 6):
-            for copies in space.ladder:
-                if copies > 1 and replicas > -(-space.batch // copies):
+            for copies in copies_worth_trying(case):
+                if copies > 1 and replicas > -(-case.network.batch // copies):
                     continue
                 for work in works:
-                    yield _seed(case, space, copies, replicas, work, share)
+                    yield _seed_mapping(case, copies, replicas, work, share)
 
 
-def copied(case: Case, about: int) -> MappingOptions | None:
+def replicate_layers(case: Case, about: int) -> MappingOptions | None:
     """The first of `seeds` with the number of copies of every layer nearest to `about`; None: only one copy can be, or
     there are too few tiles for so many."""
-    space = Space.of(case)
-    copies = min(space.ladder, key=lambda one: abs(one - about))
+    copies = min(copies_worth_trying(case), key=lambda one: abs(one - about))
     if copies == 1:
         return None
-    found = (one for one in seeds(case, space) if next(iter(one.split.values())).batch == copies)
+    found = (one for one in seeds(case) if next(iter(one.split.values())).batch == copies)
     return next(found, None)
 
 
-def _seed(case: Case, space: Space, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:
-    tiles = max(len(work), int(share * space.room) // copies)
+def _seed_mapping(case: Case, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:
+    tiles = max(len(work), int(share * case.room) // copies)
     parts = np.maximum(1, (tiles * work / work.sum()).astype(np.int64))
     split = {
-        name: Split(batch=copies, neurons=int(each), replicas=replicas)
-        for (name, _, _), each in zip(space.layers, parts, strict=True)
+        layer.name: Split(batch=copies, neurons=int(each), replicas=replicas)
+        for layer, each in zip(case.network.layers, parts, strict=True)
     }
-    bounded = space.bounded(split)
-    group = max(1, round(max(one.inputs * one.neurons for one in bounded.values()) ** 0.5))  # as many sums in two steps
-    return case.options.model_copy(update={"split": bounded, "program": "best", "reduce_group": group})
+    split = clip_split(case, split)
+    group = max(1, round(max(one.inputs * one.neurons for one in split.values()) ** 0.5))  # as many sums in two steps
+    return case.options.model_copy(update={"split": split, "program": "best", "reduce_group": group})
 
 
-def _works(case: Case) -> list[np.ndarray]:
+def _work_shares(case: Case) -> list[np.ndarray]:
     """Of every layer, how many tiles it should have of all: as it has neurons, or also by the spikes that reach it."""
     neurons = np.array([layer.neurons for layer in case.network.layers], np.float64)
     sources = ["input", *(layer.name for layer in case.network.layers[:-1])]
@@ -136,15 +114,15 @@ MOVES = ("neurons", "tile", "batch", "trade", "inputs", "replicas", "like", *LAD
 OFTEN = (5, 4, 3, 3, 2, 3, 1, 2, 1, 2, 1)  # how often each is tried
 
 
-def moved(options: MappingOptions, space: Space, draw: np.random.Generator) -> MappingOptions:
+def random_step(options: MappingOptions, case: Case, draw: np.random.Generator) -> MappingOptions:
     """A neighbour of a mapping whose layers are all split: one thing changed, of one layer or of all of them."""
     kind = MOVES[int(draw.choice(len(MOVES), p=np.array(OFTEN) / sum(OFTEN)))]
     if kind in LADDERS:
-        return options.model_copy(update={kind: _near(LADDERS[kind], getattr(options, kind), draw)})
+        return options.model_copy(update={kind: _draw_near(LADDERS[kind], getattr(options, kind), draw)})
     if kind == "program":
-        return _toggled(options, get_args(Rule)[int(draw.integers(len(get_args(Rule))))])
+        return _toggle_rule(options, get_args(Rule)[int(draw.integers(len(get_args(Rule))))])
     split = dict(options.split)
-    names = [name for name, _, _ in space.layers]
+    names = [layer.name for layer in case.network.layers]
     every = bool(draw.random() < 0.35)
     chosen = names if every else [names[int(draw.integers(len(names)))]]
     if kind == "like":
@@ -155,17 +133,18 @@ def moved(options: MappingOptions, space: Space, draw: np.random.Generator) -> M
         }
     else:
         seed = int(draw.integers(1 << 30))  # every layer makes the same step
-        for name, _, neurons in space.layers:
-            if name in chosen:
-                split[name] = _changed(kind, split[name], neurons, space, np.random.default_rng(seed))
-    return options.model_copy(update={"split": space.bounded(split)})
+        for layer in case.network.layers:
+            if layer.name in chosen:
+                draws = np.random.default_rng(seed)
+                split[layer.name] = _change_split(kind, split[layer.name], layer.neurons, case, draws)
+    return options.model_copy(update={"split": clip_split(case, split)})
 
 
-def _changed(kind: str, split: Split, neurons: int, space: Space, draw: np.random.Generator) -> Split:
+def _change_split(kind: str, split: Split, neurons: int, case: Case, draw: np.random.Generator) -> Split:
     if kind == "batch":
-        return split.model_copy(update={"batch": _near(space.ladder, split.batch, draw)})
+        return split.model_copy(update={"batch": _draw_near(copies_worth_trying(case), split.batch, draw)})
     if kind == "replicas":
-        return split.model_copy(update={"replicas": _near(space.replicas, split.replicas, draw)})
+        return split.model_copy(update={"replicas": _draw_near(_replicas(case), split.replicas, draw)})
     if kind == "tile":  # one neuron more or less on a tile
         each = max(1, -(-neurons // split.neurons) + int(draw.choice((-2, -1, 1, 2))))
         return split.model_copy(update={"neurons": -(-neurons // each)})
@@ -173,52 +152,55 @@ def _changed(kind: str, split: Split, neurons: int, space: Space, draw: np.rando
         return split.model_copy(update={"neurons": max(1, round(split.neurons * float(draw.choice(FACTORS))))})
     other = {"trade": "batch", "inputs": "inputs"}[kind]  # parts of one kind for parts of the other
     before = getattr(split, other)
-    after = _near(space.ladder, before, draw) if other == "batch" else max(1, before + int(draw.choice((-1, 1, 2))))
+    after = (
+        _draw_near(copies_worth_trying(case), before, draw)
+        if other == "batch"
+        else max(1, before + int(draw.choice((-1, 1, 2))))
+    )
     return split.model_copy(update={other: after, "neurons": max(1, round(split.neurons * before / after))})
 
 
-def _near(values: Sequence[float], now: float, draw: np.random.Generator) -> float:
+def _draw_near(values: Sequence[float], now: float, draw: np.random.Generator) -> float:
     """One of the values next to `now`, or the one after it."""
-    others = _beside(values, now, 2)
+    others = _nearest_values(values, now, 2)
     return others[int(draw.integers(len(others)))] if others else now
 
 
-def _beside(values: Sequence[float], now: float, count: int) -> list[float]:
+def _nearest_values(values: Sequence[float], now: float, count: int) -> list[float]:
     """So many of the values below `now`, and so many above it."""
     return [*[value for value in values if value < now][-count:], *[value for value in values if value > now][:count]]
 
 
-def _toggled(options: MappingOptions, toggled: str) -> MappingOptions:
+def _toggle_rule(options: MappingOptions, toggled: str) -> MappingOptions:
     """A mapping whose program has one rule more or less."""
     every = get_args(Rule)
     rules = tuple(rule for rule in every if (rule in options.rules) != (rule == toggled))
     return options.model_copy(update={"program": "best" if len(rules) == len(every) else rules})
 
 
-def every_step(layer: str, options: MappingOptions, space: Space) -> list[MappingOptions]:
+def every_step(layer: Layer, options: MappingOptions, case: Case) -> list[MappingOptions]:
     """The neighbours of a mapping by the split of one of its layers; of a layer without one there are none."""
-    (neurons,) = (count for name, _, count in space.layers if name == layer)
-    now = options.split.get(layer)
+    now = options.split.get(layer.name)
     if now is None:
         return []
-    each = -(-neurons // now.neurons)
-    changes: list[dict[str, int]] = [{"neurons": -(-neurons // max(1, each + more))} for more in (-2, -1, 1, 2)]
-    changes += [{"replicas": int(count)} for count in _beside(space.replicas, now.replicas, 1)]
-    for batch in map(int, _beside(space.ladder, now.batch, 1)):
+    each = -(-layer.neurons // now.neurons)
+    changes: list[dict[str, int]] = [{"neurons": -(-layer.neurons // max(1, each + more))} for more in (-2, -1, 1, 2)]
+    changes += [{"replicas": int(count)} for count in _nearest_values(_replicas(case), now.replicas, 1)]
+    for batch in map(int, _nearest_values(copies_worth_trying(case), now.batch, 1)):
         changes += [{"batch": batch}, {"batch": batch, "neurons": max(1, round(now.neurons * now.batch / batch))}]
-    made = [{**options.split, layer: now.model_copy(update=change)} for change in changes]
-    return [options.model_copy(update={"split": space.bounded(split)}) for split in made]
+    splits = [{**options.split, layer.name: now.model_copy(update=change)} for change in changes]
+    return [options.model_copy(update={"split": clip_split(case, split)}) for split in splits]
 
 
-def every_value(setting: str, options: MappingOptions, space: Space) -> list[MappingOptions]:
+def every_value(setting: str, options: MappingOptions, case: Case) -> list[MappingOptions]:
     """The neighbours of a mapping by one of `SHARED`, what all its layers share."""
     if setting == "program":
-        return [_toggled(options, rule) for rule in get_args(Rule)]
+        return [_toggle_rule(options, rule) for rule in get_args(Rule)]
     if setting != "tiles":
-        values = _beside(LADDERS[setting], getattr(options, setting), 3)
-    elif space.chips > 1:
+        values = _nearest_values(LADDERS[setting], getattr(options, setting), 3)
+    elif case.machine.links.chips > 1:
         return []
     else:
         taken = sum(map(tiles_of, options.split.values()))
-        values = sorted({options.reserved_tiles + min(space.room, int(taken * share)) for share in SPARE})
+        values = sorted({options.reserved_tiles + min(case.room, int(taken * share)) for share in SPARE})
     return [options.model_copy(update={setting: value}) for value in values]

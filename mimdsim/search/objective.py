@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
+class TimedMapping:
     """A mapping compiled and timed in full. seconds: of a training step; spans: (superstep, cycles) in program order;
     fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas);
     chips: in use; unknown: why its time cannot be told, or ''."""
@@ -80,7 +80,6 @@ class Timed:
 
 
 Objective = Literal["time", "memory", "energy", "product"]
-OBJECTIVES = get_args(Objective)
 _LIMIT = re.compile(r"\s*max\s+([a-z]+)\s+(\S.*?)\s*")
 UNITS = {"memory": "bytes", "tiles": "tiles", "time": "seconds", "cycles": "cycles", "energy": "joules"}
 BEYOND = float("inf")

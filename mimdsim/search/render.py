@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mimdsim.base.units import counted, show_bytes
-from mimdsim.search.objective import Timed
+from mimdsim.search.objective import TimedMapping
 from mimdsim.search.savings import Saving
-from mimdsim.search.search_loop import Found
+from mimdsim.search.search_loop import SearchResult
 from mimdsim.search.smallest import ALSO_TRIED, LEFT
 
 
-def found_lines(found: Found) -> Iterator[str]:
+def result_lines(found: SearchResult) -> Iterator[str]:
     """The published mapping and the best one beside each other, the front, and what each change saved."""
     yield from (f"! {line}." for line in found.doubted)
     first, best = found.published, found.best
@@ -65,7 +65,7 @@ def found_lines(found: Found) -> Iterator[str]:
             yield f"  {_saving(saving)}"
 
 
-def smallest_lines(found: Found) -> Iterator[str]:
+def smallest_lines(found: SearchResult) -> Iterator[str]:
     """The least tile memory that a mapping was found for, and what was not tried."""
     least = found.best.figures.peak_bytes
     yield ""
@@ -79,13 +79,13 @@ def smallest_lines(found: Found) -> Iterator[str]:
         yield f"Left as given, because it changes {changed}: {', '.join(keys)}."
 
 
-def _parts(one: Timed, place: int) -> str:
+def _parts(one: TimedMapping, place: int) -> str:
     _, batch, inputs, neurons, replicas = one.shares[place]
     cut = f"{batch} x {inputs} x {neurons}"
     return f"{cut}, replicas {replicas}"
 
 
-def _program(one: Timed) -> str:
+def _program(one: TimedMapping) -> str:
     program = one.options.program
     return program if isinstance(program, str) else " + ".join(program) or "published"
 

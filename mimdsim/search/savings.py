@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mimdsim.search.evaluate import Evaluator
-from mimdsim.search.objective import Timed
+from mimdsim.search.objective import TimedMapping
 from mimdsim.workload.description.mapping import MappingOptions, Split
 
 Spans = Iterable[tuple[str, int]]
@@ -26,7 +26,7 @@ class Saving:
     after: int
 
 
-def savings(evaluate: Evaluator, first: Timed, last: Timed) -> tuple[Saving, ...]:
+def savings(evaluate: Evaluator, first: TimedMapping, last: TimedMapping) -> tuple[Saving, ...]:
     """One for each change that makes a difference; changes that cannot be placed on their own go with the next."""
     steps = list(changes(first.options, last.options, [name for name, *_ in last.shares]))
     timed = evaluate.timings([options for _, options in steps[:-1]])
@@ -35,7 +35,7 @@ def savings(evaluate: Evaluator, first: Timed, last: Timed) -> tuple[Saving, ...
         named.append(change)
         if after is None:
             continue
-        superstep, one, two = shortened_most(before.spans, after.spans)
+        superstep, one, two = most_shortened(before.spans, after.spans)
         saved = before.figures.cycles - after.figures.cycles
         less = before.figures.peak_bytes - after.figures.peak_bytes
         if saved or less:
@@ -65,7 +65,7 @@ def changes(first: MappingOptions, last: MappingOptions, layers: list[str]) -> I
             yield f"{field} {', '.join(f'{name} {each}' for name, each in wanted.items())}", now
 
 
-def shortened_most(before: Spans, after: Spans) -> tuple[str, int, int]:
+def most_shortened(before: Spans, after: Spans) -> tuple[str, int, int]:
     """The superstep that got shorter by most, with its cycles before and after (0: it is gone); those of one name are
     added up."""
     one, two = Counter[str](), Counter[str]()

@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
-from mimdsim.search.evaluate import Evaluator, evaluator
-from mimdsim.search.layers import Candidate, LayerTable
-from mimdsim.search.multi_chip import Widened, in_order, numbers_of_groups, share_of, widened
-from mimdsim.search.neighbours import SHARED, Space, every_step, every_value, moved, seeds
-from mimdsim.search.objective import BEYOND, Aims, Case, Objective, Timed
+from mimdsim.search.evaluate import Candidate, Evaluator, evaluator
+from mimdsim.search.layers import LayerTable
+from mimdsim.search.multi_chip import MultiChipMapping, batch_share, numbers_of_groups, spread_over_chips, time_in_order
+from mimdsim.search.neighbours import SHARED, every_step, every_value, random_step, seeds
+from mimdsim.search.objective import BEYOND, Aims, Case, Objective, TimedMapping
 from mimdsim.search.savings import Saving, savings
 from mimdsim.workload.description.mapping import MappingOptions
 
@@ -32,6 +33,7 @@ LAST_SHARE = 0.25  # of the candidates: for single steps from the best one, the 
 # what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
 SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
 Progress = Callable[[str, int, int], None]
+Mapping = TypeVar("Mapping", Candidate, TimedMapping)
 
 
 def quiet(_what: str, _done: int, _total: int) -> None:
@@ -39,19 +41,19 @@ def quiet(_what: str, _done: int, _total: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SearchResult:
     """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
     which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one;
     candidates: mappings lowered; combined: how many different ones more were made of their layers; by_chips: the best
     timed mapping of each number of chips in use; doubted: why the times do not hold for a network that works."""
 
-    best: Timed
-    published: Timed | None
-    front: tuple[Timed, ...]
+    best: TimedMapping
+    published: TimedMapping | None
+    front: tuple[TimedMapping, ...]
     savings: tuple[Saving, ...]
     candidates: int
     combined: int
-    by_chips: tuple[Timed, ...]
+    by_chips: tuple[TimedMapping, ...]
     doubted: tuple[str, ...] = ()
 
 
@@ -63,37 +65,41 @@ def search(
     processes: int = 2,
     explained: bool = True,
     progress: Progress = quiet,
-) -> Found:
+) -> SearchResult:
     """The best mapping of so many candidates, the same for any number of processes.
 
     Raises DoesNotFit if none keeps to the limits, with the one that comes closest, and DescriptionError for a network
     whose mapping has no splits.
     """
-    refuse_dense(case)
+    if case.network.spikes == "dense":
+        problem = 'splits are of layers with sparse spikes; set network.spikes = "sparse"'
+        raise DescriptionError("place", [problem])
     if case.machine.links.chips > 1:
-        return _over_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
+        return _search_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
     with evaluator(aims.limited(case), processes, joules=aims.needs_energy) as evaluate:
-        tried, more = estimated(evaluate, aims, candidates, progress)
-        mappings = [case.published, *(one.options for one in _chosen(tried, aims))]
+        tried, more = estimate_candidates(evaluate, aims, candidates, progress)
+        mappings = [case.published, *(one.options for one in _finalists(tried, aims))]
         progress("timing the best", 0, len(mappings))
         published, *others = evaluate.timings(mappings)
         progress("timing the best", len(mappings), len(mappings))
-        found = _found(published, [one for one in others if one is not None], aims, len(tried), more)
+        found = _search_result(published, [one for one in others if one is not None], aims, len(tried), more)
         saved = savings(evaluate, published, found.best) if explained and published is not None else ()
     return replace(found, savings=saved)
 
 
-def _found(published: Timed | None, others: list[Timed], aims: Aims, candidates: int, combined: int) -> Found:
+def _search_result(
+    published: TimedMapping | None, others: list[TimedMapping], aims: Aims, candidates: int, combined: int
+) -> SearchResult:
     """Raises DoesNotFit if none keeps to the limits."""
     finished = [one for one in (published, *others) if one is not None]
-    kept = sorted(_kept(finished, aims), key=lambda one: (*aims.rank(one.figures), one.figures.peak_bytes))
+    kept = sorted(_within_limits(finished, aims), key=lambda one: (*aims.rank(one.figures), one.figures.peak_bytes))
     if not kept:
         raise DoesNotFit(_why(finished, aims, candidates))
     by_chips = {one.chips: one for one in reversed(kept)}
-    return Found(
+    return SearchResult(
         best=kept[0],
         published=published,
-        front=front_of(kept),
+        front=pareto_front(kept),
         savings=(),
         candidates=candidates,
         combined=combined,
@@ -101,28 +107,28 @@ def _found(published: Timed | None, others: list[Timed], aims: Aims, candidates:
     )
 
 
-def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, progress: Progress) -> Found:
+def _search_chips(case: Case, aims: Aims, *, candidates: int, processes: int, progress: Progress) -> SearchResult:
     """The best mapping of several chips, or of fewer of them: of those found for one chip and shares of the batch,
     widened, and of those that give layers chips of their own. One chip gets as many candidates as if it were alone,
     and a share of the batch as many however many chips there are, so that more chips find nothing worse."""
     several = numbers_of_groups(case)
-    wide: list[Widened] = []
+    wide: list[MultiChipMapping] = []
     alone: list[MappingOptions] = []
     lowered = more = 0
     for groups in several:
-        with evaluator(aims.limited(share_of(case, groups)), processes, joules=aims.needs_energy) as evaluate:
+        with evaluator(aims.limited(batch_share(case, groups)), processes, joules=aims.needs_energy) as evaluate:
             try:
                 share = candidates if groups == 1 else max(ROUND, int(BATCH_SHARE * candidates))
-                known, combined = estimated(evaluate, aims, share, progress)
+                known, combined = estimate_candidates(evaluate, aims, share, progress)
             except DoesNotFit:
                 continue
             if groups == 1:
-                finished = [one for one in evaluate.timings([each.options for each in _chosen(known, aims)]) if one]
-                kept = sorted(_kept(finished, aims), key=lambda one: aims.rank(one.figures))
+                finished = [one for one in evaluate.timings([each.options for each in _finalists(known, aims)]) if one]
+                kept = sorted(_within_limits(finished, aims), key=lambda one: aims.rank(one.figures))
                 alone = [one.options.model_copy(update={"tiles": 0}) for one in kept[:1]]
         lowered, more = lowered + len(known), more + combined
-        wide += widened(case, groups, known)
-    timings: list[Timed] = []
+        wide += spread_over_chips(case, groups, known)
+    timings: list[TimedMapping] = []
     with evaluator(case, 1) as evaluate:
 
         def cycles_of(options: MappingOptions) -> float:
@@ -131,17 +137,17 @@ def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, prog
             if made is None:
                 return BEYOND
             timings.append(made)
-            return made.figures.cycles if _kept([made], aims) else BEYOND
+            return made.figures.cycles if _within_limits([made], aims) else BEYOND
 
         published, *layers = evaluate.timings(
             [case.published, case.published.model_copy(update={"program": "best"}), case.options, *alone]
         )
-        in_order(wide, cycles_of)
+        time_in_order(wide, cycles_of)
     progress("timing the best", len(wide), len(wide))
-    return _found(published, [*filter(None, layers), *timings], aims, lowered, more)
+    return _search_result(published, [*filter(None, layers), *timings], aims, lowered, more)
 
 
-def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed | None:
+def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> TimedMapping | None:
     """The best of mappings found for other machines, with what a search does not change as in the case. None: none
     keeps to the limits.
 
@@ -149,88 +155,83 @@ def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed
     tried there is what could be tried on fewer, and as fast. All are estimated; as no estimate is above what full
     timing finds, they are timed in order of their estimates until the next one is no better than the best timed.
     """
-    best: Timed | None = None
+    best: TimedMapping | None = None
     with evaluator(case, 1) as evaluate:
         several = {"tiles": 0} if case.machine.links.chips > 1 else {}  # which is for one chip
-        adapted = [_adapted(case.options, other).model_copy(update=several) for other in mappings]
-        found = evaluated(evaluate, adapted)
+        adapted = [_adapt(case.options, other).model_copy(update=several) for other in mappings]
+        found = estimate_mappings(evaluate, adapted)
         for one in sorted(found, key=lambda one: aims.rank(one.figures)):
             if best is not None and aims.rank(one.figures) >= aims.rank(best.figures):
                 break
-            kept = _kept([each for each in evaluate.timings([one.options]) if each is not None], aims)
+            kept = _within_limits([each for each in evaluate.timings([one.options]) if each is not None], aims)
             best = min([*kept, *([best] if best else [])], key=lambda each: aims.rank(each.figures), default=None)
     return best
 
 
-def _kept(finished: list[Timed], aims: Aims) -> list[Timed]:
+def _within_limits(finished: list[TimedMapping], aims: Aims) -> list[TimedMapping]:
     """Those that keep to the limits."""
     return [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
 
 
-def _adapted(options: MappingOptions, other: MappingOptions) -> MappingOptions:
+def _adapt(options: MappingOptions, other: MappingOptions) -> MappingOptions:
     """A mapping with what a search changed in another one."""
     return options.model_copy(update={name: getattr(other, name) for name in SEARCHED})
 
 
-def evaluated(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate]:
+def estimate_mappings(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate]:
     """Those of different mappings that can be placed, with their estimates."""
     different = list({_key(mapping): mapping for mapping in mappings}.values())
-    found = zip(different, evaluate.estimates(different), strict=True)
-    return [Candidate(options=mapping, figures=one.figures, layers=one.layers) for mapping, one in found if one]
+    return [one for one in evaluate.estimates(different) if one is not None]
 
 
-def refuse_dense(case: Case) -> None:
-    """Raise DescriptionError for dense spikes."""
-    if case.network.spikes == "dense":
-        problem = 'splits are of layers with sparse spikes; set network.spikes = "sparse"'
-        raise DescriptionError("place", [problem])
-
-
-def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> tuple[list[Candidate], int]:
+def estimate_candidates(
+    evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress
+) -> tuple[list[Candidate], int]:
     """All candidates that can be placed, best first, and how many more were made of their layers."""
     case = evaluate.case
-    space = Space.of(case)
+    layers = {layer.name for layer in case.network.layers}
     draw = np.random.default_rng(case.network.batch)
     seen: set[str] = set()
     known: list[Candidate] = []
     looked_at: set[tuple[int, ...]] = set()
 
     def tried(mappings: Iterable[MappingOptions]) -> None:
-        new = [mapping for mapping in mappings if not _is_known(seen, mapping)]
+        new = {key: mapping for mapping in mappings if (key := _key(mapping)) not in seen}
+        seen.update(new)
         for begin in range(0, len(new), ROUND):
-            known.extend(evaluated(evaluate, new[begin : begin + ROUND]))
+            known.extend(estimate_mappings(evaluate, list(new.values())[begin : begin + ROUND]))
             progress("mappings", min(len(seen), candidates), candidates)
         known.sort(key=lambda one: aims.rank(one.figures))
 
     first = [case.published, case.published.model_copy(update={"program": "best"}), case.options]
-    tried([*first, *_spread(list(seeds(case, space)), max(1, int(SEED_SHARE * candidates)))])
+    tried([*first, *_thin_out(list(seeds(case)), max(1, int(SEED_SHARE * candidates)))])
     enough, before = (1 - LAST_SHARE) * candidates, -1
     while before < len(seen) < enough:
         before = len(seen)
         for objective in WALKED:
             walked = replace(aims, objective=objective)
             known.sort(key=lambda one: walked.rank(one.figures))
-            parents = [one for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
+            parents = [one for one in known if set(one.options.split) == layers]
             if not parents or len(seen) >= enough:
                 break
             room = min(ROUND, candidates - len(seen))
-            made = _combined(parents, walked, space.room, seen, looked_at)[: room // 2]
+            made = _combine_layers(parents, walked, case.room, seen, looked_at)[: room // 2]
             keys = seen | {_key(mapping) for mapping in made}
-            children = _children([one.options for one in parents[:PARENTS]], space, draw, keys)
+            children = _children([one.options for one in parents[:PARENTS]], case, draw, keys)
             tried([*made, *islice(children, room - len(made))])
     known.sort(key=lambda one: aims.rank(one.figures))
     best = None
     while known and known[0].options.split and known[0] is not best:
         best = known[0]
         for setting in SHARED:
-            tried(every_value(setting, known[0].options, space)[: max(0, candidates - len(seen))])
-        for layer, _, _ in space.layers:
-            tried(every_step(layer, known[0].options, space)[: max(0, candidates - len(seen))])
+            tried(every_value(setting, known[0].options, case)[: max(0, candidates - len(seen))])
+        for layer in case.network.layers:
+            tried(every_step(layer, known[0].options, case)[: max(0, candidates - len(seen))])
     progress("mappings", candidates, candidates)
     return known, len(looked_at)
 
 
-def _combined(
+def _combine_layers(
     parents: list[Candidate], aims: Aims, room: int, seen: set[str], looked_at: set[tuple[int, ...]]
 ) -> list[MappingOptions]:
     """Mappings not seen yet that are made of layers of all parents, best first; adds to `looked_at` those of which they
@@ -248,21 +249,21 @@ def _combined(
 
 
 def _children(
-    parents: list[MappingOptions], space: Space, draw: np.random.Generator, seen: set[str]
+    parents: list[MappingOptions], case: Case, draw: np.random.Generator, seen: set[str]
 ) -> Iterable[MappingOptions]:
     """Neighbours not yet seen, more of better parents; some are several steps away."""
     proposed: set[str] = set()
     for _ in range(20 * ROUND):
         child = parents[min(int(draw.exponential(PARENTS / 4)), len(parents) - 1)]
         for _ in range(int(draw.geometric(0.6))):
-            child = moved(child, space, draw)
+            child = random_step(child, case, draw)
         key = _key(child)
         if key not in seen and key not in proposed:
             proposed.add(key)
             yield child
 
 
-def _spread(mappings: list[MappingOptions], count: int) -> list[MappingOptions]:
+def _thin_out(mappings: list[MappingOptions], count: int) -> list[MappingOptions]:
     """So many of all, the first ones densest."""
     if len(mappings) <= count:
         return mappings
@@ -275,22 +276,9 @@ def _key(mapping: MappingOptions) -> str:
     return mapping.model_dump_json()
 
 
-def _is_known(seen: set[str], mapping: MappingOptions) -> bool:
-    """Whether it was seen before; it is seen now."""
-    key = _key(mapping)
-    known = key in seen
-    seen.add(key)
-    return known
-
-
-def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:
+def _finalists(known: list[Candidate], aims: Aims) -> list[Candidate]:
     """The best few, and some along the front of time and memory."""
-    front = sorted(known, key=lambda one: (one.figures.cycles, one.figures.peak_bytes))
-    least, on_front = float("inf"), []
-    for one in front:
-        if one.figures.peak_bytes < least and one.figures.peak_bytes <= aims.sram_bytes:
-            least = one.figures.peak_bytes
-            on_front.append(one)
+    on_front = pareto_front([one for one in known if one.figures.peak_bytes <= aims.sram_bytes])
     share = max(1, -(-len(known) // PER_FINALIST))
     count = min(ON_FRONT, share, len(on_front))
     apart = [on_front[int(at)] for at in np.linspace(0, len(on_front) - 1, count)]
@@ -298,16 +286,16 @@ def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:
     return list(chosen.values())
 
 
-def front_of(timed: list[Timed]) -> tuple[Timed, ...]:
+def pareto_front(mappings: list[Mapping]) -> tuple[Mapping, ...]:
     """Those of which none is both faster and smaller than another, fastest first."""
-    found: list[Timed] = []
-    for one in sorted(timed, key=lambda one: (one.figures.cycles, one.figures.peak_bytes)):
+    found: list[Mapping] = []
+    for one in sorted(mappings, key=lambda one: (one.figures.cycles, one.figures.peak_bytes)):
         if not found or one.figures.peak_bytes < found[-1].figures.peak_bytes:
             found.append(one)
     return tuple(found)
 
 
-def _why(finished: list[Timed], aims: Aims, candidates: int) -> str:
+def _why(finished: list[TimedMapping], aims: Aims, candidates: int) -> str:
     """That no mapping keeps to the limits."""
     limits = "".join(f", max {of} {most:g}" for of, most in aims.within)
     said = f"none of {candidates} mappings fits {show_bytes(aims.sram_bytes)} of tile memory{limits}"

@@ -10,9 +10,9 @@ from typing import get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.machine import changed_machine
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.objective import Aims, Case, Timed
+from mimdsim.search.objective import Aims, Case, TimedMapping
 from mimdsim.search.savings import savings
-from mimdsim.search.search_loop import Found, Progress, front_of, quiet, search
+from mimdsim.search.search_loop import Progress, SearchResult, pareto_front, quiet, search
 from mimdsim.workload.description.mapping import MappingOptions
 
 AMPLE = 1 << 30  # bytes of a tile, to search with: more than any mapping takes
@@ -25,7 +25,9 @@ LEFT = {
 SHORT_IDS = 1 << 16  # what 2 bytes tell apart
 
 
-def smallest_sram(case: Case, aims: Aims, *, candidates: int, processes: int = 1, progress: Progress = quiet) -> Found:
+def smallest_sram(
+    case: Case, aims: Aims, *, candidates: int, processes: int = 1, progress: Progress = quiet
+) -> SearchResult:
     """The mapping that fits the least tile memory of those tried; it and the published one are timed with this memory.
 
     A search for least memory, then each of `ALSO_TRIED` in turn; where one takes less, a search with it, until nothing
@@ -55,7 +57,7 @@ def smallest_sram(case: Case, aims: Aims, *, candidates: int, processes: int = 1
         if not best.fits:
             raise DoesNotFit("the code of the smallest mapping found does not fit; see tile.executable_bytes")
         saved = savings(evaluate, published, best) if published is not None else ()
-    front = front_of([best, *(each for each in found.front if each.options != best.options)])
+    front = pareto_front([best, *(each for each in found.front if each.options != best.options)])
     by_chips = {each.chips: each for each in found.by_chips} | {best.chips: best}
     return replace(
         found,
@@ -74,14 +76,13 @@ def with_sram(case: Case, sram_bytes: int) -> Case:
     return replace(case, machine=changed_machine(case.machine, {"tile.sram_bytes": sram_bytes}))
 
 
-def _with_others(case: Case, aims: Aims, best: Timed, processes: int) -> Timed:
+def _with_others(case: Case, aims: Aims, best: TimedMapping, processes: int) -> TimedMapping:
     """The mapping with the value of each of `ALSO_TRIED` that takes least memory, one after the other."""
     with evaluator(case, processes, joules=aims.needs_energy) as evaluate:
         for key in ALSO_TRIED:
             others = [best.options.model_copy(update={key: value}) for value in _values(key, case, best.options)]
-            estimates = enumerate(evaluate.estimates(others))
-            ranked = sorted((aims.rank(one.figures), at) for at, one in estimates if one is not None)
-            timed = evaluate.timings([others[at] for _, at in ranked[:2]])  # bytes are estimated to 0.3 %
+            ranked = sorted(filter(None, evaluate.estimates(others)), key=lambda one: aims.rank(one.figures))
+            timed = evaluate.timings([one.options for one in ranked[:2]])  # bytes are estimated to 0.3 %
             best = min([best, *filter(None, timed)], key=lambda one: aims.rank(one.figures))
     return best
 

@@ -13,7 +13,7 @@ from mimdsim.report.formatting import chance, field_value, field_values, quantit
 from mimdsim.report.tables import Table, table, text
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, over_workloads
 from mimdsim.studies.pareto import Ranking, rank
-from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, RATIOS, aligned, note_lines
+from mimdsim.studies.results import FIRING_COLUMN, NO_EFFECT, RATIOS, align_columns, is_number, note_lines
 from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Effect, Sensitivities, Sensitivity
 
@@ -32,15 +32,15 @@ def answer_lines(result: StudyResult) -> Iterator[str]:
     if result.study.question:
         yield result.study.question
         yield ""
-    yield from (f"! {line}" for line in firing_words(result))
+    yield from (f"! {line}" for line in firing_warnings(result))
     yield from answer(ranking)
     yield ""
     for shown in tables(ranking):
         yield f"{shown.caption}:"
-        yield from aligned([shown.headers, *([cell.text for cell in row] for row in shown.rows)])
+        yield from align_columns([shown.headers, *([cell.text for cell in row] for row in shown.rows)])
         yield from filter(None, [shown.note])
         yield ""
-    notes = notes_of(result)
+    notes = collect_notes(result)
     yield from notes[:MOST_NOTES]
     if len(notes) > MOST_NOTES:
         yield f"! {counted(len(notes) - MOST_NOTES, 'more note')}: column 'note' of results.csv"
@@ -51,7 +51,7 @@ def answer_lines(result: StudyResult) -> Iterator[str]:
 def answer(ranking: Ranking) -> list[str]:
     """Sentences, the most important first."""
     result, done = ranking.result, len(ranking.designs)
-    if isinstance(result.found, Sensitivities):
+    if result.found is not None:
         said = sensitivity_words(result.found)
     else:
         said = [_no_best(ranking)] if ranking.best is None else [*_best(ranking, ranking.best), *_front(ranking)]
@@ -66,7 +66,7 @@ def answer(ranking: Ranking) -> list[str]:
     return said
 
 
-def firing_words(result: StudyResult) -> list[str]:
+def firing_warnings(result: StudyResult) -> list[str]:
     """Which points are timed with spikes of layers that never fire, or always; nothing where none is."""
     points: dict[str, list[str]] = {}
     shown = {name: field_values(name, [row[name] for row in result.rows]) for name in _named_by(result)}
@@ -85,7 +85,7 @@ def firing_words(result: StudyResult) -> list[str]:
     return lines
 
 
-def notes_of(result: StudyResult) -> list[str]:
+def collect_notes(result: StudyResult) -> list[str]:
     """Notes on points, each once."""
     lines = note_lines(list(result.rows), _named_by(result), trained=result.study.fill is None)
     # which steps change no time can be told of a grid only: other points differ in all fields at once
@@ -101,7 +101,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
     first, study = ranking.metrics[0], ranking.study
     of = f" of {len(ranking.designs):,} points" if len(ranking.designs) > 1 else ""
     yield f"Best in {first.name}{of}: {ranking.name(best) or 'the machine as it is'}."
-    if ranking.designs[best].has_constant_layers:
+    if ranking.has_constant_layers(best):
         yield "It has layers that never fire, or always: a network that works takes another time."
     values = "; ".join(
         f"{metric.name if metric.unit else metric.label} {ranking.shown(place, best)}"
@@ -109,7 +109,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
     )
     workloads = ""
     if len(study.workloads) > 1:
-        known = [(row["workload"], first.of(row)) for row in ranking.designs[best].rows]
+        known = [(row["workload"], first.of(row)) for row in ranking.designs[best]]
         parts = [
             f"{name} {quantity(first.unit, *[value * first.scale] * 3)}" for name, value in known if value is not None
         ]
@@ -120,7 +120,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
     yield from _against_first(ranking, best)
     equal, rivals = ranking.rivals
     if equal:
-        rows = [ranking.designs[at].rows[0] for at in (*equal, best)]
+        rows = [ranking.designs[at][0] for at in (*equal, best)]
         apart = [name for name in study.varied if len({str(row[name]) for row in rows}) > 1]
         verb = "is" if len(equal) == 1 else "are"
         yield f"{counted(len(equal), 'point')} {verb} exactly as good in {first.name}, with another {', '.join(apart)}."
@@ -137,7 +137,7 @@ def _best(ranking: Ranking, best: int) -> Iterator[str]:
 def _limit_there(limit: Constraint, ranking: Ranking, at: int) -> str:
     """A constraint and what the point has of it: of several workloads the one nearest to the limit."""
     nearest = max if limit.end == "max" else min
-    row = nearest(ranking.designs[at].rows, key=lambda row: limit.metric.of(row) or 0.0)
+    row = nearest(ranking.designs[at], key=lambda row: limit.metric.of(row) or 0.0)
     value = limit.metric.of(row)
     ends = [end * limit.metric.scale for end in (value, *(limit.metric.bounds(row) or ())) if end is not None]
     return f"{limit}: {quantity(limit.metric.unit, *ends)}"
@@ -151,7 +151,7 @@ def _against_first(ranking: Ranking, best: int) -> Iterator[str]:
     if named and not of_time:
         return
     if of_time:
-        ratios = [[row[end] for row in ranking.designs[best].rows] for end in RATIOS]
+        ratios = [[row[end] for row in ranking.designs[best]] for end in RATIOS]
         middle, low, high = map(float, over_workloads(metric, ratios, list(ranking.study.workloads.values())))
     else:
         middle, low, high = ranking.ratio(best, first)
@@ -198,9 +198,9 @@ def _no_best(ranking: Ranking) -> str:
 
 def _left_out(ranking: Ranking) -> Iterator[str]:
     reasons: Counter[str] = Counter()
-    for at, design in enumerate(ranking.designs):
+    for at, rows in enumerate(ranking.designs):
         problems = ranking.problems(at)
-        if problems == ["no result"] and all(row["fits"] is not None for row in design.rows):
+        if problems == ["no result"] and all(row["fits"] is not None for row in rows):
             problems = ["no tiles"]
         reasons.update(problems)
     said = {
@@ -218,7 +218,7 @@ def _left_out(ranking: Ranking) -> Iterator[str]:
 def tables(ranking: Ranking) -> list[Table]:
     """Effects by metric of a sensitivity; else the front if there are several metrics, or the best points."""
     found = ranking.result.found
-    made = [_effects_table(each, found) for each in found.metrics] if isinstance(found, Sensitivities) else []
+    made = [_effects_table(each, found) for each in found.metrics] if found is not None else []
     return [each for each in made or [_best_table(ranking)] if each.rows]
 
 
@@ -345,7 +345,7 @@ def how_estimated(found: Sensitivities) -> str:
 def would_change(ranking: Ranking) -> list[str]:
     """Constraints that bind, rivals, the doubt that decides, ends of axes, and what is not known."""
     result, said = ranking.result, list[str]()
-    if isinstance(result.found, Sensitivities):  # which is not about the best point
+    if result.found is not None:  # which is not about the best point
         said.append("Every effect is over the range that was given, the other fields as the machine and the study say.")
     else:
         said += _binding(ranking)
@@ -374,7 +374,7 @@ def _binding(ranking: Ranking) -> Iterator[str]:
             times = ranking.middle[0, best] / ranking.middle[0, other]
             more = f", {times if times > 1 else 1 / times:.3g} times better"
         if place is None:
-            over = max(row["peak_bytes"] - row["limit_bytes"] for row in ranking.designs[other].rows)
+            over = max(row["peak_bytes"] - row["limit_bytes"] for row in ranking.designs[other])
             lacks = f"{field_value('bytes', over)} on the fullest tile" if over > 0 else "executable memory"
             more += f"; it lacks {lacks}"
         yield f"Without {limit}, best would be {ranking.name(other)}: {ranking.shown(0, other)}{more}."
@@ -407,8 +407,8 @@ def _rivals(ranking: Ranking, best: int) -> Iterator[str]:
 def _ends(ranking: Ranking, best: int) -> Iterator[str]:
     """Fields whose best value is the first or last that was looked at."""
     for name in ranking.study.varied:
-        values = [design.rows[0][name] for design in ranking.designs]
-        numbers = sorted({value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)})
+        values = ranking.column(name)
+        numbers = sorted({value for value in values if is_number(value)})
         if len(numbers) < 2 or len(set(map(str, values))) > len(numbers):
             continue
         near = 0.02 * (numbers[-1] - numbers[0])  # points that fill a space have no point on its edge

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -36,7 +36,6 @@ from mimdsim.studies.expressions import names_in
 from mimdsim.studies.metrics import METRICS, Constraint, parse_constraint
 
 Kind = Literal["grid", "random", "latin-hypercube", "sobol", "sensitivity", "search"]
-KINDS = get_args(Kind)
 LISTS = {"workloads", "gpus", "metrics", "constraints"}
 MAX_POINTS = 100_000
 MAX_AXES = 64

@@ -10,7 +10,7 @@ import platform
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -22,8 +22,7 @@ from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
 from mimdsim.base.identity import code_digest
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.studies.points import Point
-from mimdsim.studies.row_values import Plain, from_plain, to_plain
-from mimdsim.studies.store import MAX_ACTIVITY_BYTES, load_activity
+from mimdsim.studies.store import MAX_ACTIVITY_BYTES, checked_result, load_activity
 
 AHEAD = 2  # batches per process that are handed out: none waits for the next
 Work = Callable[..., Any]
@@ -35,9 +34,6 @@ class Batch:
 
     points: tuple[Point, ...]
     spikes: Mapping[str, Any]
-
-    def alone(self) -> list[Batch]:
-        return [replace(self, points=(point,)) for point in self.points]
 
 
 class BatchResult(NamedTuple):
@@ -85,38 +81,32 @@ class Local:
         if self.workers <= 1:
             yield from (_attempt(each, partial(work, each.points, each.spikes, *more)) for each in batches)
             return
+        source, again, broken = iter(batches), deque[Batch](), 0
         try:
-            yield from self._by_processes(work, iter(batches), more)
+            while True:
+                lost, alone = deque[Batch](), broken > 1
+                if alone:
+                    again = deque(replace(batch, points=(point,)) for batch in again for point in batch.points)
+                submit = partial(_submit, self._process_pool(1 if alone else self.workers), work, more)
+                room = 1 if alone else AHEAD * self.workers  # one: the batch at fault is the one in work
+                pending = _pending(again, iter(()) if alone else source, lost)
+                for done in _run_batches(pending, room, submit, _first_done, _outcome):
+                    if isinstance(done.problem, BrokenProcessPool):
+                        lost.append(done.batch)
+                    else:
+                        yield done
+                if alone or lost:
+                    self.close()
+                if alone and lost:
+                    yield BatchResult(lost.popleft(), None, MimdsimError(ENDED))
+                elif not alone and not lost:
+                    return
+                broken = 0 if alone else broken + 1
+                again = lost + again
         except BaseException:  # nobody wants what is in work
             self._pool = None
             self._held.__exit__(*sys.exc_info())
             raise
-
-    def _by_processes(
-        self, work: Work, source: Iterator[Batch], more: tuple[Any, ...]
-    ) -> Generator[BatchResult, None, None]:
-        again, broken = deque[Batch](), 0
-        while True:
-            alone = broken > 1
-            if alone:
-                again = deque(single for batch in again for single in batch.alone())
-            lost: deque[Batch] = deque()
-            room = 1 if alone else AHEAD * self.workers  # one: the batch at fault is the one in work
-            for done in _run_batches(
-                self._process_pool(1 if alone else self.workers), room, work, _pending(again, source, alone), more
-            ):
-                if isinstance(done.problem, BrokenProcessPool):
-                    lost.append(done.batch)
-                else:
-                    yield done
-            if alone or lost:
-                self.close()
-            if alone and lost:
-                yield BatchResult(lost.popleft(), None, MimdsimError(ENDED))
-            elif not alone and not lost:
-                return
-            broken = 0 if alone else broken + 1
-            again = lost + again
 
     def _process_pool(self, processes: int) -> ProcessPoolExecutor:
         if self._pool is None:
@@ -124,35 +114,48 @@ class Local:
         return self._pool
 
 
-def _pending(again: deque[Batch], source: Iterator[Batch], alone: bool) -> Iterator[Batch]:
-    """What is to be done again, then, unless it is done alone, the rest."""
-    while again:
-        yield again.popleft()
-    if not alone:
-        yield from source
+def _pending(again: deque[Batch], source: Iterator[Batch], lost: deque[Batch]) -> Iterator[Batch]:
+    """What is to be done again, then the rest, until a batch is lost."""
+    while not lost and (batch := again.popleft() if again else next(source, None)) is not None:
+        yield batch
 
 
 def _run_batches(
-    pool: ProcessPoolExecutor, room: int, work: Work, batches: Iterator[Batch], more: tuple[Any, ...]
+    batches: Iterator[Batch],
+    room: int,
+    submit: Callable[[Batch], Any],
+    first_done: Callable[[list[Any]], Collection[Any]],
+    outcome: Callable[[Batch, Any], BatchResult],
+    running: dict[Any, Batch] | None = None,
 ) -> Iterator[BatchResult]:
-    """Batches as they are done; when a process was killed, those in work with BrokenProcessPool, and no more."""
-    running: dict[Future[Any], Batch] = {}
+    """Batches as they are done, by the futures of `concurrent.futures` or of Dask; running: those in work."""
+    running = {} if running is None else running
     while True:
         for batch in itertools.islice(batches, max(0, room - len(running))):
-            try:
-                future = pool.submit(work, batch.points, batch.spikes, *more)
-            except BrokenProcessPool as broken:  # since we looked
-                future = Future()
-                future.set_exception(broken)
-            running[future] = batch
+            running[submit(batch)] = batch
         if not running:
             return
-        finished = wait(running, return_when=FIRST_COMPLETED).done
-        if killed := any(isinstance(future.exception(), BrokenProcessPool) for future in finished):
-            finished = set(running)  # some may have been done just before
-        yield from [_attempt(running.pop(future), future.result) for future in list(running) if future in finished]
-        if killed:
-            return
+        finished = first_done(list(running))
+        yield from [outcome(running.pop(future), future) for future in list(running) if future in finished]
+
+
+def _submit(pool: ProcessPoolExecutor, work: Work, more: tuple[Any, ...], batch: Batch) -> Future[Any]:
+    try:
+        return pool.submit(work, batch.points, batch.spikes, *more)
+    except BrokenProcessPool as broken:  # since we looked
+        future = Future[Any]()
+        future.set_exception(broken)
+        return future
+
+
+def _first_done(running: list[Future[Any]]) -> Collection[Future[Any]]:
+    """Those that are done; when a process was killed, all of them: some may have been done just before."""
+    finished = wait(running, return_when=FIRST_COMPLETED).done
+    return running if any(isinstance(future.exception(), BrokenProcessPool) for future in finished) else finished
+
+
+def _outcome(batch: Batch, future: Future[Any]) -> BatchResult:
+    return _attempt(batch, future.result)
 
 
 def _attempt(batch: Batch, work: Callable[[], Any]) -> BatchResult:
@@ -166,21 +169,18 @@ def _identity(given: Any) -> Any:
     return given
 
 
-def run_if_same_sources(digest: str, work: Work, *given: Any) -> Plain:
-    """`work(*given)` as plain data where the sources of mimdsim have this digest: rows are kept as results of those."""
-    try:
-        if code_digest() != digest:
-            raise MimdsimError(f"a worker on {platform.node()} has another mimdsim; install the same on every node")
-        return to_plain(work(*given))
-    except Exception as problem:
-        return to_plain(problem)
+def run_if_same_sources(digest: str, work: Work, *given: Any) -> Any:
+    """`work(*given)` where the sources of mimdsim have this digest: rows are kept as results of those."""
+    if code_digest() != digest:
+        raise MimdsimError(f"a worker on {platform.node()} has another mimdsim; install the same on every node")
+    return work(*given)
 
 
 class Dask:
     """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
 
-    They need mimdsim of the same version and no folder in common with this process. What they return is plain data that
-    is checked (`row_values.py`), but Dask itself unpickles what comes over the network: whoever reaches scheduler or
+    They need mimdsim of the same version and no folder in common with this process. What they return is checked like
+    rows from disk (`store.py`), but Dask itself unpickles what comes over the network: who reaches scheduler or
     workers can run code here and there. Raises MimdsimError if there is no scheduler at the address (as long as Dask's
     `distributed.comm.timeouts.connect`), it has no workers, or it ends.
     """
@@ -214,34 +214,38 @@ class Dask:
             return self.client.submit(_identity, load_activity(path), pure=False)
 
     def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[BatchResult, None, None]:
-        from distributed import as_completed
+        from distributed import CancelledError
 
-        source, running = iter(batches), dict[Any, Batch]()
-        finished = as_completed(loop=self.client.loop, raise_errors=False)
+        running = dict[Any, Batch]()
+
+        def submit(batch: Batch) -> Any:
+            given = code_digest(), work, batch.points, dict(batch.spikes), *more
+            return self.client.submit(run_if_same_sources, *given, pure=False)
+
         try:
-            while True:
-                for batch in itertools.islice(source, max(0, AHEAD * self.workers - len(running))):
-                    future = self.client.submit(
-                        run_if_same_sources, code_digest(), work, batch.points, dict(batch.spikes), *more, pure=False
-                    )
-                    running[future] = batch
-                    finished.add(future)
-                if not running:
-                    return
-                future = next(finished)
-                yield self._done(running.pop(future), future)
+            room = AHEAD * self.workers
+            yield from _run_batches(iter(batches), room, submit, self._first_done, self._outcome, running)
+        except CancelledError as lost:
+            raise MimdsimError(f"--dask {self.address}: the scheduler has ended, or lost a batch ({lost})") from None
         finally:
             with contextlib.suppress(Exception):  # without a scheduler there is nothing to cancel
                 self.client.cancel(list(running))
 
-    def _done(self, batch: Batch, future: Any) -> BatchResult:
+    def _first_done(self, running: list[Any]) -> Collection[Any]:
+        from distributed import wait
+
+        with self.client.as_current():
+            done: set[Any] = wait(running, return_when=FIRST_COMPLETED).done
+        return done
+
+    def _outcome(self, batch: Batch, future: Any) -> BatchResult:
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
         try:
-            return BatchResult(batch, from_plain(future.result(), [point.key for point in batch.points]), None)
-        except CancelledError as lost:
-            raise MimdsimError(f"--dask {self.address}: the scheduler has ended, or lost a batch ({lost})") from None
+            return BatchResult(batch, checked_result(future.result(), [point.key for point in batch.points]), None)
+        except CancelledError:
+            raise
         except KilledWorker as ended:
             reason = f"{ENDED}; on Dask, raise distributed.scheduler.allowed-failures ({ended})"
             return BatchResult(batch, None, MimdsimError(reason))

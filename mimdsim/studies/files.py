@@ -28,20 +28,21 @@ SAID_ONLY = ("question", "metrics", "constraints", "reference")  # keys of a stu
 FIGURES = ("sweep.png", "crossover.png")
 
 
-def other_study(study: Study, folder: Path) -> str:
+def other_study(study: Study, folder: Path) -> tuple[str, list[str]]:
     """Why the tables and the page in a folder are not to be replaced by those of a study: they are of another one, some
-    of whose rows it lacks. Empty where they may be.
+    of whose rows it lacks; '' where they may be. And a warning where it cannot be told what they are of.
 
     Raises MimdsimError for a folder of a run.
     """
     refuse_other(folder, STUDY)
-    path = folder / STUDY_FILE
+    path, table = folder / STUDY_FILE, folder / TABLES[0]
     if not path.exists():
-        return ""
+        unknown = f"which study {table} was of is unknown, as no {path.name} is beside it; it is replaced"
+        return "", [unknown] if table.exists() else []
     try:
         before = read_study(path)
-    except DescriptionError:
-        return ""  # damaged: what it was is unknown
+    except DescriptionError as problem:
+        return "", [f"which study {folder} was of is unknown, as {path.name} cannot be read: {problem.problems[0]}"]
     why = [
         f"{key} = {getattr(before, key)!r}, here {getattr(study, key)!r}"
         for key in Study.model_fields
@@ -57,26 +58,11 @@ def other_study(study: Study, folder: Path) -> str:
     if before.sampling.points > study.sampling.points:
         why.append(f"{counted(before.sampling.points, 'point')}, here {study.sampling.points:,}")
     if not why:
-        return ""
+        return "", []
     return (
         f"{folder}: holds another study or sweep ({shortened('; '.join(why), 300)}); choose another folder with --out, "
         f"or delete {path} to have its tables and page replaced"
-    )
-
-
-def unknown_study(folder: Path) -> list[str]:
-    """Said where the tables in a folder are of a study that cannot be told."""
-    path = folder / STUDY_FILE
-    try:
-        if path.exists():
-            read_study(path)
-        elif (folder / TABLES[0]).exists():
-            return [
-                f"which study {folder / TABLES[0]} was of is unknown, as no {path.name} is beside it; it is replaced"
-            ]
-    except DescriptionError as problem:
-        return [f"which study {folder} was of is unknown, as {path.name} cannot be read: {problem.problems[0]}"]
-    return []
+    ), []
 
 
 def _holds(axis: Axis, before: Axis) -> bool:
@@ -131,8 +117,7 @@ def _column(pyarrow: Any, name: str, values: list[Any]) -> Any:
             [("source", pyarrow.string()), ("seconds", pyarrow.float64()), ("half_width", pyarrow.float64())]
         )
         parts = [[(name, float(seconds), float(reach)) for name, seconds, reach in value or ()] for value in values]
-        kept = [[dict(zip(part.names, each, strict=True)) for each in value] for value in parts]
-        return pyarrow.array(kept, pyarrow.list_(part))
+        return pyarrow.array(parts, pyarrow.list_(part))
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:
         values = [None if value is None else float(value) for value in values]

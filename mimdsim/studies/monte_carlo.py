@@ -11,45 +11,27 @@ parts. What has no interval does not vary.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import BY_TIME, ENERGY, TIME, WATTS, Constraint, Metric, Row, over_workloads
-from mimdsim.studies.results import FIRING_COLUMN
 
 DRAWS = 2_000  # a probability is off by 0.011 at most, one standard error
 CELLS = 4_000_000  # numbers held at a time
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DesignResult:
-    """Values of the varied fields, with a row for every workload of the study, in its order."""
-
-    rows: tuple[Row, ...]
-
-    @property
-    def timed(self) -> bool:
-        return all(row[TIME] is not None for row in self.rows)
-
-    @property
-    def fits(self) -> bool:
-        return all(row["fits"] for row in self.rows)
-
-    @property
-    def has_constant_layers(self) -> bool:
-        """Whether some layer never fires, or always."""
-        return any(row.get(FIRING_COLUMN) for row in self.rows)
+DesignRows = tuple[Row, ...]  # of a design, one for every workload of the study, in its order
 
 
-def designs_of(study: Study, rows: Sequence[Row]) -> tuple[DesignResult, ...]:
+def collect_designs(study: Study, rows: Sequence[Row]) -> tuple[DesignRows, ...]:
     """The designs of which every workload is done, each once, in order."""
     found: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
         found.setdefault(tuple(str(row[name]) for name in study.varied), {}).setdefault(row["workload"], row)
-    names = list(study.workloads)
-    return tuple(DesignResult(rows=tuple(by[name] for name in names)) for by in found.values() if len(by) == len(names))
+    return tuple(
+        tuple(by[name] for name in study.workloads) for by in found.values() if len(by) == len(study.workloads)
+    )
 
 
 class Draws:
@@ -61,11 +43,11 @@ class Draws:
     """
 
     def __init__(
-        self, study: Study, designs: Sequence[DesignResult], reference: Sequence[Row], count: int = DRAWS, seed: int = 0
+        self, study: Study, designs: Sequence[DesignRows], reference: Sequence[Row], count: int = DRAWS, seed: int = 0
     ):
         self.weights = list(study.workloads.values())
         self.count, self.seed, self.width = count, seed, len(study.workloads)
-        self.rows = [row for design in designs for row in design.rows]
+        self.rows = [row for rows in designs for row in rows]
         self.columns: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         sources: dict[str, int] = {}
         for row in (*self.rows, *reference):

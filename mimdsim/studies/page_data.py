@@ -16,11 +16,12 @@ from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.report.formatting import common_unit, field_value, quantity
 from mimdsim.report.study_page import StudyColumn, StudyPage, StudySection, study_page
 from mimdsim.report.tables import Table, shown, table, text
-from mimdsim.studies.answer_text import answer, firing_words, notes_of, tables, would_change
+from mimdsim.studies.answer_text import answer, collect_notes, firing_warnings, tables, would_change
 from mimdsim.studies.description import write_study
 from mimdsim.studies.files import STUDY_FILE
 from mimdsim.studies.metrics import METRICS, Metric
 from mimdsim.studies.pareto import Ranking, rank
+from mimdsim.studies.results import is_number
 from mimdsim.studies.runner import StudyResult
 from mimdsim.studies.sensitivity import Sensitivities
 
@@ -46,7 +47,7 @@ def page_of(result: StudyResult, source: str) -> StudyPage:
     return StudyPage(
         title=study.question or f"A study of {', '.join(study.workloads)} on {study.machine}",
         facts=_facts(ranking),
-        doubted=firing_words(result),
+        doubted=firing_warnings(result),
         answer=answer(ranking),
         sections=[section for section in _sections(ranking) if section is not None],
         columns=_columns(ranking),
@@ -82,7 +83,7 @@ def doubts_table(ranking: Ranking) -> Table:
     at = ranking.best * ranking.draws.width + np.arange(ranking.draws.width)
     reach, whole = ranking.draws.reach[at], ranking.draws.seconds[at].sum()
     seconds: dict[str, float] = {}
-    for row in ranking.designs[ranking.best].rows:
+    for row in ranking.designs[ranking.best]:
         for name, part, _ in row["seconds_by_source"] or ():
             seconds[name] = seconds.get(name, 0.0) + part
     each, total = reach.sum(axis=0), reach.sum() or 1.0
@@ -138,7 +139,7 @@ def _facts(ranking: Ranking) -> list[str]:
 def _sections(ranking: Ranking) -> list[StudySection | None]:
     """The sections between the answer and the table of all points."""
     found = ranking.result.found
-    first = _sensitivity(found, tables(ranking)) if isinstance(found, Sensitivities) else _best(ranking)
+    first = _sensitivity(found, tables(ranking)) if found is not None else _best(ranking)
     return [first, _effects(ranking), _sweeps(ranking.result), _notes(ranking.result)]
 
 
@@ -180,8 +181,7 @@ def _judgement(ranking: Ranking) -> Judgement:
 
     measures = []
     for place, metric in enumerate(ranking.metrics):
-        factor, _, label = _scale(ranking, place)
-        middle, low, high = (values * factor for values in (ranking.middle[place], *_intervals(ranking, place)))
+        _, _, label, (middle, low, high) = _scale(ranking, place)
         measures.append(Measure(name=metric.name, label=label, better=metric.better, middle=middle, low=low, high=high))
     return Judgement(
         measures=tuple(measures),
@@ -192,17 +192,14 @@ def _judgement(ranking: Ranking) -> Judgement:
     )
 
 
-def _scale(ranking: Ranking, place: int) -> tuple[float, str, str]:
-    """What the columns of a metric are multiplied by to be in one unit for all points, that unit, and a label."""
+def _scale(ranking: Ranking, place: int) -> tuple[float, str, str, np.ndarray]:
+    """What the columns of a metric are multiplied by to be in one unit for all points, that unit, a label, and
+    float64[3, designs] in this unit: the metric and the ends of its intervals."""
     metric = ranking.metrics[place]
     factor, unit = common_unit(metric.unit, (float(value) * metric.scale for value in ranking.middle[place]))
-    return metric.scale / factor, unit, f"{metric.name}, {unit}" if unit else metric.label
-
-
-def _intervals(ranking: Ranking, place: int) -> np.ndarray:
-    """float64[2, designs]: the ends of a metric's intervals."""
-    ends = [ranking.interval(place, at) for at in range(len(ranking.designs))]
-    return np.array(ends, float).reshape(-1, 2).T
+    ends = np.array([ranking.interval(place, at) for at in range(len(ranking.designs))], float).reshape(-1, 2)
+    values = np.vstack([ranking.middle[place], ends.T]) * (metric.scale / factor)
+    return metric.scale / factor, unit, f"{metric.name}, {unit}" if unit else metric.label, values
 
 
 def _effects(ranking: Ranking) -> StudySection | None:
@@ -211,9 +208,9 @@ def _effects(ranking: Ranking) -> StudySection | None:
 
     if not ranking.metrics or ranking.study.sampling.kind in ("sensitivity", "search"):
         return None
-    factor, _, label = _scale(ranking, 0)
-    axes = {name: [design.rows[0][name] for design in ranking.designs] for name in ranking.study.varied}
-    drawn = draw_effects(axes, ranking.middle[0] * factor, label)
+    _, _, label, values = _scale(ranking, 0)
+    axes = {name: ranking.column(name) for name in ranking.study.varied}
+    drawn = draw_effects(axes, values[0], label)
     return StudySection(key="effects", title="What each field does", figures=[drawn]) if drawn else None
 
 
@@ -238,7 +235,7 @@ def _sweeps(result: StudyResult) -> StudySection | None:
 
 
 def _notes(result: StudyResult) -> StudySection | None:
-    notes = notes_of(result)
+    notes = collect_notes(result)
     lines, more = notes[:MOST_NOTES], counted(len(notes) - MOST_NOTES, "more note is", "more notes are")
     lines += [f"{more} left out: column 'note' of results.csv."] if len(notes) > MOST_NOTES else []
     return StudySection(key="notes", title="Notes", lines=lines) if lines else None
@@ -247,46 +244,45 @@ def _notes(result: StudyResult) -> StudySection | None:
 def _columns(ranking: Ranking) -> list[StudyColumn]:
     """Of all points: what is varied, what became of them, metrics with their intervals, and probabilities."""
     designs = range(len(ranking.designs))
-    columns = [_varied(name, [design.rows[0][name] for design in ranking.designs]) for name in ranking.study.varied]
-    columns.append(StudyColumn(name="what", unit="", values=[_became(ranking, at) for at in designs]))
+    columns = [_varied_column(name, ranking.column(name)) for name in ranking.study.varied]
+    columns.append(StudyColumn(name="what", unit="", values=[_outcome(ranking, at) for at in designs]))
     for place, metric in enumerate(ranking.metrics):
-        factor, unit, _ = _scale(ranking, place)
-        low, high = _intervals(ranking, place)
-        columns.append(_numbered(metric.name, unit, ranking.middle[place] * factor))
+        factor, unit, _, (middle, low, high) = _scale(ranking, place)
+        columns.append(_number_column(metric.name, unit, middle))
         if ((low != high) & ~np.isnan(low)).any():
-            columns.append(_numbered(f"{metric.name} low", unit, low * factor))
-            columns.append(_numbered(f"{metric.name} high", unit, high * factor))
+            columns.append(_number_column(f"{metric.name} low", unit, low))
+            columns.append(_number_column(f"{metric.name} high", unit, high))
         if len(ranking.study.workloads) > 1:
-            columns += [_of_workload(ranking, metric, name, factor, unit) for name in ranking.study.workloads]
+            columns += [_workload_column(ranking, metric, name, factor, unit) for name in ranking.study.workloads]
     ranked = ranking.fits & ~np.isnan(ranking.middle).any(axis=0)
     shares = {"front": ranking.front_p if len(ranking.metrics) > 1 else None, "best": ranking.best_p}
     shares["keeps"] = ranking.keeps_p if ranking.study.limits else None
     for name, share in shares.items():
         if share is not None:
-            columns.append(_numbered(name, "%", np.where(ranked, 100 * share, np.nan)))
+            columns.append(_number_column(name, "%", np.where(ranked, 100 * share, np.nan)))
     return columns
 
 
-def _of_workload(ranking: Ranking, metric: Metric, name: str, factor: float, unit: str) -> StudyColumn:
+def _workload_column(ranking: Ranking, metric: Metric, name: str, factor: float, unit: str) -> StudyColumn:
     place = list(ranking.study.workloads).index(name)
-    values = [metric.of(design.rows[place]) for design in ranking.designs]
+    values = [metric.of(rows[place]) for rows in ranking.designs]
     numbers = np.array([np.nan if value is None else value for value in values]) * factor
-    return _numbered(f"{metric.name} {name}", unit, numbers)
+    return _number_column(f"{metric.name} {name}", unit, numbers)
 
 
-def _varied(name: str, values: Sequence[Any]) -> StudyColumn:
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+def _varied_column(name: str, values: Sequence[Any]) -> StudyColumn:
+    if not all(map(is_number, values)):
         return StudyColumn(name=name, unit="", values=[field_value(name, value) for value in values])
     factor, unit = common_unit(name.rsplit(".", 1)[-1], values)
     return StudyColumn(name=name, unit=unit, values=[value if factor == 1.0 else value / factor for value in values])
 
 
-def _numbered(name: str, unit: str, values: np.ndarray) -> StudyColumn:
+def _number_column(name: str, unit: str, values: np.ndarray) -> StudyColumn:
     return StudyColumn(name=name, unit=unit, values=[None if np.isnan(value) else float(value) for value in values])
 
 
-def _became(ranking: Ranking, at: int) -> str:
+def _outcome(ranking: Ranking, at: int) -> str:
     """What became of a point."""
     problems = ", ".join(ranking.problems(at)).replace(", beyond ", ", ")
     said = "the answer" if at == ranking.best else problems or "kept"
-    return f"{said}, with layers that never fire, or always" if ranking.designs[at].has_constant_layers else said
+    return f"{said}, with layers that never fire, or always" if ranking.has_constant_layers(at) else said

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
 from mimdsim.report.formatting import field_values, quantity
 from mimdsim.studies.description import Study
-from mimdsim.studies.metrics import METRICS, Metric, over_workloads
-from mimdsim.studies.monte_carlo import DRAWS, DesignResult, Draws, designs_of
+from mimdsim.studies.metrics import METRICS, TIME, Metric, over_workloads
+from mimdsim.studies.monte_carlo import DRAWS, DesignRows, Draws, collect_designs
+from mimdsim.studies.results import FIRING_COLUMN
 from mimdsim.studies.runner import StudyResult
 
 BLOCK = 32  # designs compared at a time
@@ -19,37 +20,47 @@ LEADERS = 64
 MOST_COMPARED, FEWEST = 3_000_000_000, 50  # pairs of designs in all draws of a front; draws of it
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Ranking:
-    """The designs of a study's result by its metrics.
+    """The designs of a study's result by its metrics, and what so many draws say of them.
 
     metrics: those of the study that some design has; unknown: the others. middle: float64[metrics, designs], without
-    doubts. timed, fits, within: bool[designs]; within: keeps to all constraints at the middle of its intervals. Shares
-    of the draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
+    doubts. timed, fits: bool[designs]; met: bool[constraints, designs], at the middle of their intervals. Shares of the
+    draws, float64[designs]: keeps_p, all constraints are kept; front_p, nothing that is kept is as good in
     every metric and better in one; best_p, nothing that is kept is better in the first metric.
+
+    Ratios are to the rows of the reference machine, which is taken as certain without them; without such a machine they
+    are to the first point of each workload.
     """
 
-    result: StudyResult
-    designs: tuple[DesignResult, ...]
-    draws: Draws
-    metrics: tuple[Metric, ...]
-    unknown: tuple[Metric, ...]
-    middle: np.ndarray
-    timed: np.ndarray
-    fits: np.ndarray
-    within: np.ndarray
-    keeps_p: np.ndarray
-    front_p: np.ndarray
-    best_p: np.ndarray
-
-    @property
-    def study(self) -> Study:
-        return self.result.study
+    def __init__(self, result: StudyResult, count: int = DRAWS, seed: int = 0):
+        study, reference = result.study, result.reference
+        self.result, self.study, self.designs = result, study, collect_designs(study, result.rows)
+        if not reference and not study.reference:
+            timed_rows = [row for row in result.rows if row["seconds_by_source"]]
+            first = [next((row for row in timed_rows if row["workload"] == name), None) for name in study.workloads]
+            reference = tuple(row for row in first if row is not None)
+        self.draws = Draws(study, self.designs, reference, count, seed)
+        asked = [METRICS[name] for name in study.metrics]
+        values = {metric: _middle(metric, self.designs, study) for metric in asked}
+        self.metrics = tuple(metric for metric in asked if not np.isnan(values[metric]).all())
+        self.unknown = tuple(metric for metric in asked if metric not in self.metrics)
+        self.middle = np.array([values[metric] for metric in self.metrics]).reshape(
+            len(self.metrics), len(self.designs)
+        )
+        self.timed = np.array([all(row[TIME] is not None for row in rows) for rows in self.designs], bool)
+        self.fits = np.array([all(row["fits"] for row in rows) for rows in self.designs], bool)
+        met = [[all(map(limit.is_met, rows)) for rows in self.designs] for limit in study.limits]
+        self.met = np.array(met, bool).reshape(len(study.limits), len(self.designs))
+        shares = np.zeros((3, len(self.designs)))
+        usable = np.flatnonzero(self.fits & ~np.isnan(self.middle).any(axis=0))
+        if len(usable) and self.metrics:
+            shares[:, usable] = _shares(self.draws, usable, self.metrics, study)
+        self.keeps_p, self.front_p, self.best_p = shares
 
     @cached_property
     def kept(self) -> np.ndarray:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
-        result: np.ndarray = self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
+        result: np.ndarray = self.fits & self.met.all(axis=0) & ~np.isnan(self.middle).any(axis=0)
         return result
 
     def problems(self, at: int) -> list[str]:
@@ -58,13 +69,21 @@ class Ranking:
             return ["no result"]
         if not self.fits[at]:
             return ["does not fit"]
-        beyond = [f"beyond {limit}" for limit in self.study.limits if not all(map(limit.is_met, self.designs[at].rows))]
+        beyond = [f"beyond {limit}" for limit, met in zip(self.study.limits, self.met[:, at], strict=True) if not met]
         return beyond or ([] if self.kept[at] else ["metric unknown"])
 
     @cached_property
     def _values(self) -> tuple[list[str], ...]:
         """Of each changed field the values of all designs as text; different ones look different."""
-        return tuple(field_values(name, [each.rows[0][name] for each in self.designs]) for name in self.study.varied)
+        return tuple(field_values(name, self.column(name)) for name in self.study.varied)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a changed field, of all designs."""
+        return [rows[0][name] for rows in self.designs]
+
+    def has_constant_layers(self, at: int) -> bool:
+        """Whether some layer of a design never fires, or always."""
+        return any(row.get(FIRING_COLUMN) for row in self.designs[at])
 
     def values(self, at: int) -> list[str]:
         """The values of a design's changed fields as text."""
@@ -77,7 +96,7 @@ class Ranking:
     def interval(self, metric: int, at: int) -> tuple[float, float]:
         """The interval of a metric over all workloads, in the unit of its columns."""
         one, weights = self.metrics[metric], list(self.study.workloads.values())
-        ends = [one.bounds(row) or (np.nan, np.nan) for row in self.designs[at].rows]
+        ends = [one.bounds(row) or (np.nan, np.nan) for row in self.designs[at]]
         found = np.maximum(over_workloads(one, np.transpose(ends), weights), 0.0)  # nothing is below
         low, high = map(float, np.where(np.isnan(found), self.middle[metric, at], found))
         return low, high
@@ -103,22 +122,21 @@ class Ranking:
         """The best if one constraint, or with None the memory, limited nothing."""
         fine = ~np.isnan(self.middle).any(axis=0)
         among = self.timed & fine if limit is None else self.fits & fine
-        for place, constraint in enumerate(self.study.limits):
-            if place != limit:
-                among &= np.array([all(map(constraint.is_met, design.rows)) for design in self.designs], bool)
-        return self._first(among)
+        others = [place for place in range(len(self.met)) if place != limit]
+        return self._first(among & self.met[others].all(axis=0))
 
     def signed(self, metric: int) -> np.ndarray:
         """float64[designs]: the middle of a metric so that less is better."""
         middle: np.ndarray = self.middle[metric]
         return -middle if self.metrics[metric].better == "more" else middle
 
-    def compare(self, a: int, b: Sequence[int] | np.ndarray, metric: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """float64[b] each: in which share of the draws design `a` is better than each of `b`, and exactly as good."""
+    def compare(self, a: int, b: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """float64[b] each: in which share of the draws design `a` is better in the first metric than each of `b`, and
+        exactly as good."""
         others = np.asarray(b, dtype=int)
         wins, ties = np.zeros((2, len(others)))
         for draws in self.draws.parts(len(others) + 1):
-            less = _lower(self.draws, self.metrics[metric], np.array([a, *others]), draws)
+            less = _lower(self.draws, self.metrics[0], np.array([a, *others]), draws)
             wins += (less[1:] > less[0]).sum(axis=1)
             ties += (less[1:] == less[0]).sum(axis=1)
         return wins / self.draws.count, ties / self.draws.count
@@ -140,11 +158,6 @@ class Ranking:
         rest = [(int(places[at]), float(chances[at])) for at in order if ties[at] < 1]
         return [int(at) for at in places[ties == 1]], rest
 
-    def beats(self, a: int, b: int, metric: int = 0) -> float:
-        """The probability that design `a` is better than `b`; as good counts half."""
-        wins, ties = self.compare(a, [b], metric)
-        return float(wins[0] + ties[0] / 2)
-
     def deciding_source(self, a: int, b: int) -> tuple[str, float, float] | None:
         """The source that moves the difference of two designs in the first metric most, and the probability that `a` is
         better where the source is in the lowest quarter of its interval, and in the highest. None: nothing does."""
@@ -158,54 +171,19 @@ class Ranking:
         place, better = positions[most], (ahead > 0) + 0.5 * (ahead == 0)
         return names[most], float(better[place < -0.5].mean()), float(better[place > 0.5].mean())
 
-    def ratio(self, a: int, b: int, metric: int = 0) -> tuple[float, float, float]:
-        """A metric of `a` over that of `b`: at the middle, and its least and most in the draws."""
-        drawn = self.draws.metric(self.metrics[metric], np.array([a, b]), slice(0, self.draws.count))
+    def ratio(self, a: int, b: int) -> tuple[float, float, float]:
+        """The first metric of `a` over that of `b`: at the middle, and its least and most in the draws."""
+        drawn = self.draws.metric(self.metrics[0], np.array([a, b]), slice(0, self.draws.count))
         with np.errstate(divide="ignore", invalid="ignore"):
-            each, middle = drawn[0] / drawn[1], self.middle[metric, a] / self.middle[metric, b]
+            each, middle = drawn[0] / drawn[1], self.middle[0, a] / self.middle[0, b]
         return float(middle), float(each.min()), float(each.max())
 
 
-@lru_cache(maxsize=1)  # for lines and page
-def rank(result: StudyResult, count: int = DRAWS, seed: int = 0) -> Ranking:
-    """What the draws say of a study's designs. Ratios are to the rows of the reference machine, which is taken as
-    certain without them; without such a machine they are to the first point of each workload."""
-    study, reference = result.study, result.reference
-    designs = designs_of(study, result.rows)
-    if not reference and not study.reference:
-        timed_rows = [row for row in result.rows if row["seconds_by_source"]]
-        first = [next((row for row in timed_rows if row["workload"] == name), None) for name in study.workloads]
-        reference = tuple(row for row in first if row is not None)
-    draws = Draws(study, designs, reference, count, seed)
-    asked = [METRICS[name] for name in study.metrics]
-    values = {metric.name: _middle(metric, designs, study) for metric in asked}
-    known = tuple(metric for metric in asked if not np.isnan(values[metric.name]).all())
-    middle = np.array([values[metric.name] for metric in known]).reshape(len(known), len(designs))
-    fits = np.array([design.fits for design in designs], bool)
-    within = np.array([all(map(limit.is_met, design.rows)) for limit in study.limits for design in designs], bool)
-    within = np.all(within.reshape(len(study.limits), len(designs)), axis=0)
-    usable = np.flatnonzero(fits & ~np.isnan(middle).any(axis=0)) if known else np.zeros(0, int)
-    shares = np.zeros((3, len(designs)))
-    if len(usable):
-        shares[:, usable] = _shares(draws, usable, known, study)
-    return Ranking(
-        result=result,
-        designs=designs,
-        draws=draws,
-        metrics=known,
-        unknown=tuple(metric for metric in asked if metric not in known),
-        middle=middle,
-        timed=np.array([design.timed for design in designs], bool),
-        fits=fits,
-        within=within,
-        keeps_p=shares[0],
-        front_p=shares[1],
-        best_p=shares[2],
-    )
+rank = lru_cache(maxsize=1)(Ranking)  # once for lines and page
 
 
-def _middle(metric: Metric, designs: Sequence[DesignResult], study: Study) -> np.ndarray:
-    values = np.array([[metric.of(row) for row in design.rows] for design in designs], float)
+def _middle(metric: Metric, designs: Sequence[DesignRows], study: Study) -> np.ndarray:
+    values = np.array([[metric.of(row) for row in rows] for rows in designs], float)
     return over_workloads(metric, values.reshape(len(designs), len(study.workloads)), list(study.workloads.values()))
 
 

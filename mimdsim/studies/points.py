@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-
-from pydantic import BaseModel
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.identity import Input, by_file, changed_files, code_digest, digest_of
 from mimdsim.base.units import counted
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.pipeline import config_digest, descriptions_of
-from mimdsim.pipeline.overrides import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
+from mimdsim.pipeline.overrides import load_gpu, load_tiled, parse_value, split_changes
 from mimdsim.studies.description import Study
 from mimdsim.studies.sampling import Design, DesignSpace, field_of, sample_unit_cube
 from mimdsim.workload import Workload, inputs_of, load_workload
@@ -75,10 +72,11 @@ class Points:
         self.machine = load_tiled(study.machine)  # reports a GPU before its fields are looked up
         self.workloads: dict[tuple[str, str], tuple[Workload, str, tuple[Input, ...]]] = {}
         self.machines: dict[str, MimdMachine] = {}
-        self.described: dict[str, tuple[Input, ...]] = {}
+        machines = filter(None, (study.machine, study.reference))
+        self.described = {name: descriptions_of(None, (name, *study.gpus)) for name in machines}
         first = next(iter(study.workloads))
         self.base = {**self._workload(first, {})[0].model_dump(), **self.machine.model_dump()}
-        self.varied = DesignSpace(study=study, base=lambda key: field_of(key, self.base), whole=_is_whole)
+        self.varied = DesignSpace(study=study, base=lambda key: field_of(key, self.base))
 
     def designs(self) -> list[Design]:
         """Those of a study that needs no results to choose them."""
@@ -100,28 +98,21 @@ class Points:
     def _point(self, name: str, design: Design, machine: str) -> Point:
         for_workload, for_machine = split_changes({**self.study.changes, **design})
         workload, activity, inputs = self._workload(name, for_workload)
-        best = self.study.candidates if self.study.mapping == "best" else 0
+        given = self.study
+        best = given.candidates if given.mapping == "best" else 0
+        settings = [list(given.gpus), given.mapping, best, given.fill, given.training_steps]
         return Point(
             changes=tuple(design.items()),
             workload=workload,
-            machine=self._machine(machine, for_machine if machine == self.study.machine else {}),
+            machine=self._machine(for_machine) if machine == given.machine else load_tiled(machine),
             activity_key=activity,
             gpus=self.gpus,
-            fill=self.study.fill,
+            fill=given.fill,
             best_mapping=best,
-            inputs=by_file((*self._described(machine), *inputs)),
+            inputs=by_file((*self.described[machine], *inputs)),
             code=code_digest(),
-            asked=digest_of([name, machine, _said({**self.study.changes, **design}), self._settings(best)]),
+            asked=digest_of([name, machine, _said({**given.changes, **design}), settings]),
         )
-
-    def _settings(self, best: int) -> list[Any]:
-        given = self.study
-        return [list(given.gpus), given.mapping, best, given.fill, given.training_steps]
-
-    def _described(self, machine: str) -> tuple[Input, ...]:
-        if machine not in self.described:
-            self.described[machine] = descriptions_of(None, (machine, *self.study.gpus))
-        return self.described[machine]
 
     def _workload(self, name: str, changes: dict[str, Any]) -> tuple[Workload, str, tuple[Input, ...]]:
         named = name, _said(changes)
@@ -135,28 +126,15 @@ class Points:
             self.workloads[named] = loaded, activity_key(loaded) if fill is None else f"filled {fill!r}", inputs
         return self.workloads[named]
 
-    def _machine(self, name: str, changes: dict[str, Any]) -> MimdMachine:
-        named = f"{name} {_said(changes)}"
+    def _machine(self, changes: dict[str, Any]) -> MimdMachine:
+        named = _said(changes)
         if named not in self.machines:
-            same = name == self.study.machine
-            self.machines[named] = changed_machine(self.machine, changes) if same else load_tiled(name)
+            self.machines[named] = changed_machine(self.machine, changes)
         return self.machines[named]
 
 
 def _said(changes: dict[str, Any]) -> str:
     return json.dumps(changes, sort_keys=True, default=str)
-
-
-def _is_whole(key: str) -> bool:
-    """Whether a field of a machine or workload takes whole numbers only."""
-    at: Any = MimdMachine if key.split(".")[0] in MACHINE_SECTIONS else Workload
-    for part in key.split("."):
-        field = getattr(at, "model_fields", {}).get(part)
-        if field is None:
-            return False
-        kinds = (field.annotation, *typing.get_args(field.annotation))
-        at = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), field.annotation)
-    return int in (at, *typing.get_args(at)) and float not in typing.get_args(at)
 
 
 def activity_key(workload: Workload) -> str:

@@ -32,9 +32,7 @@ RESULTS = (
     "samples_per_second",
     "samples_per_joule",
     "accuracy",
-    *interval_columns(
-        "gpu_ratio"
-    ),  # time of the fastest GPU beside, by its strongest strategy, over the tiled machine's
+    *interval_columns("gpu_ratio"),  # time of the fastest GPU by its strongest strategy, over the tiled machine's
 )
 OF_TIME = (  # what is unknown where the costs are
     *(column for name in (TIME, ENERGY, "dynamic_watts") for column in interval_columns(name)),
@@ -89,10 +87,10 @@ def _parts(row: Row) -> tuple[UncertainSeconds, ...]:
     )
 
 
-def shown(value: Any) -> Any:
+def table_value(value: Any) -> Any:
     """A value as shown in tables: lists and tables of values as one word, everything else unchanged."""
     if isinstance(value, dict):
-        return " ".join(f"{key}={shown(each)}" for key, each in value.items())
+        return " ".join(f"{key}={table_value(each)}" for key, each in value.items())
     return "-".join(str(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
@@ -122,10 +120,10 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
         fits = "yes" if row["fits"] else f"no, {show_bytes(over)} over" if over > 0 else "no, its code"
         cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
         cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
-    return aligned(cells)
+    return align_columns(cells)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(lines: Sequence[Sequence[str]]) -> list[str]:
     """Cells below each other, right-aligned."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
@@ -151,10 +149,10 @@ def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[
     trained: whether the points' spikes come from trainings, which vary.
     """
     first: dict[str, list[str]] = {}
-    values = {key: list(dict.fromkeys(shown(row[key]) for row in rows)) for key in axes}
+    values = {key: list(dict.fromkeys(row[key] for row in rows)) for key in axes}
     for row in rows:
         if row["note"]:
-            named = ", ".join(f"{key}={field_value(key, shown(row[key]), values[key])}" for key in axes)
+            named = ", ".join(f"{key}={field_value(key, row[key], values[key])}" for key in axes)
             first.setdefault(row["note"], []).append(named)
     said = [
         f"! {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {note}"
@@ -169,9 +167,7 @@ def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[
 
 def _trained_apart(rows: list[Row], axes: list[str]) -> list[str]:
     """A note on points that were trained separately because their networks, data or seeds differ."""
-    apart = [
-        axis for axis in axes if axis.split(".")[0] in TRAINS_ANEW and len({str(shown(row[axis])) for row in rows}) > 1
-    ]
+    apart = [axis for axis in axes if axis.split(".")[0] in TRAINS_ANEW and len({str(row[axis]) for row in rows}) > 1]
     if not apart:
         return []
     return [
@@ -183,17 +179,17 @@ def _trained_apart(rows: list[Row], axes: list[str]) -> list[str]:
 def _without_effect(rows: list[Row], axis: str, axes: list[str]) -> Iterator[str]:
     """The steps from one value of an axis to the next that change no time: something else is the limit there."""
     timed = [row for row in rows if row["ms_per_training_step"]]
-    values = list(dict.fromkeys(shown(row[axis]) for row in timed))
+    values = list(dict.fromkeys(row[axis] for row in timed))
     names = dict(zip(values, field_values(axis, values), strict=True))
     by_value: dict[Any, dict[tuple[Any, ...], Row]] = {value: {} for value in values}
     for row in timed:
-        by_value[shown(row[axis])][tuple(shown(row[other]) for other in axes if other != axis)] = row
+        by_value[row[axis]][tuple(row[other] for other in axes if other != axis)] = row
     for before, after in pairwise(values):
         pairs = [(by_value[before][key], by_value[after][key]) for key in by_value[before] if key in by_value[after]]
         running = [(one, two) for one, two in pairs if one["fits"] and two["fits"]]
         gains = [two["ms_per_training_step"] / one["ms_per_training_step"] - 1 for one, two in running]
         changes = [abs(gain) for gain in gains]
-        if axis in MORE and changes and _is_number(before) and _is_number(after) and before != after:
+        if axis in MORE and changes and is_number(before) and is_number(after) and before != after:
             longer = max(gain if after > before else 1 / (1 + gain) - 1 for gain in gains)
             if longer > NO_EFFECT:
                 least, most = (names[value] for value in sorted((before, after)))
@@ -210,7 +206,7 @@ def _without_effect(rows: list[Row], axis: str, axes: list[str]) -> Iterator[str
             yield f"= {axis} from {ends} changes no time by more than {NO_EFFECT:.1%}{why}"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -1,28 +1,37 @@
-"""A study from its file to its rows: points chosen, computed, and written as they come."""
+"""A study from its file to its rows: points chosen, computed, and written as they come.
+
+Spikes do not depend on the machine, so they are recorded once per network and data, and every point is compiled and
+timed with them. A row is kept when its batch is done; a study that was cut goes on from there.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import MimdsimError
+from mimdsim.base.errors import MimdsimError, of_the_machine
 from mimdsim.pipeline.pipeline import Progress
 from mimdsim.studies.description import Study
-from mimdsim.studies.executors import WorkerPool
-from mimdsim.studies.files import other_study, unknown_study, write_tables
+from mimdsim.studies.executors import Batch, Work, WorkerPool
+from mimdsim.studies.files import other_study, write_tables
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.points import Point, Points, recomputed_points
-from mimdsim.studies.results import shown, with_ratios
+from mimdsim.studies.results import POINT_RESULTS, gpu_columns, table_value, with_ratios
 from mimdsim.studies.sampling import Design
-from mimdsim.studies.scheduler import compute, done_rows
 from mimdsim.studies.sensitivity import Sensitivities, sensitivity_plan
 from mimdsim.studies.store import Store
-from mimdsim.studies.tpe_search import BestTrials, search_plan
+from mimdsim.studies.tpe_search import search_plan
+from mimdsim.studies.worker import best_mapping, record, run_on_same_inputs, time_points
 
 WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
+MOST_IN_A_BATCH = 20  # points: as many as a process can lose
+POLL_SECONDS = 0.3  # between looks at what another process is doing
 Plan = Generator[list[Design], list[list[Row]], Any]
 """Designs to compute, then their rows by design (one for each workload), until the plan returns what it found."""
 
@@ -31,16 +40,15 @@ Plan = Generator[list[Design], list[list[Row]], Any]
 class StudyResult:
     """A study and its results so far.
 
-    rows: one for every point, in order: workload, changes, results, "seconds_by_source". stages: how many of the rows
-    each stage of the sampling took. designs: points asked for. found: what the sampling itself found, None of a grid or
-    random points. reference: rows of the machine that ratios are to, one for each workload.
+    rows: one for every point, in order: workload, changes, results, "seconds_by_source". designs: points
+    asked for. found: what a sensitivity found. reference: rows of the machine that ratios are to, one for each
+    workload.
     """
 
     study: Study
     rows: tuple[Row, ...]
     designs: int
-    stages: tuple[int, ...] = ()
-    found: Sensitivities | BestTrials | None = None
+    found: Sensitivities | None = None
     reference: tuple[Row, ...] = ()
     warnings: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
@@ -63,103 +71,224 @@ def run_study(study: Study, folder: Path, pool: WorkerPool, progress: Progress, 
     problem if no point has a result.
     """
     points = Points(study)
-    other = other_study(study, folder)
+    other, warnings = other_study(study, folder)
     if other and not as_is:
         raise MimdsimError(other)
     with Store(folder) as store:
-        running = _StudyRun(study, points, store, pool, progress, as_is)
-        running.again += [f"nothing is written: {other}"] if other else unknown_study(folder)
-        running.writes = not other
-        return running.run()
+        warnings += [f"nothing is written: {other}"] if other else []
+        result = _StudyRun(study, points, store, pool, progress, as_is, warnings).run()
+        return result if other else replace(result, files=tuple(write_tables(result.rows, study, folder)))
 
 
 class _StudyRun:
-    def __init__(self, study: Study, points: Points, store: Store, pool: WorkerPool, progress: Progress, as_is: bool):
+    """A study on its way. problems: why there is no result, by the key of an activity or of a point."""
+
+    def __init__(
+        self,
+        study: Study,
+        points: Points,
+        store: Store,
+        pool: WorkerPool,
+        progress: Progress,
+        as_is: bool,
+        warnings: list[str],
+    ):
         self.study, self.points, self.store, self.pool = study, points, store, pool
-        self.progress, self.as_is = progress, as_is
+        self.progress, self.as_is, self.warnings = progress, as_is, warnings
         self.asked: list[Point] = []
-        self.without: dict[str, Row] = {}  # points without result, by key
-        self.stages: list[int] = []
-        self.again: list[str] = []
-        self.writes = True
+        self.problems: dict[str, Exception] = {}
+        self.shared: dict[str, Any] = {}
         self.next_write = time.monotonic() + WRITE_SECONDS
 
     def run(self) -> StudyResult:
         self.reference = self.points.of_reference()
         self._compute(self.reference)
-        plan = sampling_plan(self.study, self.points)
+        plans = {"sensitivity": sensitivity_plan, "search": search_plan}
+        chosen = plans.get(self.study.sampling.kind)
+        plan: Plan = chosen(self.study, self.points.varied) if chosen else _all_at_once(self.points)
         found = None
         try:
             designs = next(plan)
             while True:
-                made = self.points.of(designs)
-                self.asked += made
-                rows = self._compute(made)
-                self.stages.append(len(made))
-                if any(row is None for row in rows):
+                stage = self.points.of(designs)
+                self.asked += stage
+                if None in self._compute(stage):
                     break  # an unfinished study as it is: the next stage is not known
-                width = len(self.study.workloads)
-                known = [row for row in self._rows() if row is not None][-len(made) :]
+                width, known = len(self.study.workloads), self._rows()[-len(stage) :]
                 designs = plan.send([known[at : at + width] for at in range(0, len(known), width)])
         except StopIteration as end:
             found = end.value
-        rows = self._rows()
-        studied = StudyResult(
+        return StudyResult(
             study=self.study,
-            rows=tuple(row for row in rows if row is not None),
+            rows=tuple(self._rows()),
             designs=len(self.asked) // len(self.study.workloads),
-            stages=tuple(self.stages),
             found=found,
-            reference=tuple(row for row in done_rows(self.store, self.reference) if row is not None),
-            warnings=(*self.again, *self.store.damaged.values()),
+            reference=tuple(filter(None, (self.store.rows.get(point.key) for point in self.reference))),
+            warnings=(*self.warnings, *self.store.damaged.values()),
         )
-        if not self.writes:
-            return studied
-        return replace(studied, files=tuple(write_tables(studied.rows, self.study, self.store.folder)))
 
-    def _compute(self, points: Sequence[Point]) -> Sequence[Row | None]:
-        self.again += [line for line in recomputed_points(points, self.store.rows) if line not in self.again]
-        if self.as_is:
-            return done_rows(self.store, points)
-        rows = compute(points, self.store, self.pool, self.progress, self._write_now_and_then)
-        self.without |= {point.key: row for point, row in zip(points, rows, strict=True) if row["fits"] is None}
+    def _compute(self, points: Sequence[Point]) -> list[Row | None]:
+        """A row for every point, in order; computes what the folder lacks. None: not done yet, in a study as it is.
+
+        A point that fails (a damaged file, missing data, a killed process) gets a row without results and with a note;
+        the others continue. Raises the first reason if there is no result at all, and internal errors.
+        """
+        self.warnings += [line for line in recomputed_points(points, self.store.rows) if line not in self.warnings]
+        for point in points:
+            self.store.require_columns(point.key, (name for gpu in point.gpus for name in gpu_columns(gpu.name)))
+        if not self.as_is:
+            self._record(points)
+            self._search(points)
+            self._time(points)
+        rows = [self._row(point) for point in points]
+        if rows and all(row is not None and row["fits"] is None for row in rows):
+            raise next(filter(None, map(self._problem, points)))
         return rows
 
     def _write_now_and_then(self) -> None:
         """The tables of what is done, now and then."""
         begun = time.monotonic()
         if begun > self.next_write:
-            write_tables([row for row in self._rows() if row is not None], self.study, self.store.folder)
+            write_tables(self._rows(), self.study, self.store.folder)
             took = time.monotonic() - begun
             self.next_write = begun + max(WRITE_SECONDS, took / WRITE_SHARE)
 
-    def _rows(self) -> list[Row | None]:
-        """A row for every point asked for so far: what it is of, and its results with their ratio to the reference."""
+    def _rows(self) -> list[Row]:
+        """A row for every point that is done: what it is of, and its results with their ratio to the reference."""
         names = list(self.study.workloads)
-        done = [
-            row or self.without.get(point.key)
-            for point, row in zip(self.asked, done_rows(self.store, self.asked), strict=True)
+        named = zip(itertools.cycle(names), self.asked, strict=False)
+        done = [(name, point, row) for name, point in named if (row := self._row(point)) is not None]
+        reference = {name: self.store.rows.get(of.key) for name, of in zip(names, self.reference, strict=False)}
+        rows = {
+            name: iter(with_ratios([row for of, _, row in done if of == name], reference.get(name))) for name in names
+        }
+        return [
+            {"workload": name, **{key: table_value(value) for key, value in point.changes}, **next(rows[name])}
+            for name, point, _ in done
         ]
-        reference = dict(zip(names, done_rows(self.store, self.reference), strict=False))
-        rows: list[Row | None] = [None] * len(done)
-        for place, name in enumerate(names):
-            places = [at for at in range(place, len(done), len(names)) if done[at] is not None]
-            with_ratio = with_ratios([done[at] or {} for at in places], reference.get(name))
-            for at, row in zip(places, with_ratio, strict=True):
-                changes = {key: shown(value) for key, value in self.asked[at].changes}
-                rows[at] = {"workload": name, **changes, **row}
-        return rows
 
+    def _problem(self, point: Point) -> Exception | None:
+        return self.problems.get(point.activity_key) or self.problems.get(point.key)
 
-def sampling_plan(study: Study, points: Points) -> Plan:
-    """How the points of a study are chosen."""
-    if study.sampling.kind == "sensitivity":
-        return sensitivity_plan(study, points.varied)
-    if study.sampling.kind == "search":
-        return search_plan(study, points.varied)
-    return _all_at_once(points)
+    def _row(self, point: Point) -> Row | None:
+        """None: not done yet. Only in a row without results `fits` is None."""
+        if point.key in self.store.rows or (problem := self._problem(point)) is None:
+            return self.store.rows.get(point.key)
+        columns = (*POINT_RESULTS, *(column for gpu in point.gpus for column in gpu_columns(gpu.name)))
+        return dict.fromkeys(columns) | {"note": " ".join(str(problem).split())}
+
+    def _record(self, points: Sequence[Point]) -> None:
+        roomiest: dict[str, Point] = {}  # values do not depend on the machine, but some machines have too few tiles
+        for point in points:
+            known = roomiest.setdefault(point.activity_key, point)
+            if point.machine.chip.tiles > known.machine.chip.tiles:
+                roomiest[point.activity_key] = point
+        needed = {point.activity_key for point in self._open(points) if point.fill is None}
+        waiting = {key: point for key, point in roomiest.items() if key in needed}
+
+        save = self.store.save_activity
+        self._each(record, waiting, "recording spikes", self.store.has_activity, lambda keys, it: save(keys[0], it))
+
+    def _search(self, points: Sequence[Point]) -> None:
+        waiting = {point.key: point for point in self._open(points) if point.best_mapping}
+        save = self.store.save_mapping
+        self._each(
+            best_mapping, waiting, "searching mappings", self.store.has_mapping, lambda keys, it: save(keys[0], it)
+        )
+
+    def _time(self, points: Sequence[Point]) -> None:
+        waiting = {point.key: point for point in self._open(points)}
+
+        def keep(keys: list[str], found: Any) -> None:
+            rows = dict(zip(keys, found, strict=True))
+            failed = {key: row for key, row in rows.items() if isinstance(row, Exception)}
+            self.problems |= failed
+            self.store.add_rows({key: row | waiting[key].origin for key, row in rows.items() if key not in failed})
+            self._write_now_and_then()
+
+        most = max(1, min(MOST_IN_A_BATCH, len(waiting) // (4 * self.pool.workers)))
+        mappings = self.store.mappings() if any(point.best_mapping for point in waiting.values()) else []
+        self._each(time_points, waiting, "timing points", self._is_timed, keep, most, mappings)
+
+    def _open(self, points: Sequence[Point]) -> list[Point]:
+        """Points without row, each once, those of one program after each other."""
+        left = {point.key: point for point in points if self._row(point) is None}
+        workloads: dict[int, int] = {}  # loaded once each, so the same one is the same object
+        for point in left.values():
+            workloads.setdefault(id(point.workload), len(workloads))
+        return sorted(left.values(), key=lambda point: (workloads[id(point.workload)], _shape(point)))
+
+    def _is_timed(self, key: str) -> bool:
+        if key not in self.store.rows:
+            self.store.read_new_rows()
+        return key in self.store.rows
+
+    def _each(
+        self,
+        work: Work,
+        waiting: Mapping[str, Point],
+        doing: str,
+        is_done: Callable[[str], bool],
+        keep: Callable[[list[str], Any], None],
+        most: int = 1,
+        *more: Any,
+    ) -> None:
+        """Work on points by key until all are done, by this process or by another one with the same folder."""
+        names = {point: key for key, point in waiting.items()}
+        left = {key: point for key, point in waiting.items() if not is_done(key)}
+        total = len(left)
+        while left:
+            worked = False
+            claimed = self._claim_batches(left, most, is_done)
+            with contextlib.closing(self.pool.each(partial(run_on_same_inputs, work), claimed, *more)) as all_done:
+                for done in all_done:
+                    worked = True
+                    keys = [names[point] for point in done.batch.points]
+                    if done.problem is None:
+                        keep(keys, done.found)
+                    else:
+                        self.problems |= dict.fromkeys(keys, done.problem)
+                    self.store.release(keys)
+                    left = {key: point for key, point in left.items() if key not in keys}
+                    self.progress(doing, total - len(left), total)
+            left = {key: point for key, point in left.items() if not is_done(key)}
+            if left and not worked:  # another process is at the rest
+                time.sleep(POLL_SECONDS)
+        ours = (problem for problem in self.problems.values() if not isinstance(problem, MimdsimError))
+        for problem in ours:
+            if not of_the_machine(problem):
+                raise problem
+
+    def _claim_batches(self, left: Mapping[str, Point], most: int, is_done: Callable[[str], bool]) -> Iterator[Batch]:
+        """Batches of points that nobody else has claimed, claimed when they are taken."""
+        chosen: list[Point] = []
+        for key, point in list(left.items()):
+            if self.store.claim(key):
+                if is_done(key):  # since we looked
+                    self.store.release([key])
+                else:
+                    chosen.append(point)
+            if len(chosen) == most:
+                yield self._batch(chosen)
+                chosen = []
+        if chosen:
+            yield self._batch(chosen)
+
+    def _batch(self, points: Sequence[Point]) -> Batch:
+        keys = {point.activity_key for point in points if point.fill is None}
+        paths = {key: self.store.activity_path(key) for key in keys}
+        for key, path in paths.items():
+            if key not in self.shared and path.exists():
+                self.shared[key] = self.pool.share(path)
+        return Batch(points=tuple(points), spikes={key: self.shared[key] for key in keys if key in self.shared})
 
 
 def _all_at_once(points: Points) -> Plan:
     yield points.designs()
     return None
+
+
+def _shape(point: Point) -> str:
+    """What mostly decides the program: points with the same are done one after the other, as it is compiled once."""
+    machine = point.machine
+    return f"{machine.chip.tiles} {machine.tile!r} {machine.links.chips} {machine.matrix!r}"

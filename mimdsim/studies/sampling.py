@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from typing import Any
@@ -16,29 +16,25 @@ from mimdsim.base.units import parse_quantity, show_quantity
 from mimdsim.studies.description import MAX_POINTS, Axis, Study
 from mimdsim.studies.expressions import evaluate, names_in
 from mimdsim.studies.metrics import Metric, Row, over_workloads
-from mimdsim.studies.results import shown
+from mimdsim.studies.results import is_number, table_value
 
 Design = dict[str, Any]  # a value for every varied field
-BaseValue = Callable[[str], Any]  # a field's value in the unchanged descriptions
-WholeField = Callable[[str], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesignSpace:
-    """The axes of a study with the ends of their ranges in base units; `base` and `whole` tell of fields of its machine
-    and workload. Raises DescriptionError for an axis that does not fit its field."""
+    """The axes of a study with the ends of their ranges in base units; `base` tells of fields of its machine and
+    workload. Raises DescriptionError for an axis that does not fit its field."""
 
     study: Study
-    base: BaseValue
-    whole: WholeField
+    base: Callable[[str], Any]  # a field's value in the unchanged descriptions
 
     def __post_init__(self) -> None:
         for key, axis in self.study.axes.items():
             seen: set[str] = set()
             for given in axis.values:
-                value = self._item(key, given)
-                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-                said = repr(float(value) if is_number else value)
+                value = self.item(key, given)
+                said = repr(float(value) if is_number(value) else value)
                 if said in seen:
                     raise DescriptionError("study", [f"axes.{key}: {shortened(str(given))} is given twice"])
                 seen.add(said)
@@ -49,23 +45,28 @@ class DesignSpace:
         total = int(np.prod([len(each) for each in values], dtype=np.float64))
         if total > MAX_POINTS:
             raise DescriptionError("study", [f"{total:,} points; at most {MAX_POINTS:,}: give fewer values"])
-        return [
-            self._with_coupled(dict(zip(self.study.axes, each, strict=True))) for each in itertools.product(*values)
-        ]
+        return [self.design(dict(zip(self.study.axes, each, strict=True))) for each in itertools.product(*values)]
 
     def at(self, places: np.ndarray) -> list[Design]:
         """The points at float64[points, axes] in the unit cube."""
         keys = list(self.study.axes)
         values = [[self.value(key, float(u)) for u in places[:, column]] for column, key in enumerate(keys)]
-        return [self._with_coupled(dict(zip(keys, each, strict=True))) for each in zip(*values, strict=True)]
+        return [self.design(dict(zip(keys, each, strict=True))) for each in zip(*values, strict=True)]
 
     def value(self, key: str, place: float) -> Any:
         """The value of an axis at 0 to 1 of its range."""
         axis = self.study.axes[key]
         if axis.values:
-            return self._item(key, axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)])
+            return self.item(key, axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)])
         low, high = self.ends(key)
         return self._rounded(key, low * (high / low) ** place if axis.log else low + place * (high - low))
+
+    def whole(self, key: str) -> bool:
+        """Whether a field takes whole numbers, as it has one in the unchanged descriptions."""
+        try:
+            return isinstance(base := self.base(key), int) and not isinstance(base, bool)
+        except DescriptionError:  # of a section that they lack
+            return False
 
     def ends(self, key: str) -> tuple[float, float]:
         """The range of an axis in the base unit of its field."""
@@ -86,7 +87,7 @@ class DesignSpace:
     def is_ordered(self, key: str) -> bool:
         """Whether the values of an axis are numbers that rise or fall."""
         values = [plain_value(key, value) for value in self.study.axes[key].values]
-        if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
+        if not all(map(is_number, values)):
             return False
         return len({one < other for one, other in pairwise(values)}) <= 1 and len(set(values)) == len(values)
 
@@ -97,14 +98,9 @@ class DesignSpace:
             return log(max(value, low) / low) / log(high / low)  # a whole number may round to 0
         return (value - low) / (high - low)
 
-    def with_fixed(self, values: Mapping[str, Any]) -> DesignSpace:
-        """The same axes, some of them at one value wherever a point lies."""
-        kept = {key: Axis(values=(values[key],)) if key in values else axis for key, axis in self.study.axes.items()}
-        return replace(self, study=self.study.model_copy(update={"axes": kept}))
-
     def _listed(self, key: str, axis: Axis) -> tuple[Any, ...]:
         if axis.values:
-            return tuple(self._item(key, value) for value in axis.values)
+            return tuple(self.item(key, value) for value in axis.values)
         if axis.points is None and axis.step is None:
             raise DescriptionError("study", [f"axes.{key}: in a grid a range needs a step or a number of points"])
         if axis.points is not None:
@@ -118,7 +114,8 @@ class DesignSpace:
         count = int(np.floor((high - low) / step * (1 + 1e-12))) + 1
         return tuple(dict.fromkeys(self._rounded(key, low + step * number) for number in range(count)))
 
-    def _with_coupled(self, design: Design) -> Design:
+    def design(self, design: Design) -> Design:
+        """The values of the axes with those of the coupled fields."""
         waiting = dict(self.study.coupled)
         known: dict[str, Any] = dict(design)
 
@@ -137,7 +134,7 @@ class DesignSpace:
                     raise DescriptionError("study", [f"coupled.{key}: {problem}"]) from None
         return {key: known[key] for key in self.study.varied}
 
-    def _item(self, key: str, given: Any) -> Any:
+    def item(self, key: str, given: Any) -> Any:
         """A value of a list, as ranges give it: '1 GHz' as a number, so that tables sort and figures place it."""
         value = plain_value(key, given)
         return int(value) if isinstance(value, float) and self.whole(key) and value.is_integer() else value
@@ -149,7 +146,7 @@ class DesignSpace:
         try:
             if isinstance(given, str):
                 return parse_quantity(given, key.rsplit(".", 1)[-1])
-            if isinstance(given, bool) or not isinstance(given, (int, float)):
+            if not is_number(given):
                 raise ValueError(f"a number is needed here, not {shortened(repr(given))}")
         except ValueError as wrong:
             raise DescriptionError("study", [f"{key}: {wrong}"]) from None
@@ -199,17 +196,12 @@ def field_of(name: str, known: Mapping[str, Any]) -> Any:
 
 def value_text(key: str, value: Any) -> str:
     """A value for people: '1.85 GHz', 'endpoint'; numbers with fractions to four digits."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(shown(value))
+    if not is_number(value):
+        return str(table_value(value))
     return show_quantity(float(f"{value:.4g}") if isinstance(value, float) else value, key.rsplit(".", 1)[-1])
 
 
-def place_in_list(count: int, index: int) -> float:
-    """The middle of an item's share of the axis, as `Varied.value` reads it."""
-    return (index + 0.5) / count
-
-
-def of_designs(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
+def metric_of_designs(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
     """float64[designs]: a metric of every design over its workloads; nan if one of them has no result, does not fit its
     memory, or does not know the metric."""
     values = [[metric.of(row) if row["fits"] else None for row in each] for each in rows]

@@ -24,13 +24,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError, MissingExtra
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Row
-from mimdsim.studies.sampling import (
-    Design,
-    DesignSpace,
-    of_designs,
-    place_in_list,
-    value_text,
-)
+from mimdsim.studies.sampling import Design, DesignSpace, metric_of_designs, value_text
 
 LEVELS = 4  # of an axis in stage one: 0, 1/3, 2/3 and 1, two apart in each move (Morris)
 LEAST_BLOCKS = 8  # of stage two; with fewer, confidence intervals say nothing
@@ -96,7 +90,7 @@ def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design
     """
     screening = _Screening(study, varied)
     blocks = screening.blocks_of(study.sampling.strongest)  # too few points are reported before any is computed
-    first = yield varied.at(screening.places)
+    first = yield screening.designs
     found = [screening.effects(name, first) for name in study.metrics]
     if not found[0].effects:
         raise MimdsimError(
@@ -106,11 +100,13 @@ def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design
         )
     chosen = [effect.axis for effect in found[0].effects if effect.size > 0][: study.sampling.strongest]
     if chosen:
+        from SALib.sample import sobol
+
         blocks = screening.blocks_of(len(chosen))
-        others = [key for key in study.axes if key not in chosen]
-        places = np.zeros((blocks * (len(chosen) + 2), len(study.axes)))
-        places[:, [list(study.axes).index(key) for key in chosen]] = _sample_sobol(len(chosen), blocks, study)
-        second = yield varied.with_fixed({key: varied.base(key) for key in others}).at(places)
+        fixed = {key: varied.base(key) for key in study.axes if key not in chosen}
+        places = sobol.sample(_cube(len(chosen)), blocks, calc_second_order=False, seed=study.sampling.seed)
+        values = ({key: varied.value(key, float(u)) for key, u in zip(chosen, each, strict=True)} for each in places)
+        second = yield [varied.design(fixed | each) for each in values]
         found = [_with_indices(each, second, chosen, study) for each in found]
     return Sensitivities(
         metrics=tuple(found),
@@ -121,14 +117,14 @@ def sensitivity_plan(study: Study, varied: DesignSpace) -> Generator[list[Design
 
 
 class _Screening:
-    """Trajectories of stage one. places: float64[points, axes], as `DesignSpace.at` takes them; standing: the same,
-    where the values stand that these places give; moved: int64[trajectories, axes], the axis of each move."""
+    """Trajectories of stage one. places: float64[points, live axes], where the values of `designs` stand in their
+    ranges."""
 
     def __init__(self, study: Study, varied: DesignSpace):
         self.study, self.varied = study, varied
         levels = np.linspace(0, 1, LEVELS)
-        settled = {key: [_place_and_value(varied, key, float(level)) for level in levels] for key in study.axes}
-        self.live = [key for key in study.axes if len({stands for _, stands in settled[key]}) > 1]
+        settled = {key: [_value_and_place(varied, key, float(level)) for level in levels] for key in study.axes}
+        self.live = [key for key in study.axes if len({place for _, place in settled[key]}) > 1]
         self.constant = tuple(key for key in study.axes if key not in self.live)
         if not self.live:
             raise DescriptionError("study", [f"axes.{key}: its range has one value" for key in self.constant])
@@ -138,14 +134,10 @@ class _Screening:
             problem = f"a sensitivity of {count} axes needs at least {2 * (count + 1)}; {10 * (count + 1)} are usual"
             raise DescriptionError("study", [f"sampling.points = {points}: {problem}"])
         at_level = np.rint(_sample_morris(count, self.trajectories, study.sampling.seed) * (LEVELS - 1)).astype(int)
-        self.places = np.zeros((len(at_level), len(study.axes)))
-        self.standing = np.zeros((len(at_level), count))
-        for column, key in enumerate(self.live):
-            place, stands = np.array(settled[key]).T
-            self.places[:, list(study.axes).index(key)] = place[at_level[:, column]]
-            self.standing[:, column] = stands[at_level[:, column]]
-        steps = np.diff(at_level.reshape(self.trajectories, count + 1, count), axis=1)
-        self.moved = np.abs(steps).argmax(axis=2)
+        points_at = [{key: settled[key][level] for key, level in zip(self.live, row, strict=True)} for row in at_level]
+        self.places = np.array([[place for _, place in each.values()] for each in points_at])
+        fixed = {key: settled[key][0][0] for key in self.constant}
+        self.designs = [varied.design(fixed | {key: value for key, (value, _) in each.items()}) for each in points_at]
 
     def blocks_of(self, strongest: int) -> int:
         """A power of two, as many as fit in the study's points; 0 without a stage two."""
@@ -158,23 +150,21 @@ class _Screening:
         return 1 << (self.study.sampling.points // size).bit_length() - 1
 
     def effects(self, name: str, rows: Sequence[Sequence[Row]]) -> Sensitivity:
-        values = of_designs(METRICS[name], rows, self.study)
+        values = metric_of_designs(METRICS[name], rows, self.study)
         shape = self.trajectories, len(self.live) + 1
         changes = np.diff(values.reshape(shape), axis=1)
-        distances = np.diff(self.standing.reshape(*shape, -1), axis=1)
-        distances = np.take_along_axis(distances, self.moved[:, :, None], axis=2)[:, :, 0]
-        known = np.isfinite(changes) & (distances != 0)
+        moves = np.diff(self.places.reshape(*shape, -1), axis=1)  # each of one axis
         effects, unknown = [], list[str]()
         for column, key in enumerate(self.live):
-            chosen = known & (self.moved == column)
-            each = changes[chosen] / distances[chosen]
+            chosen = np.isfinite(changes) & (moves[:, :, column] != 0)
+            each = changes[chosen] / moves[:, :, column][chosen]
             if len(each) < 2:
                 unknown.append(key)
                 continue
             effects.append(
                 Effect(
                     axis=key,
-                    ends=_ends(self.varied, key),
+                    ends=(value_text(key, self.varied.value(key, 0.0)), value_text(key, self.varied.value(key, 1.0))),
                     mean=float(each.mean()) if self.varied.has_direction(key) else None,
                     size=float(np.abs(each).mean()),
                     spread=float(each.std(ddof=1)),
@@ -191,53 +181,37 @@ class _Screening:
         )
 
 
-def _place_and_value(varied: DesignSpace, key: str, level: float) -> tuple[float, float]:
-    """The place to ask for, and where its value stands; items of a list are at equal distances."""
-    count = len(varied.study.axes[key].values)
-    if count:
-        index = round(level * (count - 1))
-        return place_in_list(count, index), index / max(1, count - 1)
-    return level, varied.place_in_range(key, varied.value(key, level)) if varied.whole(key) else level
-
-
-def _ends(varied: DesignSpace, key: str) -> tuple[str, str]:
-    low, high = (value_text(key, varied.value(key, place)) for place in (0.0, 1.0))
-    return low, high
+def _value_and_place(varied: DesignSpace, key: str, level: float) -> tuple[Any, float]:
+    """The value at a level, and where it stands in the range; items of a list are at equal distances."""
+    if values := varied.study.axes[key].values:
+        index = round(level * (len(values) - 1))
+        return varied.item(key, values[index]), index / max(1, len(values) - 1)
+    value = varied.value(key, level)
+    return value, varied.place_in_range(key, value) if varied.whole(key) else level
 
 
 def _with_indices(
     found: Sensitivity, rows: Sequence[Sequence[Row]], chosen: Sequence[str], study: Study
 ) -> Sensitivity:
-    """`found` with the indices of the chosen axes; without, where too few blocks are complete or nothing varies."""
-    values = of_designs(METRICS[found.metric], rows, study)
-    missing = (*found.missing, int(np.isnan(values).sum()))
-    blocks = values.reshape(-1, len(chosen) + 2)
-    blocks = blocks[np.isfinite(blocks).all(axis=1)]
-    indices = _indices(blocks, chosen, study.sampling.seed)
-    effects = tuple(
-        replace(effect, first_order=indices[effect.axis][0], total=indices[effect.axis][1])
-        if effect.axis in indices
-        else effect
-        for effect in found.effects
-    )
-    return replace(found, effects=effects, missing=missing)
-
-
-def _indices(
-    blocks: np.ndarray, chosen: Sequence[str], seed: int
-) -> dict[str, tuple[tuple[float, float], tuple[float, float]]]:
-    """First order and total index by axis, each with its half-width, of float64[blocks, axes + 2]."""
+    """`found` with first order and total index of the chosen axes, each with its half-width; without, where too few
+    blocks, float64[blocks, axes + 2], are complete or nothing varies."""
     from SALib.analyze import sobol
 
+    values = metric_of_designs(METRICS[found.metric], rows, study)
+    found = replace(found, missing=(*found.missing, int(np.isnan(values).sum())))
+    blocks = values.reshape(-1, len(chosen) + 2)
+    blocks = blocks[np.isfinite(blocks).all(axis=1)]
     if len(blocks) < LEAST_BLOCKS or not np.ptp(blocks) > 0:
-        return {}
+        return found
     # seed + 1: SALib takes the seed 0 as none
-    found = sobol.analyze(_cube(len(chosen)), blocks.ravel(), calc_second_order=False, seed=seed + 1)
-    columns = [[float(value) for value in found[name]] for name in ("S1", "S1_conf", "ST", "ST_conf")]
-    return {
-        key: ((first, first_width), (total, total_width))
-        for key, first, first_width, total, total_width in zip(chosen, *columns, strict=True)
-    }
+    analysis = sobol.analyze(_cube(len(chosen)), blocks.ravel(), calc_second_order=False, seed=study.sampling.seed + 1)
+    columns = [map(float, analysis[name]) for name in ("S1", "S1_conf", "ST", "ST_conf")]
+    indices = {key: ((one[0], one[1]), (one[2], one[3])) for key, *one in zip(chosen, *columns, strict=True)}
+    effects = []
+    for effect in found.effects:
+        first, total = indices.get(effect.axis, (None, None))
+        effects.append(replace(effect, first_order=first, total=total))
+    return replace(found, effects=tuple(effects))
 
 
 def _sample_morris(axes: int, trajectories: int, seed: int) -> np.ndarray:
@@ -247,13 +221,6 @@ def _sample_morris(axes: int, trajectories: int, seed: int) -> np.ndarray:
     except ImportError:
         raise MissingExtra("SALib", "studies", 'sampling.kind = "sensitivity"') from None
     made: np.ndarray = morris.sample(_cube(axes), trajectories, num_levels=LEVELS, seed=seed)
-    return made
-
-
-def _sample_sobol(axes: int, blocks: int, study: Study) -> np.ndarray:
-    from SALib.sample import sobol
-
-    made: np.ndarray = sobol.sample(_cube(axes), blocks, calc_second_order=False, seed=study.sampling.seed)
     return made
 
 

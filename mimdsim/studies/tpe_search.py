@@ -9,7 +9,6 @@ nearest to it that the axes allow) and the two with all axes at their low and hi
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,132 +16,59 @@ import numpy as np
 from mimdsim.base.errors import MissingExtra
 from mimdsim.studies.description import Study
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, Row
-from mimdsim.studies.sampling import (
-    Design,
-    DesignSpace,
-    of_designs,
-    place_in_list,
-    plain_value,
-)
+from mimdsim.studies.results import is_number
+from mimdsim.studies.sampling import Design, DesignSpace, metric_of_designs, plain_value
 
 BATCH = 10  # points asked for before the results of the last ones are looked at
-MOST_NAMED = 5  # best points by one metric
 UNKNOWN = 1.0  # how far a point without result counts as outside a limit, as a share of it
 FITS = "fits tile memory"
 HAS_RESULT = "metrics are known"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """A point that was looked at. number: counted from 1. values: by metric, in the unit of its column; nan: not known.
-    outside: by limit that it does not keep to, by how much, as a share of the limit."""
-
-    number: int
-    design: Design
-    values: dict[str, float]
-    outside: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BestTrials:
-    """What a search found. points: within all limits; the best few by one metric, best first, or the front by several:
-    those to which no other point is better in one and no worse in all. nearest: if there are none, the one least
-    outside. base: the first point, nearest to the unchanged descriptions. Counts are of different designs; broken: by
-    limit, how many do not keep to it."""
-
-    points: tuple[Trial, ...]
-    base: Trial
-    nearest: Trial | None
-    asked: int
-    feasible: int
-    broken: dict[str, int]
-
-
-def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], list[list[Row]], BestTrials]:
+def search_plan(study: Study, varied: DesignSpace) -> Generator[list[Design], list[list[Row]], None]:
     """`study.sampling.points` points, in batches; raises MissingExtra without Optuna."""
-    sampler = _Sampler(study, varied)
-    tried: list[Trial] = []
-    while len(tried) < study.sampling.points:
-        designs = sampler.designs(min(BATCH, study.sampling.points - len(tried)))
-        rows = yield designs
-        values = {name: of_designs(METRICS[name], rows, study) for name in study.metrics}
-        batch = [
-            Trial(
-                number=len(tried) + place + 1,
-                design=design,
-                values={name: float(found[place]) for name, found in values.items()},
-                outside=_outside(study.limits, rows[place], [float(found[place]) for found in values.values()]),
-            )
-            for place, design in enumerate(designs)
-        ]
-        sampler.tell(batch)
-        tried += batch
-    return _best_of(tried, [METRICS[name] for name in study.metrics])
-
-
-class _Sampler:
-    """Optuna's side of a search: what it asks for as designs, and what became of them."""
-
-    def __init__(self, study: Study, varied: DesignSpace):
-        try:
-            import optuna
-        except ImportError:
-            raise MissingExtra("optuna", "studies", 'sampling.kind = "search"') from None
-        self.varied, self.metrics = varied, [METRICS[name] for name in study.metrics]
-        self.limits = [*map(str, study.limits), FITS, HAS_RESULT]
-        self.space = {key: _distribution(optuna.distributions, varied, key) for key in study.axes}
-        said = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it announces a study of its own
-        try:
-            self.optuna = optuna.create_study(
-                sampler=optuna.samplers.TPESampler(seed=study.sampling.seed, multivariate=True),
-                directions=["minimize"] * len(self.metrics),
-            )
-        finally:
-            optuna.logging.set_verbosity(said)
-        self.failed = optuna.trial.TrialState.FAIL
-        self.worst: list[float] = []
-        self.trials: list[Any] = []
-        base = {key: varied.base(key) for key in study.axes}
-        nearest = {key: _nearest(varied, key, value, self.space[key]) for key, value in base.items()}
-        self.base = {key: value for key, value in base.items() if _is_there(varied, key, value)}
-        self.asked_base = False
-        self.optuna.enqueue_trial(nearest)
-        for end in (0, -1):
-            self.optuna.enqueue_trial({key: _ends(space)[end] for key, space in self.space.items()})
-
-    def designs(self, count: int) -> list[Design]:
-        self.trials = [self.optuna.ask(self.space) for _ in range(count)]
-        places = np.array([[self._place(key, trial.params[key]) for key in self.space] for trial in self.trials])
-        designs = self.varied.at(places)
-        if not self.asked_base:  # its values as they are, not by way of their places
-            designs[:1] = self.varied.with_fixed(self.base).at(places[:1])
-            self.asked_base = True
-        return designs
-
-    def tell(self, batch: Sequence[Trial]) -> None:
-        """Unknown values count as the worst known ones; without any, Optuna learns nothing of the point."""
-        losses = [
-            [_loss(metric, value) for metric, value in zip(self.metrics, point.values.values(), strict=True)]
-            for point in batch
-        ]
-        known = [loss for loss in [self.worst, *losses] if loss and not np.isnan(loss).any()]
-        self.worst = [max(each) for each in zip(*known, strict=True)]
-        for trial, point, loss in zip(self.trials, batch, losses, strict=True):
-            if not self.worst:
-                self.optuna.tell(trial, state=self.failed)
+    try:
+        import optuna
+    except ImportError:
+        raise MissingExtra("optuna", "studies", 'sampling.kind = "search"') from None
+    metrics = [METRICS[name] for name in study.metrics]
+    space = {key: _distribution(optuna.distributions, varied, key) for key in study.axes}
+    said = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it announces a study of its own
+    try:
+        sampler = optuna.create_study(
+            sampler=optuna.samplers.TPESampler(seed=study.sampling.seed, multivariate=True),
+            directions=["minimize"] * len(metrics),
+        )
+    finally:
+        optuna.logging.set_verbosity(said)
+    base = {key: varied.base(key) for key in study.axes}
+    nearest = {key: _nearest(varied, key, value, space[key]) for key, value in base.items()}
+    sampler.enqueue_trial({key: asked for key, (asked, _) in nearest.items()})
+    for end in (0, -1):
+        sampler.enqueue_trial({key: _ends(each)[end] for key, each in space.items()})
+    worst = np.full(len(metrics), -np.inf)
+    for done in range(0, study.sampling.points, BATCH):
+        trials = [sampler.ask(space) for _ in range(min(BATCH, study.sampling.points - done))]
+        designs = [{key: _value(varied, key, trial.params[key]) for key in space} for trial in trials]
+        if not done:  # values of the base as they are, not by way of their places
+            designs[0] |= {key: value for key, value in base.items() if nearest[key][1]}
+        rows = yield [varied.design(each) for each in designs]
+        losses = np.array([_losses(metric, rows, study) for metric in metrics]).T
+        worst = np.vstack([worst, losses[~np.isnan(losses).any(axis=1)]]).max(axis=0)
+        for trial, design, loss in zip(trials, rows, losses, strict=True):
+            if not np.isfinite(worst).all():  # nothing is known yet: Optuna learns nothing of the point
+                sampler.tell(trial, state=optuna.trial.TrialState.FAIL)
                 continue
-            for limit in self.limits:
-                trial.set_constraint(limit, point.outside.get(limit, 0.0))
-            self.optuna.tell(
-                trial, [worst if np.isnan(each) else each for each, worst in zip(loss, self.worst, strict=True)]
-            )
+            for limit, excess in _outside(study.limits, design, unknown=bool(np.isnan(loss).any())).items():
+                trial.set_constraint(limit, excess)
+            sampler.tell(trial, np.where(np.isnan(loss), worst, loss).tolist())  # the worst where it is unknown
 
-    def _place(self, key: str, asked: Any) -> float:
-        values = self.varied.study.axes[key].values
-        if values:
-            return place_in_list(len(values), asked)
-        return self.varied.place_in_range(key, asked) if self.varied.whole(key) else float(asked)
+
+def _value(varied: DesignSpace, key: str, asked: Any) -> Any:
+    if values := varied.study.axes[key].values:
+        return varied.item(key, values[asked])
+    return asked if varied.whole(key) else varied.value(key, asked)
 
 
 def _distribution(distributions: Any, varied: DesignSpace, key: str) -> Any:
@@ -164,42 +90,33 @@ def _ends(space: Any) -> tuple[Any, Any]:
     return (choices[0], choices[-1]) if choices else (space.low, space.high)
 
 
-def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> Any:
-    """What to ask for to have the value, or the nearest to it; the first if it is no number."""
+def _nearest(varied: DesignSpace, key: str, value: Any, space: Any) -> tuple[Any, bool]:
+    """What to ask for to have the value, or the nearest to it (the first if it is no number), and whether the axis has
+    the value itself."""
     low, high = _ends(space)
     values = [plain_value(key, item) for item in varied.study.axes[key].values]
     if value in values:
-        return values.index(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return low
+        return values.index(value), True
+    if not is_number(value):
+        return low, False
     if values:
-        numbers = [abs(item - value) if isinstance(item, (int, float)) else np.inf for item in values]
-        return int(np.argmin(numbers))
-    if varied.whole(key):
-        return min(max(round(value), low), high)
-    return min(max(varied.place_in_range(key, value), low), high)
+        return int(np.argmin([abs(item - value) if is_number(item) else np.inf for item in values])), False
+    first, last = varied.ends(key)
+    asked = round(value) if varied.whole(key) else varied.place_in_range(key, value)
+    return min(max(asked, low), high), first <= value <= last
 
 
-def _is_there(varied: DesignSpace, key: str, value: Any) -> bool:
-    """Whether an axis has a value."""
-    values = [plain_value(key, item) for item in varied.study.axes[key].values]
-    if values:
-        return value in values
-    low, high = varied.ends(key)
-    return isinstance(value, (int, float)) and low <= value <= high
+def _losses(metric: Metric, rows: Sequence[Sequence[Row]], study: Study) -> np.ndarray:
+    values = metric_of_designs(metric, rows, study)
+    return values if metric.better == "less" else -values
 
 
-def _loss(metric: Metric, value: float) -> float:
-    return value if metric.better == "less" else -value
-
-
-def _outside(limits: Sequence[Constraint], rows: Sequence[Row], values: Sequence[float]) -> dict[str, float]:
-    """How far the worst row of a design is outside, by limit; what it keeps to is left out."""
-    found = {str(limit): max(_excess(limit, row) for row in rows) for limit in limits}
-    found[FITS] = max(map(_overflow, rows))
-    if np.isnan(values).any() and found[FITS] <= 0:
-        found[HAS_RESULT] = UNKNOWN
-    return {name: excess for name, excess in found.items() if excess > 0}
+def _outside(limits: Sequence[Constraint], rows: Sequence[Row], unknown: bool) -> dict[str, float]:
+    """By limit, how far the worst row of a design is outside it, as a share of it; 0: all keep to it."""
+    excess = {str(limit): max(0.0, *(_excess(limit, row) for row in rows)) for limit in limits}
+    excess[FITS] = max(map(_overflow, rows))
+    excess[HAS_RESULT] = UNKNOWN if unknown and not excess[FITS] else 0.0
+    return excess
 
 
 def _excess(limit: Constraint, row: Row) -> float:
@@ -215,27 +132,3 @@ def _overflow(row: Row) -> float:
         return 0.0
     over = row["peak_bytes"] / row["limit_bytes"] - 1 if row["peak_bytes"] else UNKNOWN
     return over if over > 0 else UNKNOWN  # its code does not fit
-
-
-def _best_of(tried: Sequence[Trial], metrics: Sequence[Metric]) -> BestTrials:
-    different = list({str(point.design): point for point in reversed(tried)}.values())[::-1]
-    feasible = [point for point in different if not point.outside]
-    losses = {point.number: tuple(_loss(metric, point.values[metric.name]) for metric in metrics) for point in feasible}
-    ranked = sorted(feasible, key=lambda point: (*losses[point.number], point.number))
-    if len(metrics) == 1:
-        chosen = ranked[:MOST_NAMED]
-    else:
-        chosen = []
-        for point in ranked:  # whatever is better in the first metric comes before
-            ours = losses[point.number]
-            if not any(all(np.array(losses[other.number]) <= ours) for other in chosen):
-                chosen.append(point)
-    broken = [limit for point in different for limit in point.outside]
-    return BestTrials(
-        points=tuple(chosen),
-        base=tried[0],
-        nearest=None if chosen else min(different, key=lambda point: (sum(point.outside.values()), point.number)),
-        asked=len(tried),
-        feasible=len(feasible),
-        broken={limit: broken.count(limit) for limit in dict.fromkeys(broken)},
-    )

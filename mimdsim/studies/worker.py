@@ -36,8 +36,7 @@ from mimdsim.search import Aims, Case, best_of, search
 from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.points import Point
 from mimdsim.studies.results import FIRING_COLUMN, OF_TIME, POINT_RESULTS, SILICON, gpu_columns, gpu_ratio
-from mimdsim.studies.row_values import Spikes
-from mimdsim.studies.store import load_activity
+from mimdsim.studies.store import Spikes, load_activity
 from mimdsim.workload import MappingOptions, filled_activity, network_of
 
 PROGRAMS = Programs()  # of this process: points of one program come one after the other

@@ -29,7 +29,6 @@ from mimdsim.studies.executors import run_if_same_sources
 from mimdsim.studies.expressions import MOST_DEPTH, evaluate, names_in
 from mimdsim.studies.metrics import METRICS, over_workloads, parse_constraint
 from mimdsim.studies.points import Points, code_digest
-from mimdsim.studies.row_values import from_plain
 from mimdsim.studies.sampling import sample_unit_cube
 from mimdsim.studies.store import Store, count_rows
 
@@ -412,8 +411,8 @@ def test_a_point_belongs_to_who_claims_it(tmp_path: Path) -> None:
 def test_damaged_spikes_and_mappings_are_named_and_made_again(tmp_path: Path) -> None:
     activity = RecordedActivity(ids={"a": np.ones((1, 1, 1), np.int32)}, counts={"a": np.ones((1, 1))}, dropped={})
     with Store(tmp_path) as store:
-        store.keep_activity("spikes", (activity, 0.5, ()))
-        store.keep_mapping("point", None)
+        store.save_activity("spikes", (activity, 0.5, ()))
+        store.save_mapping("point", None)
         assert store.has_activity("spikes")
         assert store.has_mapping("point")
         paths = [store.activity_path("spikes"), tmp_path / "mappings" / "point.json"]
@@ -550,9 +549,9 @@ def test_a_worker_of_other_sources_does_nothing() -> None:
     def nothing(_: object) -> None:
         return None
 
-    assert from_plain(run_if_same_sources(code_digest(), nothing, 1), ()) is None
+    assert run_if_same_sources(code_digest(), nothing, 1) is None
     with pytest.raises(MimdsimError, match="has another mimdsim; install the same"):
-        from_plain(run_if_same_sources("another", nothing, 1), ())
+        run_if_same_sources("another", nothing, 1)
 
 
 def test_no_scheduler_is_said() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.search import Aims, Case, estimate
-from mimdsim.search.layers import Candidate, LayerTable
-from mimdsim.search.neighbours import Space, moved, seeds
+from mimdsim.search.layers import LayerTable
+from mimdsim.search.neighbours import random_step, seeds
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -38,29 +38,28 @@ def aims_of(case: Case, **more: Any) -> Aims:
 
 def random_mappings(case: Case, count: int, seed: int = 3) -> list[MappingOptions]:
     """The published mapping, and seeds some random steps away."""
-    space, draw = Space.of(case), np.random.default_rng(seed)
-    first, found = list(seeds(case, space)), [case.published]
+    draw = np.random.default_rng(seed)
+    first, found = list(seeds(case)), [case.published]
     while len(found) < count:
         one = first[int(draw.integers(len(first)))]
         for _ in range(int(draw.integers(6))):
-            one = moved(one, space, draw)
+            one = random_step(one, case, draw)
         found.append(one)
     return found
 
 
 def layer_table(case: Case, known: list[MappingOptions]) -> LayerTable:
     """What the layers of mappings cost: every layer split, all under the same rules."""
-    lowered = ((mapping, estimate(case, mapping)) for mapping in known)
-    return LayerTable([Candidate(options=mapping, figures=one.figures, layers=one.layers) for mapping, one in lowered])
+    return LayerTable([estimate(case, mapping) for mapping in known])
 
 
 def combined_mappings(case: Case, table: LayerTable, count: int) -> tuple[list[MappingOptions], np.ndarray]:
     """(mappings made of layers of the table's on tiles that are there, what they cost as rows: cycles and bytes)."""
-    space, draw = Space.of(case), np.random.default_rng(5)
-    picks = draw.integers(len(table.known), size=(50 * count, 1 + len(space.layers)))
+    draw = np.random.default_rng(5)
+    picks = draw.integers(len(table.known), size=(50 * count, 1 + len(case.network.layers)))
     picks[:, 0] = picks[:, 1]
     cycles, peaks, _ = table.combined(picks)
-    chosen = np.flatnonzero((table.of_layers(picks) <= space.room) & (np.diff(picks, axis=1) != 0).any(axis=1))[:count]
+    chosen = np.flatnonzero((table.of_layers(picks) <= case.room) & (np.diff(picks, axis=1) != 0).any(axis=1))[:count]
     return [table.mapping(pick) for pick in picks[chosen]], np.stack([cycles, peaks])[:, chosen]
 
 

@@ -417,7 +417,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(tmp_path: Path, monkeypatch: pyt
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mimdsim.studies.scheduler.time_points", interrupted)
+    monkeypatch.setattr("mimdsim.studies.runner.time_points", interrupted)
     arguments = ["sweep", "digits", "bow", "--set", "seed=1,2", "--fill", "1", "--processes", "1", "--out"]
     result = CliRunner().invoke(main, [*arguments, str(tmp_path / "out")])
     assert result.exit_code == 1

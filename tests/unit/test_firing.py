@@ -24,7 +24,7 @@ from mimdsim.program import RecordedActivity
 from mimdsim.report import marked_as_bad, summary_lines
 from mimdsim.report.headline import verdicts
 from mimdsim.studies import make_study
-from mimdsim.studies.answer_text import answer_lines, firing_words
+from mimdsim.studies.answer_text import answer_lines, firing_warnings
 from mimdsim.workload import list_workloads, load_workload
 from mimdsim.workload.data.recorded import INSTEAD, RANDOM_INSTEAD
 from mimdsim.workload.description.sections import FILE_SOURCES
@@ -223,14 +223,14 @@ def test_points_of_sweeps_and_studies_carry_it(dead: str, tmp_path: Path) -> Non
     assert "fire" not in works["note"]
     given = make_study("s", workloads=[dead], machine="bow", axes=axes, training_steps=1)
     studied = mimdsim.study(given, tmp_path / "study", processes=1)
-    (said,) = firing_words(studied)
+    (said,) = firing_warnings(studied)
     assert said.startswith("1 of 2 points (training.weight_scale = 0.5): Layers hidden0 and output never fire")
     lines = list(answer_lines(studied))
     assert lines[0] == f"! {said}"
     best = lines.index("Best in time of 2 points: training.weight_scale = 0.5.")
     assert lines[best + 1].startswith("It has layers that never fire, or always")
     again = mimdsim.study(given, tmp_path / "study", processes=1, as_is=True)
-    assert firing_words(again) == [said]
+    assert firing_warnings(again) == [said]
     filled = mimdsim.sweep(dead, "bow", axes, fill=0.0, processes=1)  # lists that a user empties
     assert not any("fire" in row["note"] for row in filled)
 

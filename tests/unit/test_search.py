@@ -21,13 +21,22 @@ from mimdsim.compiler import compile_graph
 from mimdsim.machine import load_machine
 from mimdsim.program import TileMapping
 from mimdsim.report.console import summary_lines
-from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, profiled, search, smallest_sram, timed
+from mimdsim.search import (
+    Aims,
+    Figures,
+    SearchResult,
+    compile_and_time,
+    estimate,
+    parse_limits,
+    search,
+    smallest_sram,
+    time_mapping,
+)
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.neighbours import Space, even_parts, seeds, tiles_of
-from mimdsim.search.objective import Timed
-from mimdsim.search.render import found_lines, smallest_lines
-from mimdsim.search.search_loop import SEARCHED
-from mimdsim.search.search_loop import _found as picked
+from mimdsim.search.neighbours import clip_split, even_parts, seeds, tiles_of
+from mimdsim.search.objective import TimedMapping
+from mimdsim.search.render import result_lines, smallest_lines
+from mimdsim.search.search_loop import SEARCHED, _search_result
 from mimdsim.search.smallest import ALSO_TRIED, LEFT, _values, with_sram
 from mimdsim.workload import MappingOptions, Split, load_workload, network_of, write_mapping_file
 
@@ -69,10 +78,10 @@ def test_an_estimate_from_all_tiles_is_the_full_timing(monkeypatch: pytest.Monke
     case = small_case("digits", 40)
     for mapping in random_mappings(case, 4):
         made = compile_graph(case.graph, case.network, case.machine, mapping, must_fit=False)
-        monkeypatch.setattr("mimdsim.search.sampled_estimate.SAMPLED_TILES", 40)
+        monkeypatch.setattr("mimdsim.search.evaluate.SAMPLED_TILES", 40)
         found = estimate(case, mapping).figures
         assert found.peak_bytes == made.memory.peak_bytes
-        full = timed(case, mapping)
+        full = time_mapping(case, mapping)
         assert (full.figures.cycles, full.figures.tiles) == (found.cycles, found.tiles)
 
 
@@ -82,7 +91,7 @@ def test_mappings_made_of_layers_rank_as_full_timing_does(workload: str) -> None
     case = small_case(workload)
     known = [one for one in random_mappings(case, 30) if one.split and one.program == "best"][:12]
     mappings, (cycles, peaks) = combined_mappings(case, layer_table(case, known), 14)
-    full = [timed(case, mapping).figures for mapping in mappings]
+    full = [time_mapping(case, mapping).figures for mapping in mappings]
     assert rank_correlation(cycles, np.array([one.cycles for one in full])) >= 0.95
     assert rank_correlation(peaks, np.array([one.peak_bytes for one in full])) >= 0.95
 
@@ -118,12 +127,12 @@ def test_tiles_are_those_that_compute_everywhere() -> None:
     """A mapping has one number of tiles, in a run, in full timing and in an estimate; a limit is of these."""
     case = small_case("digits")
     for mapping in random_mappings(case, 5):
-        profile = profiled(case, mapping)[1]
-        assert timed(case, mapping).figures.tiles == profile.tiles_used
+        profile = compile_and_time(case, mapping)[1]
+        assert time_mapping(case, mapping).figures.tiles == profile.tiles_used
         assert estimate(case, mapping).figures.tiles == profile.tiles_used
     limited = case.on_tiles(40)
     for mapping in random_mappings(limited, 5):
-        assert profiled(limited, mapping)[1].tiles_used <= 40
+        assert compile_and_time(limited, mapping)[1].tiles_used <= 40
 
 
 @pytest.mark.first(1)
@@ -147,14 +156,15 @@ def test_a_limit_of_tiles_is_kept_by_what_a_run_uses(tiles: int, tmp_path: Path)
 def test_splits_fit_the_tiles_and_what_there_is_to_cut() -> None:
     case = small_case("digits", 60)
     limited = case.on_tiles(41)  # one is reserved
-    space = Space.of(limited)
-    for mapping in [*seeds(limited, space), *random_mappings(case, 60)]:
+    for mapping in [*seeds(limited), *random_mappings(case, 60)]:
         room = 40 if mapping.tiles == 41 else 59
         split = mapping.split.values()
         assert not split or sum(map(tiles_of, split)) <= room
         assert all(1 <= one.batch <= 12 and one.neurons >= 1 for one in split)
-    greedy = {name: Split(batch=100, inputs=500, neurons=1000) for name, _, _ in space.layers}
-    assert sum(map(tiles_of, space.bounded(greedy).values())) <= 40
+    greedy = {
+        name: Split(batch=100, inputs=500, neurons=1000) for name in (layer.name for layer in limited.network.layers)
+    }
+    assert sum(map(tiles_of, clip_split(limited, greedy).values())) <= 40
 
 
 def test_even_parts_are_no_more_than_needed() -> None:
@@ -167,7 +177,7 @@ def test_even_parts_are_no_more_than_needed() -> None:
 
 
 @cache
-def found(objective: str = "time", processes: int = 1, within: str = "") -> Found:
+def found(objective: str = "time", processes: int = 1, within: str = "") -> SearchResult:
     case = small_case("digits")
     aims = aims_of(case, objective=objective, within=parse_limits(within))
     return search(case, aims, candidates=32, processes=processes)
@@ -235,13 +245,13 @@ def test_the_smallest_memory_is_that_of_all_levers_and_timed_on_its_own_machine(
     least = made.best.figures.peak_bytes
     assert made.best.fits
     assert made.best.options.stash.startswith("every:")
-    assert made.best == timed(with_sram(case, least), made.best.options)
-    assert not timed(with_sram(case, least - 1), made.best.options).fits
+    assert made.best == time_mapping(with_sram(case, least), made.best.options)
+    assert not time_mapping(with_sram(case, least - 1), made.best.options).fits
     for key in ALSO_TRIED:
         for value in _values(key, case, made.best.options):
             with suppress(MappingError, DoesNotFit):
-                assert timed(case, made.best.options.model_copy(update={key: value})).figures.peak_bytes >= least
-    text = "\n".join((*found_lines(made), *smallest_lines(made)))
+                assert time_mapping(case, made.best.options.model_copy(update={key: value})).figures.peak_bytes >= least
+    text = "\n".join((*result_lines(made), *smallest_lines(made)))
     for said in (f"is {least} (", "every:", "mapping.stash", "mapping.value_bytes, mapping.moment_bytes"):
         assert said in text
 
@@ -261,7 +271,7 @@ def test_every_option_of_a_mapping_is_searched_or_named() -> None:
 
 
 def test_the_result_as_text() -> None:
-    text = "\n".join(found_lines(found()))
+    text = "\n".join(result_lines(found()))
     assert "published" in text
     assert "Front of time and memory" in text
     assert "What each change saved" in text
@@ -296,15 +306,15 @@ def test_tiles_beyond_those_of_a_mapping_stay_idle(program: str) -> None:
     found = []
     for tiles, limit in ((150, 0), (165, 150)):
         case = small_case("digits", tiles)
-        found.append(timed(case, case.options.model_copy(update={"program": program, "tiles": limit})))
+        found.append(time_mapping(case, case.options.model_copy(update={"program": program, "tiles": limit})))
     fewer, more = found
     assert more.figures.joules > fewer.figures.joules
     assert (replace(more.figures, joules=fewer.figures.joules), more.spans) == (fewer.figures, fewer.spans)
     with pytest.raises(DoesNotFit, match="= 166 and the chip has 165 tiles"):
-        timed(case, case.options.model_copy(update={"tiles": 166}))
+        time_mapping(case, case.options.model_copy(update={"tiles": 166}))
     chips = case_of("digits", load_machine("bow", {"links.chips": 2}))
     with pytest.raises(MappingError, match="is for one chip, and there are 2"):
-        timed(chips, chips.options.model_copy(update={"tiles": 100}))
+        time_mapping(chips, chips.options.model_copy(update={"tiles": 100}))
 
 
 @pytest.mark.parametrize(
@@ -333,11 +343,11 @@ def test_of_mappings_as_fast_the_smaller_is_best_and_on_the_front() -> None:
     """The best one and the front are shown below each other; nothing on it may be better than the best."""
     aims = Aims(objective="time", within=(), sram_bytes=1000, clock_hz=1e9)
     timings = [
-        Timed(options=MappingOptions(), figures=Figures(cycles=5, peak_bytes=size, tiles=3), seconds=5e-9, spans=(),
-              fits=True, shares=(), chips=1)
+        TimedMapping(options=MappingOptions(), figures=Figures(cycles=5, peak_bytes=size, tiles=3), seconds=5e-9,
+                     spans=(), fits=True, shares=(), chips=1)
         for size in (900, 800, 850)
     ]  # fmt: skip
-    made = picked(None, timings, aims, 3, 0)
+    made = _search_result(None, timings, aims, 3, 0)
     assert made.best is timings[1]
     assert made.front == (timings[1],)
 
@@ -422,7 +432,7 @@ def test_a_search_over_chips_is_no_slower_than_over_fewer() -> None:
         assert made.best.figures.cycles == min(one.figures.cycles for one in made.by_chips)
         if chips > 1:
             assert len(made.by_chips) > 1
-            assert "Best by number of chips in use" in "\n".join(found_lines(made))
+            assert "Best by number of chips in use" in "\n".join(result_lines(made))
     for fewer, more in pairwise(times):
         assert more <= fewer
 

@@ -19,13 +19,12 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import ENDED
 from mimdsim.base.version import __version__
 from mimdsim.pipeline.overrides import load_line_up, parse_changes, split_changes
-from mimdsim.studies import executors, make_study, scheduler, worker, write_figures
+from mimdsim.studies import executors, make_study, runner, worker, write_figures
 from mimdsim.studies.executors import AHEAD, Batch, Local
 from mimdsim.studies.files import write_tables
 from mimdsim.studies.points import Point, Points, parse_axes, parse_axis
-from mimdsim.studies.results import RESULTS, gpu_columns, shown, with_ratios
-from mimdsim.studies.scheduler import compute
-from mimdsim.studies.store import Store
+from mimdsim.studies.results import RESULTS, gpu_columns, table_value, with_ratios
+from mimdsim.studies.runner import run_study
 
 # who works
 
@@ -118,10 +117,10 @@ def test_failures_of_ours_are_raised_after_all_points(tmp_path: Path, monkeypatc
         asked.append(points)
         return [ZeroDivisionError(f"of {point.workload.seed}") for point in points]
 
-    monkeypatch.setattr(scheduler, "time_points", work)
-    points = points_of(seed=(1, 2, 3))
-    with Store(tmp_path) as store, pytest.raises(ZeroDivisionError, match="of 1"):
-        compute(points, store, Local(1), lambda *_: None)
+    monkeypatch.setattr(runner, "time_points", work)
+    study = make_study("test", workloads=["digits"], axes={"seed": (1, 2, 3)}, fill=0.5)
+    with pytest.raises(ZeroDivisionError, match="of 1"):
+        run_study(study, tmp_path, Local(1), lambda *_: None)
     assert len(asked) == 3
 
 
@@ -242,8 +241,8 @@ def test_ratios_are_to_the_first_point_with_a_time() -> None:
 
 
 def test_values_in_one_word() -> None:
-    assert shown({"a": [1, 2], "b": {"c": 3}}) == "a=1-2 b=c=3"
-    assert (shown((64, 32)), shown([]), shown("x y"), shown(2.5)) == ("64-32", "", "x y", 2.5)
+    assert table_value({"a": [1, 2], "b": {"c": 3}}) == "a=1-2 b=c=3"
+    assert (table_value((64, 32)), table_value([]), table_value("x y"), table_value(2.5)) == ("64-32", "", "x y", 2.5)
 
 
 def test_figures_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

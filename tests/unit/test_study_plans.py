@@ -21,7 +21,7 @@ from mimdsim.studies import Local, Study, make_study, run_study
 from mimdsim.studies.answer_text import sensitivity_words
 from mimdsim.studies.sampling import Design, DesignSpace
 from mimdsim.studies.sensitivity import LEAST_BLOCKS, sensitivity_plan
-from mimdsim.studies.tpe_search import BATCH, FITS, search_plan
+from mimdsim.studies.tpe_search import BATCH, search_plan
 
 pytest.importorskip("SALib")
 optuna = pytest.importorskip("optuna")
@@ -37,7 +37,7 @@ def study_of(kind: str, points: int, axes: dict[str, Any], **more: Any) -> Study
 
 
 def varied_of(study: Study, base: dict[str, Any] | None = None, whole: tuple[str, ...] = ()) -> DesignSpace:
-    return DesignSpace(study=study, base=lambda key: (base or {}).get(key, 3.0), whole=lambda key: key in whole)
+    return DesignSpace(study=study, base=lambda key: (base or {}).get(key, 3 if key in whole else 3.0))
 
 
 def row_of(answer: float | Row | None) -> Row:
@@ -166,8 +166,8 @@ def test_points_without_result_take_their_effects_along_and_are_counted() -> Non
     assert strong is not None
     assert weak is not None
     assert strong[0] > 0.7 > 0.2 > weak[0] > 0
-    said = f"{missing[0]} and {missing[1]} points in the two stages have no time or do not fit"
-    assert any(line.startswith(said) for line in sensitivity_words(found))
+    said = f"have no time or do not fit: {missing[0]} and {missing[1]} points in the two stages."
+    assert any(line.endswith(said) for line in sensitivity_words(found))
     found, asked = sensitivity(study, lambda design: 10 + design["chip.a"])
     assert len(asked[1]) == 3 * 16  # an axis without effect has no place in stage two
 
@@ -270,56 +270,44 @@ def test_a_search_finds_the_optimum_within_limits_and_begins_with_the_base() -> 
     assert first[0] == base | {"chip.n": 9}  # the nearest that there is; values as they are
     assert list(first[1].values()) == [0.0, 1, 1, "x"]
     assert list(first[2].values()) == [6.0, 9, 1000, "z"]
-    assert found.asked == 150
-    best = found.points[0]
-    assert best.values["time"] < 1.5
-    assert best.design["chip.n"] == 4
-    assert best.design["chip.name"] == "z"
-    assert not best.outside
+    assert found is None  # what is best is told of the rows of any study
     designs = [design for each in asked for design in each]
     good = [d for d in designs if answer(d)["area_mm2"] <= 50 and answer(d)["fits"]]
-    assert found.feasible == len({str(design) for design in good})
-    assert best.values["time"] == pytest.approx(min(answer(design)["ms_per_training_step"] for design in good))
-    assert found.base.outside[FITS] > 0
-    assert set(found.broken) == {FITS, "max area 50 mm2"}
+    best = min(good, key=lambda design: answer(design)["ms_per_training_step"])
+    assert answer(best)["ms_per_training_step"] < 1.5
+    assert (best["chip.n"], best["chip.name"]) == (4, "z")
+    assert len(good) > 75  # points outside a limit, or beyond the memory, are learned from
     assert all(isinstance(design["chip.log"], int) and 1 <= design["chip.log"] <= 1000 for design in designs)
 
 
-def test_a_front_has_what_no_other_point_beats() -> None:
+def test_a_search_by_two_metrics_looks_along_their_front() -> None:
     study = study_of("search", 80, {"chip.a": SIXTHS, "chip.b": SIXTHS}, metrics=["time", "throughput"])
 
     def answer(design: Design) -> Row:
         a, b = design["chip.a"], design["chip.b"]
         return {"ms_per_training_step": 1 + a + b, "samples_per_second": 1 + a}
 
-    found, asked = search(study, answer)
-    results = [answer(design) for each in asked for design in each]
-    every = [(round(row["ms_per_training_step"], 9), -round(row["samples_per_second"], 9)) for row in results]
-    front = {(round(point.values["time"], 9), -round(point.values["throughput"], 9)) for point in found.points}
-    for ours in front:
-        assert not any(other != ours and other[0] <= ours[0] and other[1] <= ours[1] for other in every)
-    beaten = set(every) - front
-    assert all(any(one[0] <= other[0] and one[1] <= other[1] for one in front) for other in beaten)
-    assert len(front) > 3
+    _, asked = search(study, answer)
+    later = [design for each in asked[4:] for design in each]
+    near = [design["chip.a"] for design in later if design["chip.b"] < 0.6]  # the front is where it is 0
+    assert len(near) > 0.3 * len(later)
+    assert max(near) - min(near) > 4
 
 
-def test_a_search_without_a_point_within_limits_says_which_is_nearest() -> None:
+def test_a_search_without_a_point_within_limits_comes_near_them() -> None:
     study = study_of("search", 30, {"chip.a": SIXTHS}, constraints=["min throughput 100"])
-    found, _ = search(study, lambda design: {"samples_per_second": 10 * design["chip.a"]})
-    assert not found.points
-    assert found.nearest.design["chip.a"] == 6.0
-    assert found.nearest.outside == {"min throughput 100": pytest.approx(0.4)}
-    failed, _ = search(study, lambda design: {"fits": None, "ms_per_training_step": None, "peak_bytes": None})
-    assert not failed.points
-    assert failed.broken == {"min throughput 100": 30, FITS: 30}
+    _, asked = search(study, lambda design: {"samples_per_second": 10 * design["chip.a"]})
+    later = [design["chip.a"] for each in asked[1:] for design in each]
+    assert sum(later) / len(later) > 3.5
+    search(study, lambda design: {"fits": None, "ms_per_training_step": None, "peak_bytes": None})
 
 
 def test_a_search_learns_from_points_that_do_not_fit() -> None:
     study = study_of("search", 100, {"chip.a": SIXTHS, "chip.b": SIXTHS})
-    found, asked = search(study, lambda design: None if design["chip.a"] < 4 else 10 + design["chip.b"])
+    _, asked = search(study, lambda design: None if design["chip.a"] < 4 else 10 + design["chip.b"])
     later = [design for each in asked[3:] for design in each]
     assert sum(design["chip.a"] >= 4 for design in later) > 0.6 * len(later)
-    assert found.points[0].values["time"] < 10.5
+    assert min(design["chip.b"] for design in later if design["chip.a"] >= 4) < 0.5
 
 
 def test_a_search_leaves_the_loudness_of_optuna_as_it_is() -> None:
@@ -331,16 +319,16 @@ def test_a_search_leaves_the_loudness_of_optuna_as_it_is() -> None:
 # both
 
 
-def test_axes_of_names_have_no_direction_and_fixed_axes_no_choice() -> None:
+def test_axes_of_names_have_no_direction_and_coupled_fields_follow() -> None:
     lists = {"up": [1, 2], "down": ["2 GHz", "1.5 GHz", "1 GHz"], "both": [1, 3, 2], "names": ["a", "b", "c"]}
-    lists |= {"two": ["a", "b"], "one": [1], "same": [1, 1]}
+    lists |= {"two": ["a", "b"], "one": [1]}
     study = study_of("search", 10, {f"chip.{key}_hz": values for key, values in lists.items()})
     varied = varied_of(study)
     assert {key for key in lists if varied.is_ordered(f"chip.{key}_hz")} == {"up", "down", "one"}
-    assert {key for key in lists if varied.has_direction(f"chip.{key}_hz")} == {"up", "down", "one", "two", "same"}
+    assert {key for key in lists if varied.has_direction(f"chip.{key}_hz")} == {"up", "down", "one", "two"}
     study = study_of("search", 10, {"chip.a": SIXTHS, "chip.b": SIXTHS}, coupled={"chip.c": "2 * chip.a"})
-    (design,) = varied_of(study).with_fixed({"chip.a": 0.1}).at(np.array([[0.7, 0.5]]))
-    assert design == {"chip.a": 0.1, "chip.b": 3.0, "chip.c": 0.2}
+    design = varied_of(study).design({"chip.b": 3.0, "chip.a": 0.1})
+    assert list(design.items()) == [("chip.a", 0.1), ("chip.b", 3.0), ("chip.c", 0.2)]
 
 
 @pytest.mark.parametrize(("kind", "package"), [("sensitivity", "SALib"), ("search", "optuna")])
@@ -365,7 +353,7 @@ def test_on_digits(tmp_path: Path) -> None:
     study = study_of("sensitivity", 9, axes, fill=0.5, metrics=["time", "memory"])
     studied = run_study(study, tmp_path, Local(1), lambda *_: None)
     time, memory = studied.found.metrics
-    assert studied.stages == (9,)
+    assert studied.designs == len(studied.rows) == 9
     assert time.effects[0].axis == "chip.clock_hz"
     assert -0.8 * time.median < time.effects[0].mean < -0.5 * time.median
     assert time.effects[1].mean > 0
@@ -380,9 +368,9 @@ def test_on_digits(tmp_path: Path) -> None:
 
     study = study.model_copy(update={"sampling": study.sampling.model_copy(update={"kind": "search", "points": 4})})
     study = study.model_copy(update={"metrics": ("time",)})
-    best = run_study(study, tmp_path, Local(1), lambda *_: None).found
-    assert best.base.design == {"chip.clock_hz": 1.85e9, "sync.internal_cycles": 126}
-    assert best.points[0].values["time"] <= best.base.values["time"]
+    first, *others = run_study(study, tmp_path / "search", Local(1), lambda *_: None).rows
+    assert {key: first[key] for key in axes} == {"chip.clock_hz": 1.85e9, "sync.internal_cycles": 126}
+    assert min(row["ms_per_training_step"] for row in others) < first["ms_per_training_step"]
 
 
 def test_the_tornado_shows_the_largest_and_says_what_it_leaves_out() -> None:

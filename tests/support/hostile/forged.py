@@ -25,7 +25,7 @@ from mimdsim.studies.answer_text import answer_lines
 from mimdsim.studies.files import write_tables
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.points import Points, parse_axes
-from mimdsim.studies.results import note_lines, shown, table_lines, with_ratios
+from mimdsim.studies.results import note_lines, table_lines, table_value, with_ratios
 from mimdsim.studies.store import load_activity, load_mapping, load_rows
 from mimdsim.studies.worker import time_points
 from mimdsim.workload.interchange.importing import import_state_dict
@@ -247,7 +247,7 @@ class ParquetTable(Study):
         rows: list[Row] = json.loads(path.read_text()) if path != self.good() else []
         if not rows:
             return []
-        rows = [row | {key: shown(row[key]) for key in self.study.varied} for row in with_ratios(rows)]
+        rows = [row | {key: table_value(row[key]) for key in self.study.varied} for row in with_ratios(rows)]
         written = write_tables(rows, self.study, self.folder)
         found = next((file for file in written if file.suffix == ".parquet"), None)
         if found is not None:
