@@ -25,7 +25,7 @@ from PIL import Image
 from pins import assert_as_pinned
 
 from mimdsim.profile import RunProfile
-from mimdsim.report import page, report_files, summary_lines, write_report
+from mimdsim.report import report_files, summary_lines, write_report
 from mimdsim.report.figures import FIGURES
 from mimdsim.report.figures_sweep import draw_crossover, draw_scaling, draw_sweep
 from mimdsim.report.figures_training import draw_convergence
@@ -40,6 +40,7 @@ from mimdsim.report.formatting import (
 )
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import contenders, strongest_gpu
+from mimdsim.report.sections import sections
 from mimdsim.report.style import picture
 from mimdsim.report.tables import CSV_FILES, csv_files, csv_text
 from mimdsim.studies.results import note_lines
@@ -59,7 +60,7 @@ def shown(profile: RunProfile) -> Iterator[str]:
     yield from (f"{one.label}: {one}" for one in found) if len(found) < 3 else (one.label for one in found)
     strongest = strongest_gpu(found)
     yield f"strongest: {strongest.label if strongest else 'none'}"
-    for section in page.sections(profile):
+    for section in sections(profile):
         yield f"# section {section.key}: {section.title}. {section.missing}"
         for each in section.tables:
             yield from table_lines(each)

@@ -23,7 +23,7 @@ from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking
 from mimdsim.report.explorer_data import LARGEST, LEFT_OUT, ROWS, SCRIPTS, matched, packed, too_large, walk_of
 from mimdsim.report.figures_memory import draw_memory_by_tile
-from mimdsim.report.page import sections
+from mimdsim.report.sections import sections
 from mimdsim.report.tables_difference import difference_tables
 
 BREAKS_OUT = "</script><script>alert(1)</script><!--"
