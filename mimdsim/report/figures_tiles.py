@@ -1,4 +1,4 @@
-"""Figures of the tiles: where on the chip the work is done, and how evenly it is spread."""
+"""Figures of the tiles: where on the chip the work is done, how evenly, what fills their memory, and when."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from mimdsim.profile import RunProfile, TileColumns
-from mimdsim.report.colours import BLUE, LAYER_COLOURS, PALE, VERMILLION
+from mimdsim.base.units import show_bytes
+from mimdsim.profile import Liveness, MemoryProfile, RunProfile, TileColumns
+from mimdsim.report.colours import BLUE, CATEGORY_COLOURS, GREY, INK, LAYER_COLOURS, PALE, VERMILLION, largest_first
 from mimdsim.report.formatting import clipped, thousands
-from mimdsim.report.style import LABEL_BOX, panels, styled, thousands_axis
+from mimdsim.report.style import LABEL_BOX, panels, plain_axis, styled, thousands_axis
 
 BINS = 40
 
@@ -126,3 +127,147 @@ def _plain_map(axes: Axes, grid_columns: int, chips: int, title: str) -> None:
             axes.axvline(place * (right + 0.5) / side - 0.5, color="white", linewidth=2)
     for spine in axes.spines.values():
         spine.set_visible(False)
+
+
+MAX_DRAWN_TILES = 2_048
+LITTLE = 0.1  # of the limit: fuller tiles are drawn under its line, emptier ones would be too flat to be read
+
+
+@styled
+def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
+    """Bytes of every tile by category, stacked, in tile order, under the line of the tile's memory.
+
+    Above MAX_DRAWN_TILES tiles, each column is the fullest tile of its bin, so that no peak is lost.
+    """
+    tiled = profile.tiled
+    if tiled is None or not any(any(row) for row in tiled.memory.bytes_by_category_and_tile):
+        return None
+    memory = tiled.memory
+    names, table = folded(memory)
+    chosen = _drawn_tiles(table.sum(axis=0))
+    figure, (axes,) = panels(height=4.2)
+    edges = np.append(chosen, table.shape[1])
+    base = np.zeros(len(chosen))
+    for name, row, colour in zip(names, table[:, chosen] / 1024, CATEGORY_COLOURS, strict=False):
+        top = base + row
+        low, high = np.append(base, base[-1]), np.append(top, top[-1])
+        axes.fill_between(edges, low, high, step="post", color=colour, linewidth=0, label=name)
+        base = top
+    little = memory.peak_bytes < LITTLE * memory.limit_bytes
+    if not little:
+        limit = f"limit {show_bytes(memory.limit_bytes)}"
+        axes.axhline(memory.limit_bytes / 1024, color=VERMILLION, linestyle="--", label=limit)
+    peak = memory.peak_bytes / 1024
+    words = f"fullest: tile {thousands(memory.peak_tile)}, {show_bytes(memory.peak_bytes)}"
+    _point_at(axes, memory.peak_tile + 0.5, peak, words, table.shape[1])
+    binned = "" if len(chosen) == table.shape[1] else f" (fullest tile of each of {thousands(len(chosen))} bins)"
+    axes.set_title(f"Memory of every tile by category{binned}{_far(memory) if little else ''}")
+    axes.set_xlabel("tile")
+    axes.set_ylabel("KiB")
+    axes.set_xlim(0, table.shape[1])
+    axes.set_ylim(0, 1.15 * (peak if little else max(peak, memory.limit_bytes / 1024)))
+    axes.grid(axis="y")
+    thousands_axis(axes.xaxis)
+    thousands_axis(axes.yaxis)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], loc="outside right upper")  # as stacked: first category lowest
+    return figure
+
+
+@styled
+def draw_liveness(profile: RunProfile) -> Figure | None:
+    """Bytes in use at every superstep in program order: on the fullest tile, and on all tiles together."""
+    tiled = profile.tiled
+    if tiled is None or not tiled.memory.liveness:
+        return None
+    points = tiled.memory.liveness
+    figure, (upper, lower) = panels(2, 1, height=4.8, sharex=True, height_ratios=(3, 2))
+    always = max(tiled.tile_columns.always_live_bytes, default=0)
+    limit = tiled.memory.limit_bytes
+    _curve(upper, [point.fullest_tile_bytes / 1024 for point in points], points)
+    little = tiled.memory.peak_bytes < LITTLE * limit
+    if not little:
+        upper.axhline(limit / 1024, color=VERMILLION, linestyle="--")
+        upper.text(len(points), limit / 1024, f"limit {show_bytes(limit)} ", ha="right", va="bottom", color=VERMILLION)
+    if always:
+        upper.axhline(always / 1024, color=INK, linestyle=":", linewidth=1.2)
+        words = f"always live: at most {show_bytes(always)} on a tile"
+        below: dict[str, Any] = {"va": "top"} if little else {"va": "center"}
+        upper.text(0.995 * len(points), always / 1024, words, ha="right", fontsize=8, bbox=LABEL_BOX, **below)
+    highest = max(range(len(points)), key=lambda index: points[index].fullest_tile_bytes)
+    most = points[highest]
+    words = (
+        f"{show_bytes(most.fullest_tile_bytes)} on tile {thousands(most.fullest_tile)}: {clipped(most.superstep, 40)}"
+    )
+    _point_at(upper, highest + 0.5, most.fullest_tile_bytes / 1024, words, len(points))
+    upper.set_ylim(0, 1.18 * max(0 if little else limit, most.fullest_tile_bytes) / 1024)
+    upper.set_ylabel("KiB")
+    far = _far(tiled.memory) if little else ""
+    upper.set_title(f"Memory in use on the fullest tile, superstep by superstep{far}")
+    _curve(lower, [point.total_bytes / 1024**2 for point in points], points)
+    lower.set_ylim(bottom=0)
+    lower.set_ylabel("MiB")
+    lower.set_title("Memory in use on all tiles together")
+    lower.set_xlabel("superstep in program order")
+    for axes in (upper, lower):
+        axes.grid(axis="y")
+        plain_axis(axes.yaxis)  # a small machine's memory is a fraction of a MiB
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    lower.xaxis.set_major_locator(MaxNLocator(integer=True))
+    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
+    return figure
+
+
+def _far(memory: MemoryProfile) -> str:
+    """Text about a limit that is not drawn."""
+    times = memory.limit_bytes / max(memory.peak_bytes, 1)
+    return f" (limit: {show_bytes(memory.limit_bytes)}, {times:.0f} times the fullest)"
+
+
+def folded(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:
+    """Categories from the largest, with their bytes [category, tile]; if many, the smallest share the last row."""
+    order = [index for index in largest_first(memory) if any(memory.bytes_by_category_and_tile[index])]
+    names = [clipped(memory.categories[index], 28) for index in order]
+    table = np.asarray(memory.bytes_by_category_and_tile, dtype=float)[order]
+    most = len(CATEGORY_COLOURS)
+    if len(names) > most:
+        rest = table[most - 1 :].sum(axis=0, keepdims=True)
+        names = [*names[: most - 1], f"{len(names) - most + 1} smaller categories"]
+        table = np.concatenate([table[: most - 1], rest])
+    return names, table
+
+
+def _drawn_tiles(totals: np.ndarray) -> np.ndarray:
+    """The tiles to draw, ascending: all of them, or the fullest of each bin."""
+    if len(totals) <= MAX_DRAWN_TILES:
+        return np.arange(len(totals))
+    bins = np.array_split(np.arange(len(totals)), MAX_DRAWN_TILES)
+    return np.asarray([part[np.argmax(totals[part])] for part in bins])
+
+
+def _point_at(axes: Axes, x: float, y: float, words: str, width: float) -> None:
+    """A triangle at a maximum with text above it, on the side with room."""
+    axes.plot([x], [y], marker="v", color=INK, markersize=5, clip_on=False)
+    side = "left" if x < 0.3 * width else "right" if x > 0.7 * width else "center"
+    axes.annotate(words, (x, y), xytext=(0, 6), textcoords="offset points", ha=side, fontsize=9)
+
+
+def _curve(axes: Axes, values: list[float], points: tuple[Liveness, ...]) -> None:
+    """A filled staircase over supersteps, with every other phase shaded and all phases named."""
+    edges = np.arange(len(values) + 1)
+    axes.fill_between(edges, [*values, values[-1]], step="post", color=BLUE, alpha=0.85, linewidth=0)
+    axes.set_xlim(0, len(values))
+    start = 0
+    for end in range(1, len(points) + 1):
+        if end == len(points) or points[end].phase != points[start].phase:
+            axes.axvline(start, color=GREY, linewidth=0.6)
+            if end - start > 0.04 * len(points):
+                name = clipped(points[start].phase, 14)
+                place: dict[str, Any] = {
+                    "transform": axes.get_xaxis_transform(),
+                    "ha": "center",
+                    "fontsize": 8,
+                    "bbox": LABEL_BOX,
+                }
+                axes.text((start + end) / 2, 0.05, name, **place)
+            start = end

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.atomic_folder import replace_files
@@ -14,7 +15,6 @@ from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
 from mimdsim.report.explorer_data import HERE, walk_of
-from mimdsim.report.figures import FIGURES
 from mimdsim.report.formatting import changed_fields, plain
 from mimdsim.report.headline import verdicts
 from mimdsim.report.sections import sections
@@ -22,18 +22,69 @@ from mimdsim.report.tables import CSV_FILES, csv_files
 
 if TYPE_CHECKING:
     import jinja2
+    from matplotlib.figure import Figure
 
     from mimdsim.profile.detail import Detail
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A figure as the page embeds it."""
+class FigurePlan:
+    """A figure of the page: section, file stem, caption for all readers; home: the module that draws it, imported then,
+    as it imports matplotlib."""
 
-    name: str
     section: str
+    home: str
+    name: str
     caption: str
-    data_uri: str
+
+    def draw(self, profile: RunProfile) -> Figure | None:
+        """The figure; None if the profile lacks its data."""
+        drawn: Figure | None = getattr(self.module(), f"draw_{self.name}")(profile)
+        return drawn
+
+    def module(self) -> ModuleType:
+        return import_module(f"mimdsim.report.{self.home}")
+
+
+PLANS: dict[tuple[str, str], dict[str, str]] = {  # captions by name, by section and module
+    ("time", "figures_time"): {
+        "time_by_phase": "Time by phase: compute (slowest tile), internal exchange, sync and host, if any.",
+        "longest_supersteps": "The longest supersteps; at the bar's end: total, number of executions, slowest tile.",
+    },
+    ("tiles", "figures_tiles"): {
+        "tile_map": "Busy cycles on the tile grid, and layers if any (grey: none); numbers go row by row on each chip.",
+        "tile_balance": (
+            "Busy cycles of all tiles, sorted, and their histogram; dashed: the mean of the tiles that have work."
+        ),
+    },
+    ("memory", "figures_tiles"): {
+        "memory_by_tile": "Memory of every tile by category; the dashed line, if any, is the memory a tile has.",
+    },
+    ("liveness", "figures_tiles"): {
+        "liveness": "Memory in use over the program's supersteps, on the fullest tile and on all tiles.",
+    },
+    ("training", "figures_learning"): {
+        "training": "Loss of every training step with its running mean, and test accuracy by epoch.",
+    },
+    ("spikes", "figures_learning"): {
+        "activity": "Spikes and list entries per timestep, mean over the batch, with each layer's spike capacity.",
+        "raster": "Spike raster of one sample: a mark for every spike.",
+    },
+    ("comparison", "figures_time"): {
+        "comparison": "Milliseconds per training step on every machine and strategy, with interval and ratio.",
+    },
+}
+FIGURES = tuple(
+    FigurePlan(section=section, home=home, name=name, caption=caption)
+    for (section, home), captions in PLANS.items()
+    for name, caption in captions.items()
+)
+# figures that the scripts of the section "Walk through" draw instead, where there is one, and what they are there
+DRAWN_BY_SCRIPTS = {
+    "longest_supersteps": "supersteps with their cycles (Program)",
+    "tile_map": "tiles on their grid (Floor plan)",
+    "tile_balance": "tiles, busiest first (All supersteps together)",
+}
 
 
 def write_report(
@@ -42,11 +93,12 @@ def write_report(
     progress: Callable[[str, int, int], None] | None = None,
     detail: Detail | None = None,
     other: tuple[RunProfile, Detail | None] | None = None,
-    drawn: Callable[[], Sequence[bytes | None]] | None = None,
+    drawn: Callable[[], dict[str, bytes | None]] | None = None,
 ) -> list[Path]:
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
 
-    detail: with it, the page has a section to walk through tiles and supersteps. other: a run whose differences to this
+    detail: with it, the page has a section to walk through tiles and supersteps, and its scripts draw some of the
+    figures instead. other: a run whose differences to this
     one are shown too, and its detail; raises MimdsimError if the two cannot be compared. drawn: what `begin_figures`
     has begun.
 
@@ -59,51 +111,66 @@ def write_report(
     walk = walk_of(profile, detail, other) if detail is not None and walked else None
     columns = {} if profile.tiled is None else {name: text.encode() for name, text in csv_files(profile.tiled).items()}
     page = template("page.html")
-    contents: dict[str, bytes] = {}
-    pictures: list[Picture] = []
-    numbers = range(len(FIGURES))
-    for number, png in enumerate(shared_work(_drawn, profile, numbers) if drawn is None else drawn()):
-        if png is None:
+    plans = _plans(walked)
+    pngs = {} if drawn is None else drawn()
+    left = [plan for plan in plans if plan.name not in pngs]
+    pngs |= zip([plan.name for plan in left], shared_work(_drawn, profile, left), strict=True)
+    by_scripts: dict[str, list[str]] = {}
+    for plan in FIGURES:
+        if plan not in plans:
+            by_scripts.setdefault(plan.section, []).append(DRAWN_BY_SCRIPTS[plan.name])
+    pictures: list[tuple[FigurePlan, str]] = []
+    files: dict[str, tuple[str, bytes]] = {}  # what they hold, and that
+    for number, plan in enumerate(plans):
+        if (png := pngs[plan.name]) is None:
             continue
         if progress is not None:
-            progress("drawing figures", number, len(FIGURES))
-        plan = FIGURES[number]
-        contents[f"figures/{plan.name}.png"] = png
-        pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=data_uri(png)))
-    contents |= columns
+            progress("drawing figures", number, len(plans))
+        files[f"figures/{plan.name}.png"] = plan.caption, png
+        pictures.append((plan, data_uri(png)))
+    files |= {name: (CSV_FILES[name], content) for name, content in columns.items()}
     content = page.render(
         profile=profile,
         changed=changed_fields(profile),
         verdicts=verdicts(profile),
         sections=found,
         pictures=pictures,
+        by_scripts=by_scripts,
         walk=walk,
         tables_script=(HERE / "scripts" / "tables.js").read_text(encoding="utf-8"),
-        files=_file_rows(contents, pictures),
+        files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
     )
     with replace_files(folder, report_files()) as draft:
         write_atomically(draft / "report.html", content)
-        for name, data in contents.items():
+        for name, (_, data) in files.items():
             write_atomically(draft / name, data)
-    return [folder / "report.html", *(folder / name for name in contents)]
+    return [folder / "report.html", *(folder / name for name in files)]
+
+
+def _plans(walked: bool) -> list[FigurePlan]:
+    """The figures of a page, which has the section "Walk through" or not."""
+    return [plan for plan in FIGURES if not (walked and plan.name in DRAWN_BY_SCRIPTS)]
 
 
 def prepare_figures() -> None:
     """Import what draws."""
     for plan in FIGURES:
-        import_module(f"mimdsim.report.{plan.home}")
+        plan.module()
 
 
-def begin_figures(profile: RunProfile, background: Background) -> Callable[[], Sequence[bytes | None]]:
-    """Begin to draw all figures of a page; what is returned waits for them."""
-    return background.begin(_drawn, profile, range(len(FIGURES)))
+def begin_figures(profile: RunProfile, background: Background, walked: bool) -> Callable[[], dict[str, bytes | None]]:
+    """Begin to draw the figures of a page with or without the section "Walk through"; what is returned waits for them,
+    by name."""
+    plans = _plans(walked)
+    drawn = background.begin(_drawn, profile, plans)
+    return lambda: dict(zip([plan.name for plan in plans], drawn(), strict=True))
 
 
-def _drawn(profile: RunProfile, number: int) -> bytes | None:
+def _drawn(profile: RunProfile, plan: FigurePlan) -> bytes | None:
     """A figure as PNG; None: the profile lacks its data."""
     from mimdsim.report.style import picture
 
-    figure = FIGURES[number].draw(profile)
+    figure = plan.draw(profile)
     return None if figure is None else picture(figure)
 
 
@@ -115,12 +182,6 @@ def data_uri(png: bytes) -> str:
 def report_files() -> tuple[str, ...]:
     """The names of all files that a report may have, the page first."""
     return ("report.html", *(f"figures/{plan.name}.png" for plan in FIGURES), *CSV_FILES)
-
-
-def _file_rows(contents: dict[str, bytes], pictures: list[Picture]) -> list[tuple[str, str, int]]:
-    """Name, content and bytes of every file next to the page."""
-    captions = {f"figures/{picture.name}.png": picture.caption for picture in pictures}
-    return [(name, captions.get(name) or CSV_FILES[name], len(data)) for name, data in contents.items()]
 
 
 def template(name: str) -> jinja2.Template:

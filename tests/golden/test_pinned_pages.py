@@ -26,9 +26,8 @@ from pins import assert_as_pinned
 
 from mimdsim.profile import RunProfile
 from mimdsim.report import report_files, summary_lines, write_report
-from mimdsim.report.figures import FIGURES
+from mimdsim.report.figures_learning import draw_convergence
 from mimdsim.report.figures_sweep import draw_crossover, draw_scaling, draw_sweep
-from mimdsim.report.figures_training import draw_convergence
 from mimdsim.report.formatting import (
     KINDS,
     aligned_milliseconds,
@@ -40,6 +39,7 @@ from mimdsim.report.formatting import (
 )
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import contenders, strongest_gpu
+from mimdsim.report.page import FIGURES
 from mimdsim.report.sections import sections
 from mimdsim.report.style import picture
 from mimdsim.report.tables import CSV_FILES, csv_files, csv_text

@@ -22,7 +22,8 @@ from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking
 from mimdsim.report.explorer_data import LARGEST, LEFT_OUT, ROWS, SCRIPTS, matched, packed, too_large, walk_of
-from mimdsim.report.figures_memory import draw_memory_by_tile
+from mimdsim.report.figures_tiles import draw_memory_by_tile
+from mimdsim.report.page import DRAWN_BY_SCRIPTS, FIGURES
 from mimdsim.report.sections import sections
 from mimdsim.report.tables_difference import difference_tables
 
@@ -222,6 +223,16 @@ def test_the_page_with_a_section_to_walk_through(run: Found, tmp_path: Path, mon
     assert not reader.open
     assert len(reader.ids) == len(set(reader.ids))
     assert all(target[1:] in reader.ids for target in reader.loads if target.startswith("#"))
+
+
+def test_what_its_scripts_draw_is_no_picture_too(run: Found, tmp_path: Path) -> None:
+    names = [plan.name for plan in FIGURES]
+    for detail, drawn in ((run[1], set(names) - set(DRAWN_BY_SCRIPTS)), (None, set(names))):
+        paths = write_report(run[0], tmp_path, None, detail, drawn=lambda: dict.fromkeys(names, b"a picture"))
+        assert {path.stem for path in paths if path.suffix == ".png"} == drawn
+        content = paths[0].read_text(encoding="utf-8")
+        assert {name for name in names if f'id="figure-{name}"' in content} == drawn
+        assert ("tiles on their grid (Floor plan)" in content) == (detail is not None)
 
 
 def test_every_script_is_part_of_the_page_and_short() -> None:
