@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +17,7 @@ from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE, GREY, INK, ORANGE, PALE
 from mimdsim.report.figures_sweep import WIDE, number_of
 from mimdsim.report.formatting import clipped, field_value, quantity
-from mimdsim.report.style import STYLE, heading, panels, plain_axis
+from mimdsim.report.style import heading, panels, plain_axis, styled
 
 MOST_AXES = 9
 MOST_VALUES = 14  # of an axis; more are put together in bins of as many points each
@@ -38,6 +37,7 @@ class Step:
     high: float
 
 
+@styled
 def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: str) -> tuple[Figure, str] | None:
     """Median and band of `values`, float64[points], along every axis, given by name as a value for each point; the axes
     that change the median most come first. None without axes that vary."""
@@ -50,26 +50,25 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     drawn = order[:MOST_AXES]
     columns = min(3, len(drawn))
     rows = -(-len(drawn) // columns)
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, made = panels(rows, columns, width=0.6 + 4.3 * columns, height=0.4 + 3.0 * rows, sharey=True)
-        for panel, name in zip(made, drawn, strict=False):
-            steps = found[name]
-            x = [step.place for step in steps]
-            panel.fill_between(
-                x, [step.low for step in steps], [step.high for step in steps], color=BLUE, alpha=0.16, linewidth=0
-            )
-            panel.plot(x, [step.middle for step in steps], "o-", color=BLUE, linewidth=1.6, markersize=4)
-            if x[0] > 0 and x[-1] / x[0] > WIDE:
-                panel.set_xscale("log")
-                panel.minorticks_off()
-            some = _apart(steps, logarithmic=panel.get_xscale() == "log")
-            panel.set_xticks([step.place for step in some], [clipped(step.name, 14) for step in some], fontsize=8)
-            panel.set_title(f"{name}: {_effect(steps):.3g} times", fontsize=10)
-            panel.grid(True)
-        for panel in made[len(drawn) :]:
-            panel.set_visible(False)
-        for panel in made[::columns]:
-            panel.set_ylabel(label)
+    figure, made = panels(rows, columns, width=0.6 + 4.3 * columns, height=0.4 + 3.0 * rows, sharey=True)
+    for panel, name in zip(made, drawn, strict=False):
+        steps = found[name]
+        x = [step.place for step in steps]
+        panel.fill_between(
+            x, [step.low for step in steps], [step.high for step in steps], color=BLUE, alpha=0.16, linewidth=0
+        )
+        panel.plot(x, [step.middle for step in steps], "o-", color=BLUE, linewidth=1.6, markersize=4)
+        if x[0] > 0 and x[-1] / x[0] > WIDE:
+            panel.set_xscale("log")
+            panel.minorticks_off()
+        some = _apart(steps, logarithmic=panel.get_xscale() == "log")
+        panel.set_xticks([step.place for step in some], [clipped(step.name, 14) for step in some], fontsize=8)
+        panel.set_title(f"{name}: {_effect(steps):.3g} times", fontsize=10)
+        panel.grid(True)
+    for panel in made[len(drawn) :]:
+        panel.set_visible(False)
+    for panel in made[::columns]:
+        panel.set_ylabel(label)
     out, long = len(values) - len(known), any(len(set(map(str, axes[name]))) > MOST_VALUES for name in drawn)
     less = len(order) - len(drawn)
     said = [
@@ -135,6 +134,7 @@ BOTH_SIGNS = 0.98  # share of its size that the mean has at most where effects v
 NEITHER = "#BDBDBD"
 
 
+@styled
 def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str, notes: Sequence[str] = ()) -> Figure | None:
     """One bar per field, from zero to its mean effect; whiskers: a standard deviation to each side.
 
@@ -149,19 +149,18 @@ def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str, notes: 
         return None
     visible = [row for row in drawn if row["size"] >= LEAST_SHARE * drawn[0]["size"]]
     shares = any(row["total"] for row in visible)
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, axes = panels(
-            1,
-            1 + shares,
-            width=12.0 if shares else 9.6,
-            height=2.1 + 0.42 * len(visible) + 0.2 * len(notes),
-            sharey=True,
-            width_ratios=[2, 1] if shares else [1],
-        )
-        looks = _effects(axes[0], visible, of) + (_shares(axes[1], visible) if shares else [])
-        heading(figure, title)
-        figure.legend(handles=looks, loc="outside lower center", ncols=4)
-        axes[0].set_title("\n".join([*_left_out(rows, visible), *notes]), fontsize=8.5, fontweight="normal")
+    figure, axes = panels(
+        1,
+        1 + shares,
+        width=12.0 if shares else 9.6,
+        height=2.1 + 0.42 * len(visible) + 0.2 * len(notes),
+        sharey=True,
+        width_ratios=[2, 1] if shares else [1],
+    )
+    looks = _effects(axes[0], visible, of) + (_shares(axes[1], visible) if shares else [])
+    heading(figure, title)
+    figure.legend(handles=looks, loc="outside lower center", ncols=4)
+    axes[0].set_title("\n".join([*_left_out(rows, visible), *notes]), fontsize=8.5, fontweight="normal")
     return figure
 
 

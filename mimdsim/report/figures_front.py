@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,7 +12,7 @@ from matplotlib.figure import Figure
 from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE, GREY, INK, ORANGE
 from mimdsim.report.formatting import chance, clipped
-from mimdsim.report.style import LABEL_BOX, STYLE, panels
+from mimdsim.report.style import LABEL_BOX, panels, styled
 
 MOST_MARKED = 20  # points on the front with whiskers
 MOST_LABELLED = 6
@@ -47,6 +46,7 @@ class Judgement:
     best: int
 
 
+@styled
 def draw_front(found: Judgement) -> tuple[Figure, str] | None:
     """The first metric over every other one, and what the figure shows and leaves out; None with one metric only."""
     others = found.measures[1 : 1 + MOST_PANELS]
@@ -55,15 +55,14 @@ def draw_front(found: Judgement) -> tuple[Figure, str] | None:
         return None
     on = [int(at) for at in np.argsort(-found.share, kind="stable") if found.share[at] >= 0.05]
     unlabelled = False
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, made = panels(1, len(others), width=1.5 + 5.4 * len(others), height=5.0)
-        for panel, other in zip(made, others, strict=True):
-            _all_points(panel, found, first, other)
-            for at in on[:MOST_MARKED]:
-                _marked(panel, found, first, other, at)
-            unlabelled |= _labelled(panel, found, first, other, on) < len(on)
-            _limits(panel, found, first, other, on)
-        figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure, made = panels(1, len(others), width=1.5 + 5.4 * len(others), height=5.0)
+    for panel, other in zip(made, others, strict=True):
+        _all_points(panel, found, first, other)
+        for at in on[:MOST_MARKED]:
+            _marked(panel, found, first, other, at)
+        unlabelled |= _labelled(panel, found, first, other, on) < len(on)
+        _limits(panel, found, first, other, on)
+    figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     unknown = int(np.isnan([measure.middle for measure in found.measures]).any(axis=0).sum())
     said = [
         f"{first.name} over {', '.join(other.name for other in others)}; better is "
@@ -143,6 +142,7 @@ def _limits(panel: Axes, found: Judgement, first: Measure, other: Measure, on: S
             limits(low - room, high + room)
 
 
+@styled
 def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
     """The best points in the first metric with interval and probability; None if no point is kept."""
     if not found.measures or not found.kept.any():
@@ -150,19 +150,18 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
     first = found.measures[0]
     places = np.flatnonzero(found.kept & np.isfinite(first.middle))
     order = places[np.argsort(np.abs(first.middle[places] - first.middle[found.best]), kind="stable")][:MOST_RANKED]
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, (panel,) = panels(height=1.2 + 0.3 * len(order))
-        for height, at in enumerate(map(int, order)):
-            middle = first.middle[at]
-            reach = [[middle - first.low[at]], [first.high[at] - middle]]
-            colour = ORANGE if at == found.best else BLUE
-            panel.errorbar(middle, height, xerr=reach, fmt="o", color=colour, capsize=3, linewidth=1.2)
-            share = chance(float(found.share[at]))
-            panel.text(1.01, height, share, va="center", transform=panel.get_yaxis_transform())
-        panel.set_yticks(range(len(order)), [clipped(found.names[at], 78) for at in order], fontsize=8.5)
-        panel.invert_yaxis()
-        panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability of being the best)")
-        panel.grid(axis="x")
+    figure, (panel,) = panels(height=1.2 + 0.3 * len(order))
+    for height, at in enumerate(map(int, order)):
+        middle = first.middle[at]
+        reach = [[middle - first.low[at]], [first.high[at] - middle]]
+        colour = ORANGE if at == found.best else BLUE
+        panel.errorbar(middle, height, xerr=reach, fmt="o", color=colour, capsize=3, linewidth=1.2)
+        share = chance(float(found.share[at]))
+        panel.text(1.01, height, share, va="center", transform=panel.get_yaxis_transform())
+    panel.set_yticks(range(len(order)), [clipped(found.names[at], 78) for at in order], fontsize=8.5)
+    panel.invert_yaxis()
+    panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability of being the best)")
+    panel.grid(axis="x")
     left = len(places) - len(order)
     out = int((~found.kept).sum())
     fail = "do not fit, break a constraint or have no result are"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -13,13 +12,13 @@ from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
 from mimdsim.report.colours import BLUE, GREEN, INK, LAYER_COLOURS, ORANGE, SKY, VERMILLION
 from mimdsim.report.formatting import clipped, significant, thousands
-from mimdsim.report.style import STYLE, panels, plain_axis, styled, thousands_axis
+from mimdsim.report.style import panels, plain_axis, styled, styled_plain, thousands_axis
 
 SMOOTHED_SHARE = 0.05  # the running mean spans one twentieth of the run
 MAX_DRAWN_POINTS = 4_000
 
 
-@styled
+@styled_plain
 def draw_training(profile: RunProfile) -> Figure | None:
     """Loss of every training step with its running mean, and test accuracy after every epoch."""
     training = profile.training
@@ -82,41 +81,41 @@ COLUMNS = 2
 LOWEST_SHOWN = 40.0  # percent; the first epochs of slow starters are outside the panel
 
 
+@styled
 def draw_convergence(curves: Curves) -> Figure:
     """Mean over the seeds as a line, from the worst to the best seed as a band."""
     variants = list(dict.fromkeys(variant for of in curves.values() for variant in of))
-    with matplotlib.style.context(STYLE, after_reset=True):
-        rows = -(-len(curves) // COLUMNS)
-        figure, axes = panels(rows, COLUMNS, width=10.5, height=0.9 + 2.9 * rows)
-        for panel, (title, runs_of) in zip(axes, curves.items(), strict=False):
-            lowest = 100.0
-            for variant, runs in runs_of.items():
-                accuracy = 100 * np.asarray(runs, dtype=float)
-                epochs = np.arange(1, accuracy.shape[1] + 1)
-                place = variants.index(variant)
-                colour = LAYER_COLOURS[place % len(LAYER_COLOURS)]
-                dashes = "--" if place >= len(LAYER_COLOURS) // 2 else "-"
-                panel.fill_between(epochs, accuracy.min(axis=0), accuracy.max(axis=0), color=colour, alpha=0.13, lw=0)
-                panel.plot(epochs, accuracy.mean(axis=0), color=colour, linestyle=dashes, label=variant)
-                lowest = min(lowest, float(accuracy[:, len(epochs) // 4 :].min()))
-            panel.set_title(title)
-            panel.set_ylim(max(min(lowest - 2, 90.0), LOWEST_SHOWN), 100.5)
-            panel.set_xlabel("epoch")
-            panel.set_ylabel("test accuracy, %")
-            panel.grid()
-            plain_axis(panel.yaxis)
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-        for spare in axes[len(curves) :]:
-            spare.set_axis_off()
-        named = {name: line for panel in axes for line, name in zip(*panel.get_legend_handles_labels(), strict=True)}
-        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3)
+    rows = -(-len(curves) // COLUMNS)
+    figure, axes = panels(rows, COLUMNS, width=10.5, height=0.9 + 2.9 * rows)
+    for panel, (title, runs_of) in zip(axes, curves.items(), strict=False):
+        lowest = 100.0
+        for variant, runs in runs_of.items():
+            accuracy = 100 * np.asarray(runs, dtype=float)
+            epochs = np.arange(1, accuracy.shape[1] + 1)
+            place = variants.index(variant)
+            colour = LAYER_COLOURS[place % len(LAYER_COLOURS)]
+            dashes = "--" if place >= len(LAYER_COLOURS) // 2 else "-"
+            panel.fill_between(epochs, accuracy.min(axis=0), accuracy.max(axis=0), color=colour, alpha=0.13, lw=0)
+            panel.plot(epochs, accuracy.mean(axis=0), color=colour, linestyle=dashes, label=variant)
+            lowest = min(lowest, float(accuracy[:, len(epochs) // 4 :].min()))
+        panel.set_title(title)
+        panel.set_ylim(max(min(lowest - 2, 90.0), LOWEST_SHOWN), 100.5)
+        panel.set_xlabel("epoch")
+        panel.set_ylabel("test accuracy, %")
+        panel.grid()
+        plain_axis(panel.yaxis)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    for spare in axes[len(curves) :]:
+        spare.set_axis_off()
+    named = {name: line for panel in axes for line, name in zip(*panel.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3)
     return figure
 
 
 MAX_PANELS = 8
 
 
-@styled
+@styled_plain
 def draw_activity(profile: RunProfile) -> Figure | None:
     """Spikes and list entries of every layer over the timesteps, with the line of its spike capacity."""
     recorded = [layer for layer in profile.activity if layer.spikes_by_timestep]
@@ -152,7 +151,7 @@ def draw_activity(profile: RunProfile) -> Figure | None:
     return figure
 
 
-@styled
+@styled_plain
 def draw_raster(profile: RunProfile) -> Figure | None:
     """A dot for every spike of one sample: neuron against timestep, one panel per layer."""
     recorded = [layer for layer in profile.activity if layer.raster]

@@ -15,12 +15,12 @@ from mimdsim.base.units import show_bytes
 from mimdsim.profile import Liveness, MemoryProfile, RunProfile, TileColumns
 from mimdsim.report.colours import BLUE, CATEGORY_COLOURS, GREY, INK, LAYER_COLOURS, PALE, VERMILLION, largest_first
 from mimdsim.report.formatting import clipped, thousands
-from mimdsim.report.style import LABEL_BOX, panels, plain_axis, styled, thousands_axis
+from mimdsim.report.style import LABEL_BOX, panels, plain_axis, styled_plain, thousands_axis
 
 BINS = 40
 
 
-@styled
+@styled_plain
 def draw_tile_map(profile: RunProfile) -> Figure | None:
     """Busy cycles of every tile on the tile grid, and next to it the layer each tile works for."""
     tiled = profile.tiled
@@ -57,7 +57,7 @@ def draw_tile_map(profile: RunProfile) -> Figure | None:
     return figure
 
 
-@styled
+@styled_plain
 def draw_tile_balance(profile: RunProfile) -> Figure | None:
     """Busy cycles of the tiles, sorted from the busiest, and their histogram."""
     tiled = profile.tiled
@@ -133,7 +133,7 @@ MAX_DRAWN_TILES = 2_048
 LITTLE = 0.1  # of the limit: fuller tiles are drawn under its line, emptier ones would be too flat to be read
 
 
-@styled
+@styled_plain
 def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
     """Bytes of every tile by category, stacked, in tile order, under the line of the tile's memory.
 
@@ -174,7 +174,7 @@ def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
     return figure
 
 
-@styled
+@styled_plain
 def draw_liveness(profile: RunProfile) -> Figure | None:
     """Bytes in use at every superstep in program order: on the fullest tile, and on all tiles together."""
     tiled = profile.tiled

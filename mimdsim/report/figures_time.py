@@ -13,13 +13,13 @@ from mimdsim.profile import RunProfile, Span, TiledProfile
 from mimdsim.report.colours import INK, PART_COLOURS
 from mimdsim.report.formatting import clipped, duration, in_unit, milliseconds, reach, share, thousands
 from mimdsim.report.machine_comparison import contenders
-from mimdsim.report.style import heading, panels, stacked_bars, styled, thousands_axis
+from mimdsim.report.style import heading, panels, stacked_bars, styled_plain, thousands_axis
 
 LONGEST = 12
 PART_NAMES = ("compute", "internal exchange", "sync", "host exchange (exposed)")
 
 
-@styled
+@styled_plain
 def draw_time_by_phase(profile: RunProfile) -> Figure | None:
     """Time of a run by phase, split into compute, exchange, sync and exposed host exchange."""
     tiled = profile.tiled
@@ -42,7 +42,7 @@ def draw_time_by_phase(profile: RunProfile) -> Figure | None:
     return figure
 
 
-@styled
+@styled_plain
 def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
     """The supersteps with the most cycles, each split into compute (slowest tile), exchange and sync."""
     tiled = profile.tiled
@@ -97,7 +97,7 @@ def _thousands(tiled: TiledProfile, axes: Axes) -> None:
 LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (GPU: launch-bound)", "host")
 
 
-@styled
+@styled_plain
 def draw_comparison(profile: RunProfile) -> Figure | None:
     """Bars of milliseconds per training step, split by what limits the time, with intervals and ratios."""
     found = contenders(profile)

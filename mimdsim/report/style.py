@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import struct
+import io
 import warnings
-import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib.style
 import numpy as np
@@ -15,12 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from PIL import Image  # which matplotlib brings
 
-from mimdsim.profile import RunProfile
 from mimdsim.report.colours import GREY, INK, PALE
 from mimdsim.report.formatting import thousands
 
-Draw = Callable[[RunProfile], Figure | None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LABEL_BOX = {"facecolor": "white", "edgecolor": PALE, "pad": 1.5}
 
@@ -48,19 +48,23 @@ PNG_DOTS_PER_INCH = 130
 NOTE_ROOM = 1.3  # the axis extends beyond the longest bar, to leave room for its note
 
 
-def styled(draw: Draw) -> Draw:
-    """`draw` under STYLE, whatever the user's own matplotlib settings are.
+def under(style: dict[str, Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """What makes a function draw in a style, whatever the user's own matplotlib settings are."""
 
-    No axis of such a figure has an exponent, which would stand above the panel, so titles need no look at what does.
-    """
-    style = STYLE | {"axes.titley": 1.0}
+    def styled(draw: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(draw)
+        def under_style(*given: P.args, **named: P.kwargs) -> T:
+            with matplotlib.style.context(style, after_reset=True):
+                return draw(*given, **named)
 
-    @functools.wraps(draw)
-    def under_style(profile: RunProfile) -> Figure | None:
-        with matplotlib.style.context(style, after_reset=True):
-            return draw(profile)
+        return under_style
 
-    return under_style
+    return styled
+
+
+styled = under(STYLE)
+# of figures in which no axis has an exponent, which would stand above the panel: titles need no look at what does
+styled_plain = under(STYLE | {"axes.titley": 1.0})
 
 
 def panels(
@@ -80,23 +84,9 @@ def picture(figure: Figure) -> bytes:
         # not by savefig, which draws everything a first time just to see how much room it takes
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
-    return _png(np.asarray(canvas.buffer_rgba())[:, :, :3])
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    """uint8[height, width, 3] as a PNG file. Rows are packed as they are: what is drawn in few colours takes less room
-    that way than as differences of pixels, and less time than finding out what of each row would."""
-    height, width, _ = pixels.shape
-    rows = np.zeros((height, 1 + 3 * width), dtype=np.uint8)  # the first byte of each: 0, no differences
-    rows[:, 1:] = pixels.reshape(height, -1)
-    form = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits of each of red, green and blue
-    chunks = ((b"IHDR", form), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b""))
-    parts = (struct.pack(">I", len(data)) + name + data + _check(name + data) for name, data in chunks)
-    return b"".join((b"\x89PNG\r\n\x1a\n", *parts))
-
-
-def _check(data: bytes) -> bytes:
-    return struct.pack(">I", zlib.crc32(data))
+    png = io.BytesIO()
+    Image.fromarray(np.asarray(canvas.buffer_rgba())[:, :, :3]).save(png, "PNG")
+    return png.getvalue()
 
 
 def heading(figure: Figure, title: str) -> None:
