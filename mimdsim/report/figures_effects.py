@@ -54,9 +54,8 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     for panel, name in zip(made, drawn, strict=False):
         steps = found[name]
         x = [step.place for step in steps]
-        panel.fill_between(
-            x, [step.low for step in steps], [step.high for step in steps], color=BLUE, alpha=0.16, linewidth=0
-        )
+        low, high = [step.low for step in steps], [step.high for step in steps]
+        panel.fill_between(x, low, high, color=BLUE, alpha=0.16, linewidth=0)
         panel.plot(x, [step.middle for step in steps], "o-", color=BLUE, linewidth=1.6, markersize=4)
         if x[0] > 0 and x[-1] / x[0] > WIDE:
             panel.set_xscale("log")
@@ -149,15 +148,13 @@ def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str, notes: 
         return None
     visible = [row for row in drawn if row["size"] >= LEAST_SHARE * drawn[0]["size"]]
     shares = any(row["total"] for row in visible)
-    figure, axes = panels(
-        1,
-        1 + shares,
-        width=12.0 if shares else 9.6,
-        height=2.1 + 0.42 * len(visible) + 0.2 * len(notes),
-        sharey=True,
-        width_ratios=[2, 1] if shares else [1],
-    )
+    height, width = 2.1 + 0.42 * len(visible) + 0.2 * len(notes), 12.0 if shares else 9.6
+    ratios = [2, 1] if shares else [1]
+    figure, axes = panels(1, len(ratios), width=width, height=height, sharey=True, width_ratios=ratios)
     looks = _effects(axes[0], visible, of) + (_shares(axes[1], visible) if shares else [])
+    for panel in axes:
+        panel.tick_params(axis="y", length=0)
+        panel.grid(axis="x")
     heading(figure, title)
     figure.legend(handles=looks, loc="outside lower center", ncols=4)
     axes[0].set_title("\n".join([*_left_out(rows, visible), *notes]), fontsize=8.5, fontweight="normal")
@@ -172,29 +169,19 @@ def _effects(panel: Axes, rows: Sequence[dict[str, Any]], of: str) -> list[Any]:
             panel.barh(height, 2 * size, left=-size, height=0.62, color=NEITHER, edgecolor=GREY)
             sign, edge = "±", size
         else:
-            side = 1 if mean > 0 else -1
-            panel.barh(height, side * size, height=0.62, color="none", edgecolor=GREY)
+            direction = 1 if mean > 0 else -1
+            panel.barh(height, direction * size, height=0.62, color="none", edgecolor=GREY)
             panel.barh(height, mean, height=0.62, color=ORANGE if mean > 0 else BLUE)
             panel.errorbar(mean, height, xerr=row["spread"], color=INK, linewidth=1.0, capsize=3)
-            sign, edge = "+" if mean > 0 else "−", side * max(size, abs(mean) + row["spread"])
-        note = f"{sign}{_percent(size if mean is None else abs(mean))}"
-        panel.annotate(
-            note,
-            (edge, height),
-            xytext=(4 if edge >= 0 else -4, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left" if edge >= 0 else "right",
-            fontsize=9,
-        )
+            sign, edge = "+" if mean > 0 else "−", direction * max(size, abs(mean) + row["spread"])
+        note, side = f"{sign}{_percent(size if mean is None else abs(mean))}", "left" if edge >= 0 else "right"
+        moved = (4 if edge >= 0 else -4, 0)
+        panel.annotate(note, (edge, height), moved, textcoords="offset points", va="center", ha=side, fontsize=9)
     panel.axvline(0, color=INK, linewidth=0.8)
     panel.set_yticks(range(len(rows)), [_label(row) for row in rows])
-    panel.tick_params(axis="y", length=0)
-    panel.set_ylim(len(rows) - 0.4, -0.6)
+    panel.set(xlabel=f"change from the first to the last value, % of {of}", ylim=(len(rows) - 0.4, -0.6))
     panel.margins(x=0.16)
     plain_axis(panel.xaxis)
-    panel.grid(axis="x")
-    panel.set_xlabel(f"change from the first to the last value, % of {of}")
     looks: list[Any] = [Patch(color=BLUE, label="falls"), Patch(color=ORANGE, label="rises")]
     if any(row["mean"] is not None and abs(row["mean"]) < BOTH_SIGNS * row["size"] for row in rows):
         looks.append(Patch(facecolor="white", edgecolor=GREY, label="falls here, rises there: mean size"))
@@ -214,10 +201,7 @@ def _shares(panel: Axes, rows: Sequence[dict[str, Any]]) -> list[Any]:
         panel.errorbar(total, height - 0.15, xerr=total_width, color=GREY, linewidth=1.0, capsize=3)
         panel.errorbar(first, height + 0.15, xerr=first_width, color=INK, marker="o", markersize=5, capsize=3)
     left, right = panel.get_xlim()
-    panel.set_xlim(min(0.0, left), max(1.0, right))
-    panel.tick_params(axis="y", length=0)
-    panel.grid(axis="x")
-    panel.set_xlabel("share of the variance (95 % intervals)")
+    panel.set(xlabel="share of the variance (95 % intervals)", xlim=(min(0.0, left), max(1.0, right)))
     return [
         Patch(facecolor=PALE, edgecolor=GREY, label="variance with its interactions"),
         Line2D([], [], color=INK, marker="o", markersize=5, label="variance alone"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -95,8 +96,7 @@ def _all_points(panel: Axes, found: Judgement, first: Measure, other: Measure) -
                 other.middle[some], first.middle[some], s=16, facecolors=face, edgecolors=GREY, linewidths=0.7,
                 alpha=0.75, label=label,
             )  # fmt: skip
-    panel.set_xlabel(other.label)
-    panel.set_ylabel(first.label)
+    panel.set(xlabel=other.label, ylabel=first.label)
     panel.grid(True)
 
 
@@ -117,12 +117,9 @@ def _labelled(panel: Axes, found: Judgement, first: Measure, other: Measure, on:
         place = (other.middle[at] / (span[0] or 1), first.middle[at] / (span[1] or 1))
         if len(shown) < MOST_LABELLED and all(abs(place[0] - x) > 0.14 or abs(place[1] - y) > 0.07 for x, y in shown):
             shown.append(place)
-            share = found.share[at]
-            words = chance(float(share))
-            panel.annotate(
-                words, (other.middle[at], first.middle[at]), textcoords="offset points", xytext=(7, 7), fontsize=8.5,
-                color=INK, bbox=LABEL_BOX,
-            )  # fmt: skip
+            words, where = chance(float(found.share[at])), (other.middle[at], first.middle[at])
+            look: dict[str, Any] = {"fontsize": 8.5, "color": INK, "bbox": LABEL_BOX}
+            panel.annotate(words, where, (7, 7), textcoords="offset points", **look)
     return len(shown)
 
 
@@ -162,8 +159,7 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
     panel.invert_yaxis()
     panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability of being the best)")
     panel.grid(axis="x")
-    left = len(places) - len(order)
-    out = int((~found.kept).sum())
+    left, out = len(places) - len(order), int((~found.kept).sum())
     fail = "do not fit, break a constraint or have no result are"
     fail = "does not fit, breaks a constraint or has no result is" if out == 1 else fail
     said = [

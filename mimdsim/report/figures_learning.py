@@ -42,11 +42,9 @@ def draw_training(profile: RunProfile) -> Figure | None:
         ends = (np.arange(len(by_epoch)) + 1) * (len(loss) // len(by_epoch))
         axes[0].plot(ends, by_epoch, color=GREEN, marker="o", markersize=3, label="mean of an epoch")
         axes[0].legend(loc="upper right")
-    axes[0].set_title(f"Loss over {counted(len(loss), 'training step')} of batch {thousands(training.batch)}")
-    axes[0].set_xlabel("training step")
-    axes[0].set_ylabel("loss")
+    title = f"Loss over {counted(len(loss), 'training step')} of batch {thousands(training.batch)}"
+    axes[0].set(title=title, xlabel="training step", ylabel="loss", xlim=(0, len(loss) + 1))
     axes[0].set_ylim(bottom=min(0.0, float(np.nanmin(loss))) if np.isfinite(loss).any() else 0.0)
-    axes[0].set_xlim(0, len(loss) + 1)
     axes[0].grid()
     thousands_axis(axes[0].xaxis)
     plain_axis(axes[0].yaxis)
@@ -55,10 +53,9 @@ def draw_training(profile: RunProfile) -> Figure | None:
         axes[1].plot(np.arange(1, len(epochs) + 1), percent, color=GREEN, marker="o", label="test")
         last = (len(epochs), percent[-1])
         axes[1].annotate(f"{percent[-1]:.1f} %", last, xytext=(0, -15), textcoords="offset points", ha="right")
-        held = training.validation_accuracy_by_epoch
         for curve, colour, name in (
             (training.train_accuracy_by_epoch, SKY, "as trained"),
-            (held, ORANGE, "validation"),
+            (training.validation_accuracy_by_epoch, ORANGE, "validation"),
         ):
             if len(curve) > 1:
                 axes[1].plot(np.arange(1, len(curve) + 1), 100 * np.asarray(curve), color=colour, label=name)
@@ -67,10 +64,8 @@ def draw_training(profile: RunProfile) -> Figure | None:
         if training.train_accuracy is not None:
             axes[1].axhline(100 * training.train_accuracy, color=ORANGE, linestyle="--", label="training, at the end")
         axes[1].legend(loc="lower right")
-        axes[1].set_title(f"Accuracy on {counted(training.test_samples, 'test sample')}")
-        axes[1].set_xlabel("epoch")
-        axes[1].set_ylabel("per cent correct")
-        axes[1].set_ylim(0, 104)
+        title = f"Accuracy on {counted(training.test_samples, 'test sample')}"
+        axes[1].set(title=title, xlabel="epoch", ylabel="per cent correct", ylim=(0, 104))
         axes[1].grid()
         thousands_axis(axes[1].xaxis)
     return figure
@@ -98,10 +93,8 @@ def draw_convergence(curves: Curves) -> Figure:
             panel.fill_between(epochs, accuracy.min(axis=0), accuracy.max(axis=0), color=colour, alpha=0.13, lw=0)
             panel.plot(epochs, accuracy.mean(axis=0), color=colour, linestyle=dashes, label=variant)
             lowest = min(lowest, float(accuracy[:, len(epochs) // 4 :].min()))
-        panel.set_title(title)
-        panel.set_ylim(max(min(lowest - 2, 90.0), LOWEST_SHOWN), 100.5)
-        panel.set_xlabel("epoch")
-        panel.set_ylabel("test accuracy, %")
+        lowest = max(min(lowest - 2, 90.0), LOWEST_SHOWN)
+        panel.set(title=title, ylim=(lowest, 100.5), xlabel="epoch", ylabel="test accuracy, %")
         panel.grid()
         plain_axis(panel.yaxis)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
@@ -128,20 +121,17 @@ def draw_activity(profile: RunProfile) -> Figure | None:
         panel.plot(timesteps, layer.listed_by_timestep, color=ORANGE, label="listed (spikes and gradient entries)")
         panel.plot(np.arange(len(layer.spikes_by_timestep)), layer.spikes_by_timestep, color=BLUE, label="spikes")
         highest = max(*layer.listed_by_timestep, *layer.spikes_by_timestep, 1e-9)
-        above = ""
+        above = " (above the panel)"
         # far above the curves, the capacity line would flatten them: then it is only named
         if layer.capacity <= 4 * highest:
             panel.axhline(layer.capacity, color=VERMILLION, linestyle="--", label="capacity")
-            panel.set_ylim(0, 1.12 * max(layer.capacity, highest))
-        else:
-            panel.set_ylim(0, 1.12 * highest)
-            above = " (above the panel)"
+            highest, above = max(layer.capacity, highest), ""
         mean = sum(layer.spikes_by_timestep) / len(layer.spikes_by_timestep)
-        panel.set_title(
+        title = (
             f"{clipped(layer.layer, 30)}: {counted(layer.neurons, 'neuron')}, mean {significant(mean)} spikes"
-            f" per timestep, capacity {thousands(layer.capacity)}{above}",
+            f" per timestep, capacity {thousands(layer.capacity)}{above}"
         )
-        panel.set_ylabel("per sample")
+        panel.set(title=title, ylabel="per sample", ylim=(0, 1.12 * highest))
         panel.grid()
         plain_axis(panel.yaxis)
     axes[-1].set_xlabel(_timestep_label(len(layers), len(recorded)))
@@ -171,9 +161,8 @@ def draw_raster(profile: RunProfile) -> Figure | None:
         (dots,) = panel.plot(timesteps, neurons, marker=mark, linestyle="none", color=INK, rasterized=not few)
         dots.set(markersize=width, markeredgewidth=edge)
         panel.set_title(f"{clipped(layer.layer, 30)}: {counted(len(layer.raster), 'spike')} of one sample")
-        panel.set_ylabel("neuron")
-        panel.set_ylim(-0.5 - 0.01 * layer.neurons, layer.neurons - 0.5 + 0.01 * layer.neurons)
-        panel.set_xlim(-0.5, profile.timesteps - 0.5)
+        room = 0.5 + 0.01 * layer.neurons
+        panel.set(ylabel="neuron", ylim=(-room, layer.neurons - 1 + room), xlim=(-0.5, profile.timesteps - 0.5))
         thousands_axis(panel.yaxis)
         if layer.neurons < 100:
             panel.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))

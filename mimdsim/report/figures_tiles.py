@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
@@ -70,16 +68,17 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     left.axhline(worked.mean(), color=VERMILLION, linestyle="--")
     words = f"mean {thousands(worked.mean())}"
     left.text(0.02 * len(busy), worked.mean(), words, va="center", fontsize=8.5, bbox=LABEL_BOX)
-    left.set_title(f"Tiles, busiest first: balance {tiled.tile_balance:.2f}")
-    left.set_xlabel(f"tiles, sorted ({thousands(len(worked))} of {thousands(tiled.tiles)} have work)")
-    left.set_ylabel(f"busy cycles per {tiled.run_name}")
-    left.set_xlim(0, len(busy))
-    left.set_ylim(0, 1.08 * busy[0])
-    look: dict[str, Any] = {"color": BLUE, "edgecolor": "white", "linewidth": 0.4}
-    right.hist(busy, bins=BINS, range=(0, busy[0]), orientation="horizontal", **look)
+    left.set(
+        title=f"Tiles, busiest first: balance {tiled.tile_balance:.2f}",
+        xlabel=f"tiles, sorted ({thousands(len(worked))} of {thousands(tiled.tiles)} have work)",
+        ylabel=f"busy cycles per {tiled.run_name}",
+        xlim=(0, len(busy)),
+        ylim=(0, 1.08 * busy[0]),
+    )
+    bounds = (0, busy[0])
+    right.hist(busy, BINS, range=bounds, orientation="horizontal", color=BLUE, edgecolor="white", linewidth=0.4)
     right.axhline(worked.mean(), color=VERMILLION, linestyle="--")
-    right.set_title("Number of tiles by busy cycles")
-    right.set_xlabel("number of tiles")
+    right.set(title="Number of tiles by busy cycles", xlabel="number of tiles")
     for axes in (left, right):
         axes.grid()
         thousands_axis(axes.xaxis, 8 if axes is left else 4)
@@ -106,9 +105,7 @@ def _grid(columns: TileColumns, values: np.ndarray, chips: int) -> np.ma.MaskedA
 def _plain_map(axes: Axes, grid_columns: int, chips: int, title: str) -> None:
     """Down the left side the first tile of each row, or the first chip of each row of chips; no other ticks: columns
     are only a drawing order."""
-    axes.set_title(title)
-    axes.set_facecolor(PALE)
-    axes.set_xticks([])
+    axes.set(title=title, facecolor=PALE, xticks=[])
     axes.tick_params(length=0, labelsize=8)
     if chips == 1:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
@@ -154,18 +151,19 @@ def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
         axes.fill_between(edges, low, high, step="post", color=colour, linewidth=0, label=name)
         base = top
     little = memory.peak_bytes < LITTLE * memory.limit_bytes
+    limit, peak = memory.limit_bytes / 1024, memory.peak_bytes / 1024
     if not little:
-        limit = f"limit {show_bytes(memory.limit_bytes)}"
-        axes.axhline(memory.limit_bytes / 1024, color=VERMILLION, linestyle="--", label=limit)
-    peak = memory.peak_bytes / 1024
+        axes.axhline(limit, color=VERMILLION, linestyle="--", label=f"limit {show_bytes(memory.limit_bytes)}")
     words = f"fullest: tile {thousands(memory.peak_tile)}, {show_bytes(memory.peak_bytes)}"
     _point_at(axes, memory.peak_tile + 0.5, peak, words, table.shape[1])
     binned = "" if len(chosen) == table.shape[1] else f" (fullest tile of each of {thousands(len(chosen))} bins)"
-    axes.set_title(f"Memory of every tile by category{binned}{_far(memory) if little else ''}")
-    axes.set_xlabel("tile")
-    axes.set_ylabel("KiB")
-    axes.set_xlim(0, table.shape[1])
-    axes.set_ylim(0, 1.15 * (peak if little else max(peak, memory.limit_bytes / 1024)))
+    axes.set(
+        title=f"Memory of every tile by category{binned}{_far(memory) if little else ''}",
+        xlabel="tile",
+        ylabel="KiB",
+        xlim=(0, table.shape[1]),
+        ylim=(0, 1.15 * (peak if little else max(peak, limit))),
+    )
     axes.grid(axis="y")
     thousands_axis(axes.xaxis)
     thousands_axis(axes.yaxis)
@@ -192,29 +190,24 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
     if always:
         upper.axhline(always / 1024, color=INK, linestyle=":", linewidth=1.2)
         words = f"always live: at most {show_bytes(always)} on a tile"
-        below: dict[str, Any] = {"va": "top"} if little else {"va": "center"}
-        upper.text(0.995 * len(points), always / 1024, words, ha="right", fontsize=8, bbox=LABEL_BOX, **below)
+        above = "top" if little else "center"
+        upper.text(0.995 * len(points), always / 1024, words, ha="right", fontsize=8, bbox=LABEL_BOX, va=above)
     highest = max(range(len(points)), key=lambda index: points[index].fullest_tile_bytes)
     most = points[highest]
-    words = (
-        f"{show_bytes(most.fullest_tile_bytes)} on tile {thousands(most.fullest_tile)}: {clipped(most.superstep, 40)}"
-    )
+    where = f"tile {thousands(most.fullest_tile)}: {clipped(most.superstep, 40)}"
+    words = f"{show_bytes(most.fullest_tile_bytes)} on {where}"
     _point_at(upper, highest + 0.5, most.fullest_tile_bytes / 1024, words, len(points))
-    upper.set_ylim(0, 1.18 * max(0 if little else limit, most.fullest_tile_bytes) / 1024)
-    upper.set_ylabel("KiB")
-    far = _far(tiled.memory) if little else ""
-    upper.set_title(f"Memory in use on the fullest tile, superstep by superstep{far}")
+    top, far = (0, _far(tiled.memory)) if little else (limit, "")
+    title = f"Memory in use on the fullest tile, superstep by superstep{far}"
+    upper.set(title=title, ylabel="KiB", ylim=(0, 1.18 * max(top, most.fullest_tile_bytes) / 1024))
     _curve(lower, [point.total_bytes / 1024**2 for point in points], points)
     lower.set_ylim(bottom=0)
-    lower.set_ylabel("MiB")
-    lower.set_title("Memory in use on all tiles together")
-    lower.set_xlabel("superstep in program order")
+    lower.set(title="Memory in use on all tiles together", ylabel="MiB", xlabel="superstep in program order")
     for axes in (upper, lower):
         axes.grid(axis="y")
         plain_axis(axes.yaxis)  # a small machine's memory is a fraction of a MiB
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
-    lower.xaxis.set_major_locator(MaxNLocator(integer=True))
-    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
+    thousands_axis(lower.xaxis, 10)
     return figure
 
 
@@ -262,12 +255,6 @@ def _curve(axes: Axes, values: list[float], points: tuple[Liveness, ...]) -> Non
         if end == len(points) or points[end].phase != points[start].phase:
             axes.axvline(start, color=GREY, linewidth=0.6)
             if end - start > 0.04 * len(points):
-                name = clipped(points[start].phase, 14)
-                place: dict[str, Any] = {
-                    "transform": axes.get_xaxis_transform(),
-                    "ha": "center",
-                    "fontsize": 8,
-                    "bbox": LABEL_BOX,
-                }
-                axes.text((start + end) / 2, 0.05, name, **place)
+                name, along = clipped(points[start].phase, 14), axes.get_xaxis_transform()
+                axes.text((start + end) / 2, 0.05, name, transform=along, ha="center", fontsize=8, bbox=LABEL_BOX)
             start = end
