@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.profile import RunProfile
 from mimdsim.report.colours import category_colours
 from mimdsim.report.formatting import plain
 
@@ -72,7 +73,7 @@ def packed(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail 
     """
     columns = {name: getattr(detail, name) for name in COLUMNS}
     columns["window"] = columns["window"].reshape(-1, detail.tiles)
-    if other is not None and other[1] is not None and comparable(detail, other[1]):
+    if other is not None and other[1] is not None and other[1].tiles == detail.tiles:
         columns |= _differences(detail, other[1])
     header = _header(profile, detail)
     header["rows"] = [name for name in ROWS if name in columns]
@@ -99,11 +100,6 @@ def too_large(detail: Detail) -> str:
     )
 
 
-def comparable(detail: Detail, other: Detail) -> bool:
-    """Whether tiles of one run can be set beside those of the other."""
-    return detail.tiles == other.tiles
-
-
 def matched(names: Sequence[str], others: Sequence[str]) -> list[int]:
     """For each name its place among `others`, -1 where it has none; equal names are matched in order."""
     places: dict[str, list[int]] = {}
@@ -117,10 +113,9 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
     assert tiled is not None
     layers = list(dict.fromkeys(tiled.tile_columns.layer))
     number = {layer: at for at, layer in enumerate(layers)}
-    training = profile.training
-    return {
-        "workload": plain(profile.workload_title),
-        "machine": plain(tiled.title),
+    header = {
+        "workload": profile.workload_title,
+        "machine": tiled.title,
         "run_name": tiled.run_name,
         "clock_hz": tiled.clock_hz,
         "tiles": tiled.tiles,
@@ -129,36 +124,36 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "worker_contexts": tiled.worker_contexts,
         "limit_bytes": tiled.memory.limit_bytes,
         "cycles": tiled.cycles,
-        "layers": [plain(layer) for layer in layers],
+        "layers": layers,
         "layer_of": [number[layer] for layer in tiled.tile_columns.layer],
-        "supersteps": [plain(str(name)) for name in detail.supersteps],
-        "codelets": [plain(str(name)) for name in detail.codelets],
-        "explained": ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained],
-        "variables": [plain(str(name)) for name in detail.variables],
-        "categories": [plain(str(name)) for name in detail.categories],
-        "category_colours": {plain(name): colour for name, colour in category_colours(tiled.memory).items()},
-        "spans": [_shown(span) for span in _spans(tiled)],
+        "supersteps": detail.supersteps.tolist(),
+        "codelets": detail.codelets.tolist(),
+        "variables": detail.variables.tolist(),
+        "categories": detail.categories.tolist(),
+        "category_colours": category_colours(tiled.memory),
+        "spans": [asdict(span) for span in tiled.spans],
         "activity": [
-            {"layer": plain(one.layer), "neurons": one.neurons, "capacity": one.capacity}
+            {"layer": one.layer, "neurons": one.neurons, "capacity": one.capacity}
             | {"spikes": one.spikes_by_timestep, "listed": one.listed_by_timestep}
             for one in profile.activity
         ],
-        "loss": _finite(training.loss) if training else [],
+        "loss": profile.training.loss if profile.training else [],
         "left_out": [],
     }
+    explained = ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained]
+    harmless: dict[str, Any] = _harmless(header)
+    return harmless | {"explained": explained}
 
 
-def _spans(tiled: TiledProfile) -> list[dict[str, Any]]:
-    return [asdict(span) for span in tiled.spans]
-
-
-def _shown(span: dict[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) if isinstance(value, str) else value for name, value in span.items()}
-
-
-def _finite(values: Sequence[float]) -> list[float | None]:
-    """Numbers that JSON can hold; None where there is none."""
-    return [value if abs(value) < float("inf") else None for value in values]
+def _harmless(value: Any) -> Any:
+    """Texts without control characters, and None for numbers that JSON cannot hold."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {plain(name): _harmless(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_harmless(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _differences(detail: Detail, other: Detail) -> dict[str, np.ndarray]:

@@ -7,31 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mimdsim.profile import RunProfile
+from mimdsim.report import tables_machines, tables_tiles
 from mimdsim.report.explorer_data import too_large
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
 from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
-from mimdsim.report.tables_machines import (
-    advice_table,
-    assumptions_table,
-    comparison_table,
-    energy_parts_table,
-    energy_table,
-    kernels_table,
-    phase_comparison_table,
-    silicon_parts_table,
-    silicon_table,
-)
-from mimdsim.report.tables_tiles import (
-    categories_table,
-    doubts_table,
-    liveness_table,
-    phases_table,
-    supersteps_table,
-    tiles_table,
-    utilisation_table,
-    variables_table,
-)
 
 if TYPE_CHECKING:
     from mimdsim.profile.detail import Detail
@@ -63,18 +43,30 @@ def sections(
     """The sections between the summary and the list of files, always in the same order; three only appear for
     training, one with a detail, and one with another run. rows: at most, of supersteps, doubts and GPU kernels."""
     tiled, training, compared = profile.tiled, profile.training, bool(profile.gpus or profile.tiled_beside)
-    shown: dict[str, Sequence[Table | None]] = {"modelled": [assumptions_table(profile)]}
+    shown: dict[str, Sequence[Table | None]] = {"modelled": [tables_machines.assumptions_table(profile)]}
     folded: dict[str, Table | None] = {}
     too_many = ""
     if tiled is not None:
-        advice = advice_table(profile) if profile.advice else None
+        advice = tables_machines.advice_table(profile) if profile.advice else None
         shown |= {
-            "time": [advice, phases_table(tiled), supersteps_table(tiled, rows), doubts_table(tiled, rows)],
-            "tiles": [utilisation_table(tiled), tiles_table(tiled), silicon_table(profile)],
-            "memory": [categories_table(tiled.memory), variables_table(tiled.memory)],
-            "liveness": [liveness_table(tiled.memory)],
+            "time": [
+                advice,
+                tables_tiles.phases_table(tiled),
+                tables_tiles.supersteps_table(tiled, rows),
+                tables_tiles.doubts_table(tiled, rows),
+            ],
+            "tiles": [
+                tables_tiles.utilisation_table(tiled),
+                tables_tiles.tiles_table(tiled),
+                tables_machines.silicon_table(profile),
+            ],
+            "memory": [tables_tiles.categories_table(tiled.memory), tables_tiles.variables_table(tiled.memory)],
+            "liveness": [tables_tiles.liveness_table(tiled.memory)],
         }
-        folded |= {"time": energy_parts_table(tiled), "tiles": silicon_parts_table(tiled)}
+        folded |= {
+            "time": tables_machines.energy_parts_table(tiled),
+            "tiles": tables_machines.silicon_parts_table(tiled),
+        }
         if detail is not None:
             shown["walk"], too_many = [], too_large(detail)
     if other is not None:
@@ -84,9 +76,13 @@ def sections(
     if profile.activity:
         shown["spikes"] = [activity_table(profile.activity), sparsity_table(profile.activity)]
     if profile.network:
-        machines = [comparison_table(profile), phase_comparison_table(profile)] if compared else []
-        shown["comparison"] = [*machines, energy_table(profile)]
-        folded["comparison"] = kernels_table(profile, rows)
+        machines = (
+            [tables_machines.comparison_table(profile), tables_machines.phase_comparison_table(profile)]
+            if compared
+            else []
+        )
+        shown["comparison"] = [*machines, tables_machines.energy_table(profile)]
+        folded["comparison"] = tables_machines.kernels_table(profile, rows)
     untimed = "No tiled machine was profiled in this run." if profile.network else "The kernel was not timed."
     no_tiles = "" if tiled else untimed
     with_machines = f"Comparison with {'tiled machines and ' if profile.tiled_beside else ''}GPUs"
