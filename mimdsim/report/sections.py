@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mimdsim.profile import RunProfile
-from mimdsim.report import tables_machines, tables_tiles
+from mimdsim.report import tables_machines, tables_run
 from mimdsim.report.explorer_data import too_large
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
-from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
 
 if TYPE_CHECKING:
     from mimdsim.profile.detail import Detail
@@ -51,17 +50,17 @@ def sections(
         shown |= {
             "time": [
                 advice,
-                tables_tiles.phases_table(tiled),
-                tables_tiles.supersteps_table(tiled, rows),
-                tables_tiles.doubts_table(tiled, rows),
+                tables_run.phases_table(tiled),
+                tables_run.supersteps_table(tiled, rows),
+                tables_run.doubts_table(tiled, rows),
             ],
             "tiles": [
-                tables_tiles.utilisation_table(tiled),
-                tables_tiles.tiles_table(tiled),
+                tables_run.utilisation_table(tiled),
+                tables_run.tiles_table(tiled),
                 tables_machines.silicon_table(profile),
             ],
-            "memory": [tables_tiles.categories_table(tiled.memory), tables_tiles.variables_table(tiled.memory)],
-            "liveness": [tables_tiles.liveness_table(tiled.memory)],
+            "memory": [tables_run.categories_table(tiled.memory), tables_run.variables_table(tiled.memory)],
+            "liveness": [tables_run.liveness_table(tiled.memory)],
         }
         folded |= {
             "time": tables_machines.energy_parts_table(tiled),
@@ -72,9 +71,9 @@ def sections(
     if other is not None:
         shown["differences"] = difference_tables(profile, other[0])
     if training is not None:
-        shown["training"] = [training_table(training)]
+        shown["training"] = [tables_run.training_table(training)]
     if profile.activity:
-        shown["spikes"] = [activity_table(profile.activity), sparsity_table(profile.activity)]
+        shown["spikes"] = [tables_run.activity_table(profile.activity), tables_run.sparsity_table(profile.activity)]
     if profile.network:
         machines = (
             [tables_machines.comparison_table(profile), tables_machines.phase_comparison_table(profile)]

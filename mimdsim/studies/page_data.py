@@ -1,4 +1,4 @@
-"""The page of a study: what it shows, as plain data for `report/study_page.py`, and its file."""
+"""The page of a study: what it shows, as plain data for `report/page.py`, and its file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mimdsim.base.files import read_whole, write_atomically
 from mimdsim.base.units import counted
 from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.report.formatting import common_unit, field_value, quantity
-from mimdsim.report.study_page import StudyColumn, StudyPage, StudySection, study_page
+from mimdsim.report.page import StudyColumn, StudyPage, StudySection, study_page
 from mimdsim.report.tables import Table, shown, table, text
 from mimdsim.studies.answer_text import answer, firing_words, notes_of, tables, would_change
 from mimdsim.studies.description import write_study
