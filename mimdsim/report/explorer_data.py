@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mimdsim.profile import RunProfile
+from mimdsim.profile import RunProfile, Training
 from mimdsim.report.colours import category_colours
 from mimdsim.report.formatting import plain
 
@@ -45,8 +45,8 @@ COLUMNS = (
 )  # fmt: skip
 ROWS = ("busy", "exchange", "sent", "received", "contexts", "buffers", "window", "busy_change", "memory_change")
 SCRIPTS = (
-    "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "memory",
-    "traffic", "tree", "controls", "start",
+    "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "run_charts",
+    "memory", "traffic", "tree", "controls", "start",
 )  # fmt: skip
 
 
@@ -123,6 +123,7 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "grid_columns": tiled.tile_columns.grid_columns,
         "worker_contexts": tiled.worker_contexts,
         "limit_bytes": tiled.memory.limit_bytes,
+        "always_live_bytes": max(tiled.tile_columns.always_live_bytes, default=0),
         "cycles": tiled.cycles,
         "layers": layers,
         "layer_of": [number[layer] for layer in tiled.tile_columns.layer],
@@ -137,12 +138,22 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
             | {"spikes": one.spikes_by_timestep, "listed": one.listed_by_timestep}
             for one in profile.activity
         ],
-        "loss": profile.training.loss if profile.training else [],
+        "training": profile.training and _learning(profile.training),
         "left_out": [],
     }
     explained = ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained]
     harmless: dict[str, Any] = _harmless(header)
     return harmless | {"explained": explained}
+
+
+def _learning(training: Training) -> dict[str, Any]:
+    accuracy = {
+        "test": training.test_accuracy_by_epoch,
+        "as trained": training.train_accuracy_by_epoch,
+        "validation": training.validation_accuracy_by_epoch,
+    }
+    names = ("loss", "loss_by_epoch", "batch", "best_epoch", "train_accuracy", "test_samples")
+    return {name: getattr(training, name) for name in names} | {"accuracy": accuracy}
 
 
 def _harmless(value: Any) -> Any:

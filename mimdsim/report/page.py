@@ -81,11 +81,15 @@ FIGURES = tuple(
     for (section, home), captions in PLANS.items()
     for name, caption in captions.items()
 )
-# figures that the scripts of the section "Walk through" draw instead, where there is one, and what they are there
+# figures that scripts draw instead on a page with the section "Walk through": what they are there; none: charts in
+# their own section
 DRAWN_BY_SCRIPTS = {
     "longest_supersteps": "supersteps with their cycles (Program)",
     "tile_map": "tiles on their grid (Floor plan)",
     "tile_balance": "tiles, busiest first (All supersteps together)",
+    "liveness": "",
+    "training": "",
+    "activity": "",
 }
 
 
@@ -117,10 +121,6 @@ def write_report(
     pngs = {} if drawn is None else drawn()
     left = [plan for plan in plans if plan.name not in pngs]
     pngs |= zip([plan.name for plan in left], shared_work(_drawn, profile, left), strict=True)
-    by_scripts: dict[str, list[str]] = {}
-    for plan in FIGURES:
-        if plan not in plans:
-            by_scripts.setdefault(plan.section, []).append(DRAWN_BY_SCRIPTS[plan.name])
     pictures: list[tuple[FigurePlan, str]] = []
     files: dict[str, tuple[str, bytes]] = {}  # what they hold, and that
     for number, plan in enumerate(plans):
@@ -137,7 +137,7 @@ def write_report(
         verdicts=verdicts(profile),
         sections=found,
         pictures=pictures,
-        by_scripts=by_scripts,
+        by_scripts=_by_scripts() if walk else {},
         walk=walk,
         tables_script=(HERE / "scripts" / "tables.js").read_text(encoding="utf-8"),
         files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
@@ -152,6 +152,15 @@ def write_report(
 def _plans(walked: bool) -> list[FigurePlan]:
     """The figures of a page, which has the section "Walk through" or not."""
     return [plan for plan in FIGURES if not (walked and plan.name in DRAWN_BY_SCRIPTS)]
+
+
+def _by_scripts() -> dict[str, list[str]]:
+    """What scripts draw of DRAWN_BY_SCRIPTS, by section."""
+    found: dict[str, list[str]] = {}
+    for (section, _), captions in PLANS.items():
+        for name in filter(DRAWN_BY_SCRIPTS.__contains__, captions):
+            found.setdefault(section, []).append(DRAWN_BY_SCRIPTS[name])
+    return found
 
 
 def prepare_figures() -> None:
