@@ -1,6 +1,6 @@
 // Charts of the whole run in the sections that tell of it: memory over the program, learning, spikes. They do not
 // depend on the selection.
-const LITTLE = 0.1; // of the limit: where nothing is fuller, the limit is only named, as its line would flatten the rest
+const LITTLE = 0.1; // of the limit: where nothing is fuller, its line would flatten the rest, and it is only named
 
 /** A chart with a title in the holder of a section. */
 function chartOf(section, title, x, series, options) {
