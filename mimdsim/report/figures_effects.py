@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,8 +25,7 @@ LABEL_ROOM = 0.24  # share of the axis
 BAND = (10, 90)  # percentiles
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """A value or a bin of an axis: where it is drawn, its name, and the percentiles 10, 50 and 90 of the metric."""
 
     place: float
@@ -53,10 +51,9 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     figure, made = panels(rows, columns, width=0.6 + 4.3 * columns, height=0.4 + 3.0 * rows, sharey=True)
     for panel, name in zip(made, drawn, strict=False):
         steps = found[name]
-        x = [step.place for step in steps]
-        low, high = [step.low for step in steps], [step.high for step in steps]
+        x, _, low, middle, high = zip(*steps, strict=True)
         panel.fill_between(x, low, high, color=BLUE, alpha=0.16, linewidth=0)
-        panel.plot(x, [step.middle for step in steps], "o-", color=BLUE, linewidth=1.6, markersize=4)
+        panel.plot(x, middle, "o-", color=BLUE, linewidth=1.6, markersize=4)
         if x[0] > 0 and x[-1] / x[0] > WIDE:
             panel.set_xscale("log")
             panel.minorticks_off()
@@ -113,11 +110,8 @@ def steps_of(name: str, given: Sequence[Any], values: np.ndarray) -> list[Step]:
         middles = [float(np.median([numbers[at] for at in each])) for each in bins]
         shown = [quantity(name.rsplit(".", 1)[-1], *[middle] * 3) for middle in middles]
         groups = [(word, middle, each.tolist()) for word, middle, each in zip(shown, middles, bins, strict=True)]
-    percentiles = [np.percentile(values[some], (BAND[0], 50, BAND[1])) for _, _, some in groups]
-    return [
-        Step(place=place, name=words_of, low=float(low), middle=float(middle), high=float(high))
-        for (words_of, place, _), (low, middle, high) in zip(groups, percentiles, strict=True)
-    ]
+    percentiles = (BAND[0], 50, BAND[1])
+    return [Step(place, word, *np.percentile(values[some], percentiles).tolist()) for word, place, some in groups]
 
 
 def _effect(steps: Sequence[Step]) -> float:
@@ -134,21 +128,21 @@ NEITHER = "#BDBDBD"
 
 
 @styled
-def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str, notes: Sequence[str] = ()) -> Figure | None:
+def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str) -> Figure | None:
     """One bar per field, from zero to its mean effect; whiskers: a standard deviation to each side.
 
     rows: axis, ends (low and high, as text), mean (with sign; None: the field has no direction), size (mean of the
     sizes), spread, first_order and total (index and half-width, or None), largest first; effects in percent. An outline
     reaches as far as the mean size where effects have both signs, to both sides where a field has no direction. The
-    second panel has the shares of the variance, if there are any. of: what the effects are percent of. notes: more
-    lines on top. None if no field has an effect.
+    second panel has the shares of the variance, if there are any. of: what the effects are percent of. None if no
+    field has an effect.
     """
     drawn = [row for row in rows if row["size"] > 0][:MOST_BARS]
     if not drawn:
         return None
     visible = [row for row in drawn if row["size"] >= LEAST_SHARE * drawn[0]["size"]]
     shares = any(row["total"] for row in visible)
-    height, width = 2.1 + 0.42 * len(visible) + 0.2 * len(notes), 12.0 if shares else 9.6
+    height, width = 2.1 + 0.42 * len(visible), 12.0 if shares else 9.6
     ratios = [2, 1] if shares else [1]
     figure, axes = panels(1, len(ratios), width=width, height=height, sharey=True, width_ratios=ratios)
     looks = _effects(axes[0], visible, of) + (_shares(axes[1], visible) if shares else [])
@@ -157,7 +151,7 @@ def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str, notes: 
         panel.grid(axis="x")
     heading(figure, title)
     figure.legend(handles=looks, loc="outside lower center", ncols=4)
-    axes[0].set_title("\n".join([*_left_out(rows, visible), *notes]), fontsize=8.5, fontweight="normal")
+    axes[0].set_title(_left_out(rows[len(visible) :]), fontsize=8.5, fontweight="normal")
     return figure
 
 
@@ -218,13 +212,12 @@ def _percent(size: float) -> str:
     return f"{size:.2g} %" if size < 10 else f"{size:.0f} %"
 
 
-def _left_out(rows: Sequence[dict[str, Any]], visible: Sequence[dict[str, Any]]) -> list[str]:
+def _left_out(rest: Sequence[dict[str, Any]]) -> str:
     """What is not drawn, and how large it is at most."""
-    rest = rows[len(visible) :]
     if not rest:
-        return []
+        return ""
     largest = max(row["size"] for row in rest)
     size = f"at most {_percent(largest)} each" if largest else "no effect"
     names = ", ".join(row["axis"] for row in rest[:2])
     more = f" and {len(rest) - 2} more" if len(rest) > 2 else ""
-    return [f"Not drawn, {size}: {names}{more}"]
+    return f"Not drawn, {size}: {names}{more}"

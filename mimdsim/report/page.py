@@ -81,16 +81,8 @@ FIGURES = tuple(
     for (section, home), captions in PLANS.items()
     for name, caption in captions.items()
 )
-# figures that scripts draw instead on a page with the section "Walk through": what they are there; none: charts in
-# their own section
-DRAWN_BY_SCRIPTS = {
-    "longest_supersteps": "supersteps with their cycles (Program)",
-    "tile_map": "tiles on their grid (Floor plan)",
-    "tile_balance": "tiles, busiest first (All supersteps together)",
-    "liveness": "",
-    "training": "",
-    "activity": "",
-}
+# figures that scripts draw instead on a page with the section "Walk through", there or as charts in their own section
+DRAWN_BY_SCRIPTS = ("longest_supersteps", "tile_map", "tile_balance", "liveness", "training", "activity")
 
 
 def write_report(
@@ -137,7 +129,6 @@ def write_report(
         verdicts=verdicts(profile),
         sections=found,
         pictures=pictures,
-        by_scripts=_by_scripts() if walk else {},
         walk=walk,
         tables_script=(HERE / "scripts" / "tables.js").read_text(encoding="utf-8"),
         files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
@@ -152,15 +143,6 @@ def write_report(
 def _plans(walked: bool) -> list[FigurePlan]:
     """The figures of a page, which has the section "Walk through" or not."""
     return [plan for plan in FIGURES if not (walked and plan.name in DRAWN_BY_SCRIPTS)]
-
-
-def _by_scripts() -> dict[str, list[str]]:
-    """What scripts draw of DRAWN_BY_SCRIPTS, by section."""
-    found: dict[str, list[str]] = {}
-    for (section, _), captions in PLANS.items():
-        for name in filter(DRAWN_BY_SCRIPTS.__contains__, captions):
-            found.setdefault(section, []).append(DRAWN_BY_SCRIPTS[name])
-    return found
 
 
 def prepare_figures() -> None:
