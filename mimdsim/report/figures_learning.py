@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
-from mimdsim.report.colours import BLUE, GREEN, INK, LAYER_COLOURS, ORANGE, SKY, VERMILLION
+from mimdsim.report.colours import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION
 from mimdsim.report.formatting import clipped, significant, thousands
-from mimdsim.report.style import panels, plain_axis, styled, styled_plain, thousands_axis
+from mimdsim.report.style import panels, plain_axis, styled_plain, thousands_axis
 
 SMOOTHED_SHARE = 0.05  # the running mean spans one twentieth of the run
 MAX_DRAWN_POINTS = 4_000
@@ -68,40 +66,6 @@ def draw_training(profile: RunProfile) -> Figure | None:
         axes[1].set(title=title, xlabel="epoch", ylabel="per cent correct", ylim=(0, 104))
         axes[1].grid()
         thousands_axis(axes[1].xaxis)
-    return figure
-
-
-Curves = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]  # title -> variant -> accuracies by epoch, a run each
-COLUMNS = 2
-LOWEST_SHOWN = 40.0  # percent; the first epochs of slow starters are outside the panel
-
-
-@styled
-def draw_convergence(curves: Curves) -> Figure:
-    """Mean over the seeds as a line, from the worst to the best seed as a band."""
-    variants = list(dict.fromkeys(variant for of in curves.values() for variant in of))
-    rows = -(-len(curves) // COLUMNS)
-    figure, axes = panels(rows, COLUMNS, width=10.5, height=0.9 + 2.9 * rows)
-    for panel, (title, runs_of) in zip(axes, curves.items(), strict=False):
-        lowest = 100.0
-        for variant, runs in runs_of.items():
-            accuracy = 100 * np.asarray(runs, dtype=float)
-            epochs = np.arange(1, accuracy.shape[1] + 1)
-            place = variants.index(variant)
-            colour = LAYER_COLOURS[place % len(LAYER_COLOURS)]
-            dashes = "--" if place >= len(LAYER_COLOURS) // 2 else "-"
-            panel.fill_between(epochs, accuracy.min(axis=0), accuracy.max(axis=0), color=colour, alpha=0.13, lw=0)
-            panel.plot(epochs, accuracy.mean(axis=0), color=colour, linestyle=dashes, label=variant)
-            lowest = min(lowest, float(accuracy[:, len(epochs) // 4 :].min()))
-        lowest = max(min(lowest - 2, 90.0), LOWEST_SHOWN)
-        panel.set(title=title, ylim=(lowest, 100.5), xlabel="epoch", ylabel="test accuracy, %")
-        panel.grid()
-        plain_axis(panel.yaxis)
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    for spare in axes[len(curves) :]:
-        spare.set_axis_off()
-    named = {name: line for panel in axes for line, name in zip(*panel.get_legend_handles_labels(), strict=True)}
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3)
     return figure
 
 

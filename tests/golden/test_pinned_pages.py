@@ -13,6 +13,7 @@ import html
 import io
 import re
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,7 @@ from pins import assert_as_pinned
 
 from mimdsim.profile import RunProfile
 from mimdsim.report import report_files, summary_lines, write_report
-from mimdsim.report.figures_learning import draw_convergence
-from mimdsim.report.figures_sweep import draw_crossover, draw_scaling, draw_sweep
+from mimdsim.report.figures_sweep import draw_crossover, draw_sweep
 from mimdsim.report.formatting import (
     KINDS,
     aligned_milliseconds,
@@ -47,6 +47,9 @@ from mimdsim.studies.results import note_lines
 from mimdsim.studies.results import table_lines as console_table
 
 FOLDER = Path(__file__).resolve().parent / "pinned_pages"
+sys.path.insert(0, str(FOLDER.parents[2] / "benchmarks"))
+
+from benchmark_figures import draw_convergence, draw_scaling  # noqa: E402
 
 
 def shown(profile: RunProfile) -> Iterator[str]:
