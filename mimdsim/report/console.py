@@ -13,6 +13,7 @@ from mimdsim.report.headline import MOST_ADVICE, verdicts
 from mimdsim.report.sections import sections
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
+from mimdsim.report.tables_machines import energy_table
 
 WIDTH = 110
 LONGEST = 5
@@ -75,6 +76,8 @@ def _lines(profile: RunProfile) -> Iterator[str]:
             yield from _wrapped("  ", f"{plain(one.what)}:")
             yield from _command(plain(one.command))
     tables = {table.name: table for section in sections(profile, rows=LONGEST) for table in section.tables}
+    if profile.network and (energy := energy_table(profile)) is not None:
+        tables["energy"] = energy  # also of a machine that is compared with none
     for name in OF_TIME:
         yield from _printed(tables.get(name))
     if profile.tiled is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mimdsim.profile import RunProfile
-from mimdsim.report import tables_machines, tables_run
+from mimdsim.report import tables_machines as machines
+from mimdsim.report import tables_run as run
 from mimdsim.report.explorer_data import too_large
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
@@ -16,7 +16,23 @@ if TYPE_CHECKING:
     from mimdsim.profile.detail import Detail
 
 PAGE_ROWS = 400  # supersteps and kernels on the page; the CSV files have all
-OF_TRAINING = ("training", "spikes", "comparison")
+TITLES = {
+    "differences": "Differences",
+    "walk": "Walk through",
+    "time": "Where the time goes",
+    "tiles": "Tiles",
+    "memory": "Memory",
+    "liveness": "Liveness",
+    "training": "Training",
+    "spikes": "Spikes",
+    "comparison": "Comparison with GPUs",
+    "modelled": "What is modelled",
+}
+OF_TRAINING = {  # sections of networks alone, and the sentence where a run has nothing for them
+    "training": "Nothing was trained in this run.",
+    "spikes": "No activity was recorded in this run.",
+    "comparison": "No GPU was compared in this run.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,70 +57,52 @@ def sections(
 ) -> tuple[Section, ...]:
     """The sections between the summary and the list of files, always in the same order; three only appear for
     training, one with a detail, and one with another run. rows: at most, of supersteps, doubts and GPU kernels."""
-    tiled, training, compared = profile.tiled, profile.training, bool(profile.gpus or profile.tiled_beside)
-    shown: dict[str, Sequence[Table | None]] = {"modelled": [tables_machines.assumptions_table(profile)]}
-    folded: dict[str, Table | None] = {}
-    too_many = ""
-    if tiled is not None:
-        advice = tables_machines.advice_table(profile) if profile.advice else None
-        shown |= {
-            "time": [
-                advice,
-                tables_run.phases_table(tiled),
-                tables_run.supersteps_table(tiled, rows),
-                tables_run.doubts_table(tiled, rows),
-            ],
-            "tiles": [
-                tables_run.utilisation_table(tiled),
-                tables_run.tiles_table(tiled),
-                tables_machines.silicon_table(profile),
-            ],
-            "memory": [tables_run.categories_table(tiled.memory), tables_run.variables_table(tiled.memory)],
-            "liveness": [tables_run.liveness_table(tiled.memory)],
-        }
-        folded |= {
-            "time": tables_machines.energy_parts_table(tiled),
-            "tiles": tables_machines.silicon_parts_table(tiled),
-        }
-        if detail is not None:
-            shown["walk"], too_many = [], too_large(detail)
-    if other is not None:
-        shown["differences"] = difference_tables(profile, other[0])
-    if training is not None:
-        shown["training"] = [tables_run.training_table(training)]
-    if profile.activity:
-        shown["spikes"] = [tables_run.activity_table(profile.activity), tables_run.sparsity_table(profile.activity)]
-    if profile.network:
-        machines = (
-            [tables_machines.comparison_table(profile), tables_machines.phase_comparison_table(profile)]
-            if compared
-            else []
-        )
-        shown["comparison"] = [*machines, tables_machines.energy_table(profile)]
-        folded["comparison"] = tables_machines.kernels_table(profile, rows)
     untimed = "No tiled machine was profiled in this run." if profile.network else "The kernel was not timed."
-    no_tiles = "" if tiled else untimed
-    with_machines = f"Comparison with {'tiled machines and ' if profile.tiled_beside else ''}GPUs"
-    every = (
-        ("differences", "Differences", ""),
-        ("walk", "Walk through", too_many),
-        ("time", "Where the time goes", no_tiles),
-        ("tiles", "Tiles", no_tiles),
-        ("memory", "Memory", no_tiles),
-        ("liveness", "Liveness", no_tiles),
-        ("training", "Training", "" if training else "Nothing was trained in this run."),
-        ("spikes", "Spikes", "" if profile.activity else "No activity was recorded in this run."),
-        ("comparison", with_machines, "" if compared else "No GPU was compared in this run."),
-        ("modelled", "What is modelled", ""),
-    )
+    missing = dict.fromkeys(("time", "tiles", "memory", "liveness"), untimed) | OF_TRAINING
+    shown = _tables(profile, rows)
+    if other is not None:
+        shown["differences"] = list(difference_tables(profile, other[0])), []
+    if detail is not None and profile.tiled is not None:
+        missing["walk"] = too_large(detail)
+        shown |= {} if missing["walk"] else {"walk": ([], [])}
+    titles = TITLES | ({"comparison": "Comparison with tiled machines and GPUs"} if profile.tiled_beside else {})
     return tuple(
         Section(
             key=key,
             title=title,
-            tables=tuple(each for each in shown.get(key, ()) if each is not None),
-            folded=tuple(each for each in (folded.get(key),) if each is not None),
-            missing=missing,
+            tables=tuple(each for each in shown.get(key, NONE)[0] if each is not None),
+            folded=tuple(each for each in shown.get(key, NONE)[1] if each is not None),
+            missing="" if key in shown else missing[key],
         )
-        for key, title, missing in every
-        if (key in shown or missing) and (profile.network or key not in OF_TRAINING)
+        for key, title in titles.items()
+        if (key in shown or missing.get(key)) and (profile.network or key not in OF_TRAINING)
     )
+
+
+Tables = tuple[list[Table | None], list[Table | None]]  # open and folded
+NONE: Tables = [], []
+
+
+def _tables(profile: RunProfile, rows: int) -> dict[str, Tables]:
+    """The tables of every section that the profile has data for."""
+    tiled = profile.tiled
+    shown: dict[str, Tables] = {"modelled": ([machines.assumptions_table(profile)], [])}
+    if tiled is not None:
+        advice = machines.advice_table(profile) if profile.advice else None
+        time = [advice, run.phases_table(tiled), run.supersteps_table(tiled, rows), run.doubts_table(tiled, rows)]
+        tiles = [run.utilisation_table(tiled), run.tiles_table(tiled), machines.silicon_table(profile)]
+        shown |= {
+            "time": (time, [machines.energy_parts_table(tiled)]),
+            "tiles": (tiles, [machines.silicon_parts_table(tiled)]),
+            "memory": ([run.categories_table(tiled.memory), run.variables_table(tiled.memory)], []),
+            "liveness": ([run.liveness_table(tiled.memory)], []),
+        }
+    if profile.training is not None:
+        shown["training"] = [run.training_table(profile.training)], []
+    if profile.activity:
+        shown["spikes"] = [run.activity_table(profile.activity), run.sparsity_table(profile.activity)], []
+    if profile.gpus or profile.tiled_beside:
+        by_phase = machines.phase_comparison_table(profile)
+        beside = [machines.comparison_table(profile), by_phase, machines.energy_table(profile)]
+        shown["comparison"] = beside, [machines.kernels_table(profile, rows)]
+    return shown
