@@ -46,7 +46,11 @@ def difference_lines(profile: RunProfile, other: RunProfile) -> list[str]:
     rows = tuple(row for row in supersteps.rows if row[differ].value)[: 2 * LONGEST]
     title = "Supersteps whose cycles change most" if rows else ""
     several = replace(supersteps, title=title, rows=rows, page_only=supersteps.headers[6:])
-    lines = [*_wrapped("", plain(totals.note)), *_printed(replace(totals, title=totals.caption)), *_printed(several)]
+    lines = [
+        *_wrap("", plain(totals.note)),
+        *_table_lines(replace(totals, title=totals.caption)),
+        *_table_lines(several),
+    ]
     return [line.rstrip().translate(PLAIN_SIGNS) for line in lines]
 
 
@@ -59,31 +63,31 @@ def _lines(profile: RunProfile) -> Iterator[str]:
         )
     fields = dict(changed_fields(profile))
     if file := fields.pop(MAPPING_FILE, ""):
-        yield from _wrapped("mapping from: ", file)
+        yield from _wrap("mapping from: ", file)
     if fields:
-        yield from _wrapped("changed by --set: ", ", ".join(f"{key} = {value}" for key, value in fields.items()))
+        yield from _wrap("changed by --set: ", ", ".join(f"{key} = {value}" for key, value in fields.items()))
     yield ""
     yield "Verdict"
     for verdict in verdicts(profile):
         mark = "!" if verdict.mood == "bad" else " "
-        yield from _wrapped(f"{mark} {verdict.subject:<11} ", plain(verdict.text))
+        yield from _wrap(f"{mark} {verdict.subject:<11} ", plain(verdict.text))
     for warning in profile.warnings:
-        yield from _wrapped(FOLDED, plain(warning))
+        yield from _wrap(FOLDED, plain(warning))
     commands = [one for one in profile.advice[:MOST_ADVICE] if one.command]
     if commands:
         yield from ["", "How to take this advice"]
         for one in commands:
-            yield from _wrapped("  ", f"{plain(one.what)}:")
+            yield from _wrap("  ", f"{plain(one.what)}:")
             yield from _command(plain(one.command))
     tables = {table.name: table for section in sections(profile, rows=LONGEST) for table in section.tables}
     if profile.network and (energy := energy_table(profile)) is not None:
         tables["energy"] = energy  # also of a machine that is compared with none
     for name in OF_TIME:
-        yield from _printed(tables.get(name))
+        yield from _table_lines(tables.get(name))
     if profile.tiled is not None:
         yield from ["", _of_tiles(profile.tiled)]
     for name in OF_THE_REST:
-        yield from _printed(tables.get(name))
+        yield from _table_lines(tables.get(name))
     yield ""
     yield f"What is modelled: {tables['assumptions'].note}"
 
@@ -96,7 +100,7 @@ def _of_tiles(tiled: TiledProfile) -> str:
     )
 
 
-def _printed(table: Table | None) -> Iterator[str]:
+def _table_lines(table: Table | None) -> Iterator[str]:
     """A table that has a title: texts left-aligned and numbers right-aligned."""
     if table is None or not table.title:
         return
@@ -121,7 +125,7 @@ def _printed(table: Table | None) -> Iterator[str]:
         )
         yield "  " + "  ".join(padded)
     if any(table.said):
-        yield from _wrapped(f"  {table.said[0]}", plain(table.said[1]))
+        yield from _wrap(f"  {table.said[0]}", plain(table.said[1]))
 
 
 def _command(command: str) -> Iterator[str]:
@@ -136,6 +140,6 @@ def _command(command: str) -> Iterator[str]:
     yield line
 
 
-def _wrapped(start: str, content: str) -> list[str]:
+def _wrap(start: str, content: str) -> list[str]:
     """`content` after `start`, folded to WIDTH with the later lines indented."""
     return textwrap.wrap(content, WIDTH, initial_indent=start, subsequent_indent=" " * len(start)) or [start]

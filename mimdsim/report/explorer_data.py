@@ -77,7 +77,7 @@ def packed(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail 
         columns |= _differences(detail, other[1])
     header = _header(profile, detail)
     header["rows"] = [name for name in ROWS if name in columns]
-    found = _joined(header, columns)
+    found = _pack_columns(header, columns)
     for name, words in LEFT_OUT:
         if len(found) * 4 / 3 <= LARGEST:
             break
@@ -86,7 +86,7 @@ def packed(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail 
             columns |= {"window": columns["window"][:0], "window_supersteps": columns["window_supersteps"][:0]}
         else:
             columns[name] = columns[name].sum(axis=0, keepdims=True)
-        found = _joined(header, columns)
+        found = _pack_columns(header, columns)
     return found
 
 
@@ -187,14 +187,14 @@ def _differences(detail: Detail, other: Detail) -> dict[str, np.ndarray]:
     }
 
 
-def _joined(header: dict[str, Any], columns: dict[str, np.ndarray]) -> bytes:
+def _pack_columns(header: dict[str, Any], columns: dict[str, np.ndarray]) -> bytes:
     """The header with the place of every column, and the columns; those in ROWS as `_trimmed` tells."""
     parts, places, at = [], {}, 0
     trimmed = {name: column for name, column in columns.items() if name not in ROWS}
     for name in header["rows"]:
-        trimmed |= _trimmed(name, columns[name])
+        trimmed |= _trim_rows(name, columns[name])
     for name, column in trimmed.items():
-        small = _small(column)
+        small = _narrowest(column)
         data = small.tobytes()
         places[name] = {"kind": str(small.dtype), "shape": list(small.shape), "at": at}
         parts += [data, b"\0" * (-len(data) % ALIGNED)]
@@ -204,7 +204,7 @@ def _joined(header: dict[str, Any], columns: dict[str, np.ndarray]) -> bytes:
     return gzip.compress(b"".join([len(told).to_bytes(4, "little"), told, *parts]), 7, mtime=0)
 
 
-def _trimmed(name: str, column: np.ndarray) -> dict[str, np.ndarray]:
+def _trim_rows(name: str, column: np.ndarray) -> dict[str, np.ndarray]:
     """A column [rows, tiles] without the zeros before and after the others of each row: in most supersteps few tiles
     have work. NAME: the rest, row after row; NAME_first int[rows]: the tile it begins with; NAME_begins int[rows + 1]:
     where it begins in NAME."""
@@ -219,7 +219,7 @@ def _trimmed(name: str, column: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.concatenate([column[:0, 0], *pieces]), f"{name}_first": first, f"{name}_begins": begins}
 
 
-def _small(column: np.ndarray) -> np.ndarray:
+def _narrowest(column: np.ndarray) -> np.ndarray:
     """The column in the smallest format of little-endian numbers that holds it; above 32 bits as float64, which is
     exact for all integers that a profile has."""
     import numpy as np

@@ -57,7 +57,7 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
         if x[0] > 0 and x[-1] / x[0] > WIDE:
             panel.set_xscale("log")
             panel.minorticks_off()
-        some = _apart(steps, logarithmic=panel.get_xscale() == "log")
+        some = _labels_with_room(steps, logarithmic=panel.get_xscale() == "log")
         panel.set_xticks([step.place for step in some], [clipped(step.name, 14) for step in some], fontsize=8)
         panel.set_title(f"{name}: {_effect(steps):.3g} times", fontsize=10)
         panel.grid(True)
@@ -80,7 +80,7 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     return figure, "; ".join(each for each in said if each) + "."
 
 
-def _apart(steps: Sequence[Step], logarithmic: bool) -> list[Step]:
+def _labels_with_room(steps: Sequence[Step], logarithmic: bool) -> list[Step]:
     """The steps whose names have room below the axis: the ends, and from left to right what keeps its distance."""
     places = [math.log(step.place) if logarithmic else step.place for step in steps]
     room = LABEL_ROOM * (places[-1] - places[0])
@@ -151,7 +151,7 @@ def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str) -> Figu
         panel.grid(axis="x")
     heading(figure, title)
     figure.legend(handles=looks, loc="outside lower center", ncols=4)
-    axes[0].set_title(_left_out(rows[len(visible) :]), fontsize=8.5, fontweight="normal")
+    axes[0].set_title(_omissions(rows[len(visible) :]), fontsize=8.5, fontweight="normal")
     return figure
 
 
@@ -212,7 +212,7 @@ def _percent(size: float) -> str:
     return f"{size:.2g} %" if size < 10 else f"{size:.0f} %"
 
 
-def _left_out(rest: Sequence[dict[str, Any]]) -> str:
+def _omissions(rest: Sequence[dict[str, Any]]) -> str:
     """What is not drawn, and how large it is at most."""
     if not rest:
         return ""

@@ -58,11 +58,11 @@ def draw_front(found: Judgement) -> tuple[Figure, str] | None:
     unlabelled = False
     figure, made = panels(1, len(others), width=1.5 + 5.4 * len(others), height=5.0)
     for panel, other in zip(made, others, strict=True):
-        _all_points(panel, found, first, other)
+        _draw_all(panel, found, first, other)
         for at in on[:MOST_MARKED]:
-            _marked(panel, found, first, other, at)
-        unlabelled |= _labelled(panel, found, first, other, on) < len(on)
-        _limits(panel, found, first, other, on)
+            _draw_likely(panel, found, first, other, at)
+        unlabelled |= _label_likely(panel, found, first, other, on) < len(on)
+        _set_limits(panel, found, first, other, on)
     figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     unknown = int(np.isnan([measure.middle for measure in found.measures]).any(axis=0).sum())
     said = [
@@ -88,7 +88,7 @@ def draw_front(found: Judgement) -> tuple[Figure, str] | None:
     return figure, "; ".join([*said, *left]) + "."
 
 
-def _all_points(panel: Axes, found: Judgement, first: Measure, other: Measure) -> None:
+def _draw_all(panel: Axes, found: Judgement, first: Measure, other: Measure) -> None:
     for kept, face, label in ((True, GREY, "within memory and constraints"), (False, "none", "not within")):
         some = found.kept == kept
         if some.any():
@@ -100,7 +100,7 @@ def _all_points(panel: Axes, found: Judgement, first: Measure, other: Measure) -
     panel.grid(True)
 
 
-def _marked(panel: Axes, found: Judgement, first: Measure, other: Measure, at: int) -> None:
+def _draw_likely(panel: Axes, found: Judgement, first: Measure, other: Measure, at: int) -> None:
     x, y = other.middle[at], first.middle[at]
     colour = ORANGE if at == found.best else BLUE
     reach = [[[x - other.low[at]], [other.high[at] - x]], [[y - first.low[at]], [first.high[at] - y]]]
@@ -109,7 +109,7 @@ def _marked(panel: Axes, found: Judgement, first: Measure, other: Measure, at: i
     panel.plot([x], [y], "o", color=colour, markersize=4 + 4 * found.share[at], linestyle="none", label=label)
 
 
-def _labelled(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> int:
+def _label_likely(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> int:
     """Percentages of points that are far enough from each other to be read; how many these are."""
     shown: list[tuple[float, float]] = []
     span = [np.nanmax(measure.middle) - np.nanmin(measure.middle) for measure in (other, first)]
@@ -123,7 +123,7 @@ def _labelled(panel: Axes, found: Judgement, first: Measure, other: Measure, on:
     return len(shown)
 
 
-def _limits(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> None:
+def _set_limits(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> None:
     """Room for the points rather than for the whiskers; logarithmic where the points are far from each other."""
     for values, scale, limits in (
         (other.middle, panel.set_xscale, panel.set_xlim),

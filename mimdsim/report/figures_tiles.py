@@ -35,7 +35,7 @@ def draw_tile_map(profile: RunProfile) -> Figure | None:
     figure.colorbar(image, cax=axes[wide], orientation="horizontal", ticks=MaxNLocator(nbins=5))
     axes[wide].xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))
     axes[wide].set_xlabel(f"busy cycles per {tiled.run_name}")
-    _plain_map(axes[0], columns.grid_columns, tiled.chips, f"Busy cycles of the {thousands(tiled.tiles)} tiles")
+    _label_map(axes[0], columns.grid_columns, tiled.chips, f"Busy cycles of the {thousands(tiled.tiles)} tiles")
     if with_layers:
         numbers = {name: index for index, name in enumerate(names)}
         layers = np.asarray([numbers.get(name, np.nan) for name in columns.layer], float)
@@ -43,7 +43,7 @@ def draw_tile_map(profile: RunProfile) -> Figure | None:
         palette = ListedColormap(list(LAYER_COLOURS[: len(names)]))
         found = _grid(columns, layers, tiled.chips)
         axes[1].imshow(found, cmap=palette, vmin=-0.5, vmax=len(names) - 0.5, interpolation="nearest")
-        _plain_map(axes[1], columns.grid_columns, tiled.chips, "Layer that each tile works for")
+        _label_map(axes[1], columns.grid_columns, tiled.chips, "Layer that each tile works for")
         axes[3].set_axis_off()
         axes[3].legend(
             [Patch(color=LAYER_COLOURS[index]) for index in range(len(names))],
@@ -86,7 +86,7 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     return figure
 
 
-def _abreast(chips: int) -> int:
+def _chips_abreast(chips: int) -> int:
     """How many chips stand side by side: they fill a rectangle that is at least as wide as high."""
     return next(side for side in range(1, chips + 1) if chips % side == 0 and side * side >= chips)
 
@@ -94,7 +94,7 @@ def _abreast(chips: int) -> int:
 def _grid(columns: TileColumns, values: np.ndarray, chips: int) -> np.ma.MaskedArray:
     """`values` by tile as rows of the grid of each chip, its first tile top left, chips side by side; cells without
     tile or value are masked."""
-    across, side, held = columns.grid_columns, _abreast(chips), len(values) // chips
+    across, side, held = columns.grid_columns, _chips_abreast(chips), len(values) // chips
     rows = -(-held // across)
     cells = np.full((chips, rows * across), np.nan)
     cells[:, :held] = values.reshape(chips, held)
@@ -102,7 +102,7 @@ def _grid(columns: TileColumns, values: np.ndarray, chips: int) -> np.ma.MaskedA
     return np.ma.masked_invalid(ranks.reshape(chips // side * rows, side * across))
 
 
-def _plain_map(axes: Axes, grid_columns: int, chips: int, title: str) -> None:
+def _label_map(axes: Axes, grid_columns: int, chips: int, title: str) -> None:
     """Down the left side the first tile of each row, or the first chip of each row of chips; no other ticks: columns
     are only a drawing order."""
     axes.set(title=title, facecolor=PALE, xticks=[])
@@ -112,7 +112,7 @@ def _plain_map(axes: Axes, grid_columns: int, chips: int, title: str) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda row, _: thousands(max(row, 0) * grid_columns)))
         axes.set_ylabel("first tile of the row", fontsize=8)
     else:
-        side = _abreast(chips)
+        side = _chips_abreast(chips)
         right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]  # half a cell beyond the last one, both
         tall = (bottom + 0.5) / (chips // side)
         middles = [(rank + 0.5) * tall - 0.5 for rank in range(chips // side)]
@@ -140,8 +140,8 @@ def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
     if tiled is None or not any(any(row) for row in tiled.memory.bytes_by_category_and_tile):
         return None
     memory = tiled.memory
-    names, table = folded(memory)
-    chosen = _drawn_tiles(table.sum(axis=0))
+    names, table = fold_categories(memory)
+    chosen = _tiles_to_draw(table.sum(axis=0))
     figure, (axes,) = panels(height=4.2)
     edges = np.append(chosen, table.shape[1])
     base = np.zeros(len(chosen))
@@ -155,10 +155,10 @@ def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
     if not little:
         axes.axhline(limit, color=VERMILLION, linestyle="--", label=f"limit {show_bytes(memory.limit_bytes)}")
     words = f"fullest: tile {thousands(memory.peak_tile)}, {show_bytes(memory.peak_bytes)}"
-    _point_at(axes, memory.peak_tile + 0.5, peak, words, table.shape[1])
+    _annotate_maximum(axes, memory.peak_tile + 0.5, peak, words, table.shape[1])
     binned = "" if len(chosen) == table.shape[1] else f" (fullest tile of each of {thousands(len(chosen))} bins)"
     axes.set(
-        title=f"Memory of every tile by category{binned}{_far(memory) if little else ''}",
+        title=f"Memory of every tile by category{binned}{_distant_limit(memory) if little else ''}",
         xlabel="tile",
         ylabel="KiB",
         xlim=(0, table.shape[1]),
@@ -182,7 +182,7 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
     figure, (upper, lower) = panels(2, 1, height=4.8, sharex=True, height_ratios=(3, 2))
     always = max(tiled.tile_columns.always_live_bytes, default=0)
     limit = tiled.memory.limit_bytes
-    _curve(upper, [point.fullest_tile_bytes / 1024 for point in points], points)
+    _draw_staircase(upper, [point.fullest_tile_bytes / 1024 for point in points], points)
     little = tiled.memory.peak_bytes < LITTLE * limit
     if not little:
         upper.axhline(limit / 1024, color=VERMILLION, linestyle="--")
@@ -196,11 +196,11 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
     most = points[highest]
     where = f"tile {thousands(most.fullest_tile)}: {clipped(most.superstep, 40)}"
     words = f"{show_bytes(most.fullest_tile_bytes)} on {where}"
-    _point_at(upper, highest + 0.5, most.fullest_tile_bytes / 1024, words, len(points))
-    top, far = (0, _far(tiled.memory)) if little else (limit, "")
+    _annotate_maximum(upper, highest + 0.5, most.fullest_tile_bytes / 1024, words, len(points))
+    top, far = (0, _distant_limit(tiled.memory)) if little else (limit, "")
     title = f"Memory in use on the fullest tile, superstep by superstep{far}"
     upper.set(title=title, ylabel="KiB", ylim=(0, 1.18 * max(top, most.fullest_tile_bytes) / 1024))
-    _curve(lower, [point.total_bytes / 1024**2 for point in points], points)
+    _draw_staircase(lower, [point.total_bytes / 1024**2 for point in points], points)
     lower.set_ylim(bottom=0)
     lower.set(title="Memory in use on all tiles together", ylabel="MiB", xlabel="superstep in program order")
     for axes in (upper, lower):
@@ -211,13 +211,13 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
     return figure
 
 
-def _far(memory: MemoryProfile) -> str:
+def _distant_limit(memory: MemoryProfile) -> str:
     """Text about a limit that is not drawn."""
     times = memory.limit_bytes / max(memory.peak_bytes, 1)
     return f" (limit: {show_bytes(memory.limit_bytes)}, {times:.0f} times the fullest)"
 
 
-def folded(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:
+def fold_categories(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:
     """Categories from the largest, with their bytes [category, tile]; if many, the smallest share the last row."""
     order = [index for index in largest_first(memory) if any(memory.bytes_by_category_and_tile[index])]
     names = [clipped(memory.categories[index], 28) for index in order]
@@ -230,7 +230,7 @@ def folded(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:
     return names, table
 
 
-def _drawn_tiles(totals: np.ndarray) -> np.ndarray:
+def _tiles_to_draw(totals: np.ndarray) -> np.ndarray:
     """The tiles to draw, ascending: all of them, or the fullest of each bin."""
     if len(totals) <= MAX_DRAWN_TILES:
         return np.arange(len(totals))
@@ -238,14 +238,14 @@ def _drawn_tiles(totals: np.ndarray) -> np.ndarray:
     return np.asarray([part[np.argmax(totals[part])] for part in bins])
 
 
-def _point_at(axes: Axes, x: float, y: float, words: str, width: float) -> None:
+def _annotate_maximum(axes: Axes, x: float, y: float, words: str, width: float) -> None:
     """A triangle at a maximum with text above it, on the side with room."""
     axes.plot([x], [y], marker="v", color=INK, markersize=5, clip_on=False)
     side = "left" if x < 0.3 * width else "right" if x > 0.7 * width else "center"
     axes.annotate(words, (x, y), xytext=(0, 6), textcoords="offset points", ha=side, fontsize=9)
 
 
-def _curve(axes: Axes, values: list[float], points: tuple[Liveness, ...]) -> None:
+def _draw_staircase(axes: Axes, values: list[float], points: tuple[Liveness, ...]) -> None:
     """A filled staircase over supersteps, with every other phase shaded and all phases named."""
     edges = np.arange(len(values) + 1)
     axes.fill_between(edges, [*values, values[-1]], step="post", color=BLUE, alpha=0.85, linewidth=0)

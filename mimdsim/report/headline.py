@@ -34,7 +34,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
         found.append(_time(profile.tiled, profile.batch))
     advice = () if profile.tiled is not None and profile.tiled.incomparable else profile.advice
     found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in advice[:MOST_ADVICE]]
-    found += [_beside(one) for one in others if one.tiled and not one.reference]
+    found += [_other_machine(one) for one in others if one.tiled and not one.reference]
     rival = strongest_gpu(others)
     if rival is not None:
         found.append(_comparison(rival, profile.tiled))
@@ -52,11 +52,11 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
         found += [_bottleneck(profile.tiled), _balance(profile.tiled)]
     found += _spikes(profile)
     if any(one.name == FIRING and not one.passed for one in profile.findings):
-        found = [_doubted(one) if one.subject in OF_SPIKES else one for one in found]
+        found = [_with_caveat(one) if one.subject in OF_SPIKES else one for one in found]
     return tuple(found)
 
 
-def _doubted(verdict: Verdict) -> Verdict:
+def _with_caveat(verdict: Verdict) -> Verdict:
     """A verdict that rests on spikes that tell nothing."""
     return replace(verdict, mood="bad", text=f"{verdict.text} This holds for these spikes only: see {FIRING}.")
 
@@ -98,7 +98,7 @@ def _time(tiled: TiledProfile, batch: int) -> Verdict:
     return Verdict(subject="time", mood="note", text=text)
 
 
-def _beside(one: Contender) -> Verdict:
+def _other_machine(one: Contender) -> Verdict:
     fits = "" if one.fits else f", which it does not fit ({one.lacks})"
     if one.against and not one.unknown:
         why = f", because {one.against}" if one.fits else ": a time with more memory, not compared"

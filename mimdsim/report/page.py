@@ -109,10 +109,10 @@ def write_report(
     walk = walk_of(profile, detail, other) if detail is not None and walked else None
     columns = {} if profile.tiled is None else {name: text.encode() for name, text in csv_files(profile.tiled).items()}
     page = template("page.html")
-    plans = _plans(walked)
+    plans = _figures_to_draw(walked)
     pngs = {} if drawn is None else drawn()
     left = [plan for plan in plans if plan.name not in pngs]
-    pngs |= zip([plan.name for plan in left], shared_work(_drawn, profile, left), strict=True)
+    pngs |= zip([plan.name for plan in left], shared_work(_draw_png, profile, left), strict=True)
     pictures: list[tuple[FigurePlan, str]] = []
     files: dict[str, tuple[str, bytes]] = {}  # what they hold, and that
     for number, plan in enumerate(plans):
@@ -140,7 +140,7 @@ def write_report(
     return [folder / "report.html", *(folder / name for name in files)]
 
 
-def _plans(walked: bool) -> list[FigurePlan]:
+def _figures_to_draw(walked: bool) -> list[FigurePlan]:
     """The figures of a page, which has the section "Walk through" or not."""
     return [plan for plan in FIGURES if not (walked and plan.name in DRAWN_BY_SCRIPTS)]
 
@@ -154,12 +154,12 @@ def prepare_figures() -> None:
 def begin_figures(profile: RunProfile, background: Background, walked: bool) -> Callable[[], dict[str, bytes | None]]:
     """Begin to draw the figures of a page with or without the section "Walk through"; what is returned waits for them,
     by name."""
-    plans = _plans(walked)
-    drawn = background.begin(_drawn, profile, plans)
+    plans = _figures_to_draw(walked)
+    drawn = background.begin(_draw_png, profile, plans)
     return lambda: dict(zip([plan.name for plan in plans], drawn(), strict=True))
 
 
-def _drawn(profile: RunProfile, plan: FigurePlan) -> bytes | None:
+def _draw_png(profile: RunProfile, plan: FigurePlan) -> bytes | None:
     """A figure as PNG; None: the profile lacks its data."""
     from mimdsim.report.style import picture
 
@@ -244,7 +244,7 @@ class StudyPage:
 
 def study_page(page: StudyPage) -> str:
     """The page as text; the same study gives the same bytes."""
-    drawn = {section.key: [_embedded(figure, said) for figure, said in section.figures] for section in page.sections}
+    drawn = {section.key: [_embed(figure, said) for figure, said in section.figures] for section in page.sections}
     return template("study.html").render(
         page=page,
         pictures=drawn,
@@ -256,7 +256,7 @@ def study_page(page: StudyPage) -> str:
     )
 
 
-def _embedded(figure: Figure, said: str) -> tuple[str, str, int]:
+def _embed(figure: Figure, said: str) -> tuple[str, str, int]:
     """A figure for the page, its caption, and its width in pixels."""
     from mimdsim.report.style import picture
 

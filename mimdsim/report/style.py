@@ -48,7 +48,7 @@ PNG_DOTS_PER_INCH = 130
 NOTE_ROOM = 1.3  # the axis extends beyond the longest bar, to leave room for its note
 
 
-def under(style: dict[str, Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def in_style(style: dict[str, Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """What makes a function draw in a style, whatever the user's own matplotlib settings are."""
 
     def styled(draw: Callable[P, T]) -> Callable[P, T]:
@@ -62,9 +62,9 @@ def under(style: dict[str, Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return styled
 
 
-styled = under(STYLE)
+styled = in_style(STYLE)
 # of figures in which no axis has an exponent, which would stand above the panel: titles need no look at what does
-styled_plain = under(STYLE | {"axes.titley": 1.0})
+styled_plain = in_style(STYLE | {"axes.titley": 1.0})
 
 
 def panels(

@@ -76,7 +76,7 @@ def aligned_ms(seconds: float, whole: float) -> Cell:
     return Cell(text=aligned_milliseconds(seconds, whole), value=seconds)
 
 
-def spent(tiled: TiledProfile, seconds: float) -> Cell:
+def time_cell(tiled: TiledProfile, seconds: float) -> Cell:
     """Seconds as a cell of a column headed by `unit_of` the machine's profile."""
     if not tiled.trains:
         return count(in_unit(tiled, seconds))

@@ -10,7 +10,7 @@ from mimdsim.base.units import counted
 from mimdsim.profile import Activity, MemoryProfile, Span, TiledProfile, Training
 from mimdsim.report.formatting import significant, thousands, unit_of
 from mimdsim.report.machine_comparison import PARTS
-from mimdsim.report.tables import Table, Value, aligned_ms, percent, shown, size, spent, table, three_digits
+from mimdsim.report.tables import Table, Value, aligned_ms, percent, shown, size, table, three_digits, time_cell
 
 MILLISECONDS = "total ms"
 BUSIEST = 5
@@ -27,12 +27,14 @@ def phases_table(tiled: TiledProfile) -> Table:
     unit = unit_of(tiled)
     phases = in_order(span.phase for span in tiled.spans)
     rows = [_phase_row(tiled, phase, [span for span in tiled.spans if span.phase == phase]) for phase in phases]
-    host, none = spent(tiled, tiled.host_exposed_seconds), spent(tiled, 0.0)
+    host, none = time_cell(tiled, tiled.host_exposed_seconds), time_cell(tiled, 0.0)
     if tiled.host_seconds:
         rows.append(["host", none, none, none, host, host, percent(tiled.host_exposed_seconds, total), 0])
     whole = _phase_row(tiled, "all", tiled.spans)
-    whole[4:7] = host, spent(tiled, total), percent(total, total)
-    batch = f"Host exchange of one {'batch' if tiled.trains else 'run'} takes {spent(tiled, tiled.host_seconds).text}"
+    whole[4:7] = host, time_cell(tiled, total), percent(total, total)
+    batch = (
+        f"Host exchange of one {'batch' if tiled.trains else 'run'} takes {time_cell(tiled, tiled.host_seconds).text}"
+    )
     headers = ("phase", *(f"{part} {unit}" for part in (*PARTS, "total")), "share", "supersteps run")
     without = () if tiled.host_seconds else (f"host {unit}",)
     return table(
@@ -59,7 +61,7 @@ def _phase_row(tiled: TiledProfile, name: str, spans: Sequence[Span]) -> list[Va
         tiled.seconds(sum(span.cycles for span in spans)),
     )
     portion = percent(parts[-1], tiled.seconds_per_training_step)
-    return [name, *(spent(tiled, part) for part in parts), portion, sum(span.times for span in spans)]
+    return [name, *(time_cell(tiled, part) for part in parts), portion, sum(span.times for span in spans)]
 
 
 def supersteps_table(tiled: TiledProfile, most: int) -> Table:
@@ -123,7 +125,7 @@ def doubts_table(tiled: TiledProfile, most: int) -> Table:
             doubt.kind,
             doubt.cycles,
             percent(doubt.cycles, tiled.cycles or 1),
-            spent(tiled, tiled.seconds(doubt.half_width_cycles)),
+            time_cell(tiled, tiled.seconds(doubt.half_width_cycles)),
             shown(_whole_share(doubt.half_width_cycles, width), doubt.half_width_cycles),
         )
         for doubt in tiled.doubts[:most]

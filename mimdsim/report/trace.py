@@ -39,7 +39,7 @@ class Placed:
     barrier: bool
 
 
-def along_the_path(tiled: TiledProfile, supersteps: int) -> Iterator[Placed]:
+def critical_path(tiled: TiledProfile, supersteps: int) -> Iterator[Placed]:
     """The spans of a profile, of which the first `supersteps` are supersteps, one after the other.
 
     The control of a phase's loops follows the last superstep of the phase.
@@ -65,7 +65,7 @@ def along_the_path(tiled: TiledProfile, supersteps: int) -> Iterator[Placed]:
         )
 
 
-def on_tile(path: Sequence[Placed], detail: Detail, tile: int) -> Iterator[tuple[int, str, int, int]]:
+def tile_slices(path: Sequence[Placed], detail: Detail, tile: int) -> Iterator[tuple[int, str, int, int]]:
     """What a tile does, in order, without overlap: superstep, 'exchange' or 'compute', from cycle to cycle. A chip that
     is not the slowest between two barriers may have work in supersteps that add nothing to the critical path."""
     exchanges, busy = detail.exchange[:, tile].tolist(), detail.busy[:, tile].tolist()
@@ -159,10 +159,10 @@ def write_trace(
             "write it, and runs of very many tiles have none: make both again with  mimdsim run WORKLOAD MACHINE --out "
             "DIR  (a kernel: mimdsim check --out)"
         )
-    chosen = _chosen(detail, tiled, tiles, busiest)
+    chosen = _choose_tiles(detail, tiled, tiles, busiest)
     trace = _Trace(clock_hz=tiled.clock_hz, most=max(0, most_events))
     supersteps = min(len(detail.supersteps), trace.most // (2 * FOR_A_SUPERSTEP))
-    along = list(along_the_path(tiled, len(detail.supersteps)))
+    along = list(critical_path(tiled, len(detail.supersteps)))
     left_out = []
     if supersteps < len(detail.supersteps):
         along = [each for each in along if each.superstep is not None and each.superstep < supersteps]
@@ -171,8 +171,7 @@ def write_trace(
     drawn = _add_tiles(trace, along, detail, tiled, chosen)
     if len(drawn) < len(chosen):
         left_out.append(f"{len(chosen) - len(drawn):,} of {len(chosen):,} chosen tiles")
-    missing = _add_flows(trace, along, drawn)
-    if missing:
+    if missing := _add_flows(trace, along, drawn):
         left_out.append(f"{counted(missing, 'arrow')}, of tiles that are not drawn")
     if timesteps:
         left_out += _add_timesteps(trace, tiled, detail, list(drawn))
@@ -194,12 +193,11 @@ def write_trace(
     ).encode()
     write_atomically(path, gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content)
     shown = ", ".join(str(tile) for tile in list(drawn)[:NAMED]) + (", ..." if len(drawn) > NAMED else "")
-    count = len(trace.tracks) + len(trace.events)
-    said = f"{path}: {counted(count, 'event')}, {len(drawn):,} of {counted(detail.tiles, 'tile')} ({shown})"
+    said = f"{path}: {counted(len(trace.tracks) + len(trace.events), 'event')}, {len(drawn):,} of {counted(detail.tiles, 'tile')} ({shown})"
     return f"{said}; left out: {', '.join(left_out)}" if left_out else said
 
 
-def _chosen(detail: Detail, tiled: TiledProfile, tiles: Sequence[int], busiest: int) -> list[int]:
+def _choose_tiles(detail: Detail, tiled: TiledProfile, tiles: Sequence[int], busiest: int) -> list[int]:
     """The tiles to draw, most wanted first; raises MimdsimError for numbers that no tile has."""
     if wrong := [tile for tile in tiles if not 0 <= tile < detail.tiles]:
         listed = ", ".join(str(tile) for tile in wrong[:NAMED])
@@ -251,7 +249,7 @@ def _add_tiles(
     chips: dict[int, int] = {}
     drawn: dict[int, dict[tuple[int, str], Event]] = {}
     for tile in tiles:
-        slices = list(on_tile(path, detail, tile))
+        slices = list(tile_slices(path, detail, tile))
         if len(slices) + 4 > trace.room:
             continue
         chip = tile // per_chip
