@@ -32,9 +32,7 @@ def phases_table(tiled: TiledProfile) -> Table:
         rows.append(["host", none, none, none, host, host, percent(tiled.host_exposed_seconds, total), 0])
     whole = _phase_row(tiled, "all", tiled.spans)
     whole[4:7] = host, time_cell(tiled, total), percent(total, total)
-    batch = (
-        f"Host exchange of one {'batch' if tiled.trains else 'run'} takes {time_cell(tiled, tiled.host_seconds).text}"
-    )
+    streamed = time_cell(tiled, tiled.host_seconds).text
     headers = ("phase", *(f"{part} {unit}" for part in (*PARTS, "total")), "share", "supersteps run")
     without = () if tiled.host_seconds else (f"host {unit}",)
     return table(
@@ -42,7 +40,8 @@ def phases_table(tiled: TiledProfile) -> Table:
         f"{'Milliseconds' if tiled.trains else 'Cycles'} per {tiled.run_name} by phase",
         headers,
         rows,
-        f"{batch} {unit}; only the part that compute does not hide is counted."
+        f"Host exchange of one {'batch' if tiled.trains else 'run'} takes {streamed} {unit}; only the part that "
+        "compute does not hide is counted."
         if tiled.host_seconds
         else "Inputs are on the tiles: nothing is streamed from the host.",
         total=whole,

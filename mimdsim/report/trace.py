@@ -175,25 +175,21 @@ def write_trace(
         left_out.append(f"{counted(missing, 'arrow')}, of tiles that are not drawn")
     if timesteps:
         left_out += _add_timesteps(trace, tiled, detail, list(drawn))
-    content = json.dumps(
-        {
-            "traceEvents": [*trace.tracks, *sorted(trace.events, key=_order)],
-            "displayTimeUnit": "ns",
-            "otherData": {
-                "workload": profile.workload,
-                "machine": tiled.machine,
-                "clock_hz": tiled.clock_hz,
-                "cycles": tiled.cycles,
-                "config_sha256": profile.config_sha256,
-                "left_out": "; ".join(left_out),
-            },
-        },
-        separators=(",", ":"),
-        allow_nan=False,
-    ).encode()
+    about = {
+        "workload": profile.workload,
+        "machine": tiled.machine,
+        "clock_hz": tiled.clock_hz,
+        "cycles": tiled.cycles,
+        "config_sha256": profile.config_sha256,
+        "left_out": "; ".join(left_out),
+    }
+    events = [*trace.tracks, *sorted(trace.events, key=_order)]
+    whole = {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
+    content = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
     write_atomically(path, gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content)
     shown = ", ".join(str(tile) for tile in list(drawn)[:NAMED]) + (", ..." if len(drawn) > NAMED else "")
-    said = f"{path}: {counted(len(trace.tracks) + len(trace.events), 'event')}, {len(drawn):,} of {counted(detail.tiles, 'tile')} ({shown})"
+    tiles_of = f"{len(drawn):,} of {counted(detail.tiles, 'tile')}"
+    said = f"{path}: {counted(len(events), 'event')}, {tiles_of} ({shown})"
     return f"{said}; left out: {', '.join(left_out)}" if left_out else said
 
 
