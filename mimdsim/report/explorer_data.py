@@ -43,6 +43,10 @@ COLUMNS = (
     "window_supersteps", "window", "live", "holding", "holding_begins", "holding_tiles", "holding_bytes", "vertices",
     "code", "group_of", "traffic", "senders", "sender_bytes", "receivers", "receiver_bytes", "links",
 )  # fmt: skip
+# of the header: attributes of the machine's profile, of its training, and the detail's columns of texts
+OF_THE_MACHINE = ("run_name", "clock_hz", "tiles", "chips", "worker_contexts", "cycles")
+OF_LEARNING = ("loss", "loss_by_epoch", "batch", "best_epoch", "train_accuracy", "test_samples")
+NAMES = ("supersteps", "codelets", "variables", "categories")
 ROWS = ("busy", "exchange", "sent", "received", "contexts", "buffers", "window", "busy_change", "memory_change")
 SCRIPTS = (
     "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "run_charts",
@@ -61,11 +65,11 @@ class Walk:
 
 def walk_of(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> Walk:
     """The section for a profile and its detail; other: the run whose differences to this one are shown too."""
-    data = base64.b64encode(packed(profile, detail, other)).decode("ascii")
+    data = base64.b64encode(pack(profile, detail, other)).decode("ascii")
     return Walk(data=data, script=_script(), style=_read("vendor/uPlot.min.css") + _read("walk.css"))
 
 
-def packed(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> bytes:
+def pack(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> bytes:
     """gzip of: length of the header (uint32, little-endian), header (JSON, padded), columns at multiples of 8 bytes.
 
     Columns by tile and superstep that would make the page too large are replaced by their sums over the supersteps, in
@@ -100,7 +104,7 @@ def too_large(detail: Detail) -> str:
     )
 
 
-def matched(names: Sequence[str], others: Sequence[str]) -> list[int]:
+def match_names(names: Sequence[str], others: Sequence[str]) -> list[int]:
     """For each name its place among `others`, -1 where it has none; equal names are matched in order."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(others):
@@ -116,21 +120,13 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
     header = {
         "workload": profile.workload_title,
         "machine": tiled.title,
-        "run_name": tiled.run_name,
-        "clock_hz": tiled.clock_hz,
-        "tiles": tiled.tiles,
-        "chips": tiled.chips,
+        **{name: getattr(tiled, name) for name in OF_THE_MACHINE},
         "grid_columns": tiled.tile_columns.grid_columns,
-        "worker_contexts": tiled.worker_contexts,
         "limit_bytes": tiled.memory.limit_bytes,
         "always_live_bytes": max(tiled.tile_columns.always_live_bytes, default=0),
-        "cycles": tiled.cycles,
         "layers": layers,
         "layer_of": [number[layer] for layer in tiled.tile_columns.layer],
-        "supersteps": detail.supersteps.tolist(),
-        "codelets": detail.codelets.tolist(),
-        "variables": detail.variables.tolist(),
-        "categories": detail.categories.tolist(),
+        **{name: getattr(detail, name).tolist() for name in NAMES},
         "category_colours": category_colours(tiled.memory),
         "spans": [asdict(span) for span in tiled.spans],
         "activity": [
@@ -152,8 +148,7 @@ def _learning(training: Training) -> dict[str, Any]:
         "as trained": training.train_accuracy_by_epoch,
         "validation": training.validation_accuracy_by_epoch,
     }
-    names = ("loss", "loss_by_epoch", "batch", "best_epoch", "train_accuracy", "test_samples")
-    return {name: getattr(training, name) for name in names} | {"accuracy": accuracy}
+    return {name: getattr(training, name) for name in OF_LEARNING} | {"accuracy": accuracy}
 
 
 def _harmless(value: Any) -> Any:
@@ -173,7 +168,7 @@ def _differences(detail: Detail, other: Detail) -> dict[str, np.ndarray]:
     whole run, and of the peak. matched_superstep int64[S]: the other's, -1 for none."""
     import numpy as np
 
-    places = np.array(matched(detail.supersteps.tolist(), other.supersteps.tolist()), np.int64)
+    places = np.array(match_names(detail.supersteps.tolist(), other.supersteps.tolist()), np.int64)
     found = (places >= 0)[:, None]
     if not len(other.supersteps) or not len(places):
         return {}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, Span, TiledProfile
-from mimdsim.report.explorer_data import matched
+from mimdsim.report.explorer_data import match_names
 from mimdsim.report.formatting import changed_fields, significant, thousands
 from mimdsim.report.tables import Cell, Table, Value, shown, table
 
@@ -77,7 +77,7 @@ def _only(name: str, run: RunProfile, other: RunProfile) -> str:
 
 def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
     """All supersteps of both, by the size of the change; those of one run only have no partner."""
-    places = matched([span.name for span in one.spans], [span.name for span in two.spans])
+    places = match_names([span.name for span in one.spans], [span.name for span in two.spans])
     pairs: list[tuple[Span | None, Span | None]] = [
         (span, two.spans[place] if place >= 0 else None) for span, place in zip(one.spans, places, strict=True)
     ]
