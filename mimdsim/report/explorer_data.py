@@ -11,10 +11,8 @@ import base64
 import gzip
 import json
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.profile import RunProfile, Training
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
     from mimdsim.profile.detail import Detail
 
-HERE = Path(__file__).parent
 LARGEST = 4_200_000  # characters of the packed text; with figures, tables and scripts the page stays under 6 MB
 MOST_CELLS = 64_000_000  # tiles times supersteps: the page holds the bytes in use of each, 4 bytes a cell
 ALIGNED = 8
@@ -48,25 +45,11 @@ OF_THE_MACHINE = ("run_name", "clock_hz", "tiles", "chips", "worker_contexts", "
 OF_LEARNING = ("loss", "loss_by_epoch", "batch", "best_epoch", "train_accuracy", "test_samples")
 NAMES = ("supersteps", "codelets", "variables", "categories")
 ROWS = ("busy", "exchange", "sent", "received", "contexts", "buffers", "window", "busy_change", "memory_change")
-SCRIPTS = (
-    "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "run_charts",
-    "memory", "traffic", "tree", "controls", "start",
-)  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Walk:
-    """What page.html takes of the section: texts that go into it as they are. data: base64."""
-
-    data: str
-    script: str
-    style: str
-
-
-def walk_of(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> Walk:
-    """The section for a profile and its detail; other: the run whose differences to this one are shown too."""
-    data = base64.b64encode(pack(profile, detail, other)).decode("ascii")
-    return Walk(data=data, script=_script(), style=_read("vendor/uPlot.min.css") + _read("walk.css"))
+def walk_of(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> str:
+    """What the section's scripts unpack, in base64; other: the run whose differences to this one are shown too."""
+    return base64.b64encode(pack(profile, detail, other)).decode("ascii")
 
 
 def pack(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> bytes:
@@ -224,15 +207,3 @@ def _narrowest(column: np.ndarray) -> np.ndarray:
         if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
             return np.ascontiguousarray(column, dtype=np.dtype(kind).newbyteorder("<"))
     return np.ascontiguousarray(column, dtype="<f8")
-
-
-def _script() -> str:
-    """The library with its licence, then the scripts of the page in one scope."""
-    library = re.sub(r"^/\*!.*?\*/", "", _read("vendor/uPlot.iife.min.js"), flags=re.DOTALL)
-    licence = f"/* uPlot\n{_read('vendor/LICENSE').strip()}\n*/"
-    ours = "\n".join(_read(f"scripts/{name}.js") for name in SCRIPTS)
-    return f'{licence}\n{library.strip()}\n(() => {{\n"use strict";\n{ours}\n}})();\n'
-
-
-def _read(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")

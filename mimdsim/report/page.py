@@ -16,7 +16,7 @@ from mimdsim.base.atomic_folder import replace_files
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
-from mimdsim.report.explorer_data import HERE, walk_of
+from mimdsim.report.explorer_data import walk_of
 from mimdsim.report.formatting import changed_fields, plain
 from mimdsim.report.headline import verdicts
 from mimdsim.report.sections import sections
@@ -81,6 +81,11 @@ FIGURES = tuple(
     for (section, home), captions in PLANS.items()
     for name, caption in captions.items()
 )
+HERE = Path(__file__).parent
+SCRIPTS = (  # of the section "Walk through", in one scope
+    "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "run_charts",
+    "memory", "traffic", "tree", "controls", "start",
+)  # fmt: skip
 # figures that scripts draw instead on a page with the section "Walk through", there or as charts in their own section
 DRAWN_BY_SCRIPTS = ("longest_supersteps", "tile_map", "tile_balance", "liveness", "training", "activity")
 
@@ -106,7 +111,7 @@ def write_report(
     found = sections(profile, detail, other)
     walked = any(section.key == "walk" and not section.missing for section in found)
     # while figures are drawn
-    walk = walk_of(profile, detail, other) if detail is not None and walked else None
+    walk = walk_of(profile, detail, other) if detail is not None and walked else ""
     columns = {} if profile.tiled is None else {name: text.encode() for name, text in csv_files(profile.tiled).items()}
     page = template("page.html")
     plans = _figures_to_draw(walked)
@@ -130,7 +135,7 @@ def write_report(
         sections=found,
         pictures=pictures,
         walk=walk,
-        tables_script=(HERE / "scripts" / "tables.js").read_text(encoding="utf-8"),
+        scripts=SCRIPTS,
         files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
     )
     with replace_files(folder, report_files()) as draft:
@@ -189,7 +194,7 @@ def template(name: str) -> jinja2.Template:
         return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -197,6 +202,7 @@ def template(name: str) -> jinja2.Template:
         finalize=harmless,
     )
     environment.filters["show_bytes"] = show_bytes
+    environment.globals["file"] = lambda name: Markup((HERE / name).read_text(encoding="utf-8"))
     return environment.get_template(name)
 
 
@@ -251,8 +257,6 @@ def study_page(page: StudyPage) -> str:
         points=max((len(column.values) for column in page.columns), default=0),
         rows_at_once=ROWS_AT_ONCE,
         data=packed_columns(page.columns),
-        style=(HERE / "study.css").read_text(encoding="utf-8"),
-        scripts=[(HERE / "scripts" / name).read_text(encoding="utf-8") for name in ("tables.js", "study_table.js")],
     )
 
 

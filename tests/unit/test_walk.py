@@ -21,9 +21,9 @@ from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
 from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking
-from mimdsim.report.explorer_data import LARGEST, LEFT_OUT, ROWS, SCRIPTS, match_names, pack, too_large, walk_of
+from mimdsim.report.explorer_data import LARGEST, LEFT_OUT, ROWS, match_names, pack, too_large, walk_of
 from mimdsim.report.figures_tiles import draw_memory_by_tile
-from mimdsim.report.page import DRAWN_BY_SCRIPTS, FIGURES
+from mimdsim.report.page import DRAWN_BY_SCRIPTS, FIGURES, HERE, SCRIPTS
 from mimdsim.report.sections import sections
 from mimdsim.report.tables_difference import difference_tables
 
@@ -236,7 +236,7 @@ def test_what_its_scripts_draw_is_no_picture_too(run: Found, tmp_path: Path) -> 
 
 
 def test_every_script_is_part_of_the_page_and_short() -> None:
-    folder = walking.HERE / "scripts"
+    folder = HERE / "scripts"
     assert {path.stem for path in folder.glob("*.js")} == {*SCRIPTS, "tables", "study_table"}
     for path in folder.glob("*.js"):
         lines = path.read_text(encoding="utf-8").splitlines()
