@@ -19,7 +19,7 @@ from mimdsim.profile import RunProfile
 from mimdsim.report.explorer_data import walk_of
 from mimdsim.report.formatting import changed_fields, plain
 from mimdsim.report.headline import verdicts
-from mimdsim.report.sections import sections
+from mimdsim.report.sections import Section, sections
 from mimdsim.report.tables import CSV_FILES, Table, csv_files
 
 if TYPE_CHECKING:
@@ -211,17 +211,6 @@ ROWS_AT_ONCE = 100  # of the table of all points
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StudySection:
-    """A numbered part of the page. lines: paragraphs; figures: each with what it shows and what it leaves out."""
-
-    key: str
-    title: str
-    lines: Sequence[str] = ()
-    figures: Sequence[tuple[Figure, str]] = ()
-    tables: Sequence[Table] = ()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class StudyColumn:
     """A column of the table of all points: numbers in one unit, or texts; None where there is none."""
 
@@ -239,7 +228,7 @@ class StudyPage:
     title: str
     facts: Sequence[str]
     answer: Sequence[str]
-    sections: Sequence[StudySection]
+    sections: Sequence[Section]
     columns: Sequence[StudyColumn]
     provenance: Sequence[tuple[str, str]]
     provenance_tables: Sequence[Table]

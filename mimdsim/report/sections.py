@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from mimdsim.profile.detail import Detail
 
 PAGE_ROWS = 400  # supersteps and kernels on the page; the CSV files have all
@@ -35,18 +38,21 @@ OF_TRAINING = {  # sections of networks alone, and the sentence where a run has 
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Section:
-    """A numbered part of the page. missing: the sentence shown if the profile has no data for it.
+    """A numbered part of a page. missing: the sentence shown if a profile has no data for it. lines: paragraphs;
+    figures, of a study: each with what it shows and what it leaves out.
 
     folded: tables that are closed until the reader opens them.
     """
 
     key: str
     title: str
-    tables: tuple[Table, ...]
-    folded: tuple[Table, ...]
-    missing: str
+    lines: Sequence[str] = ()
+    figures: Sequence[tuple[Figure, str]] = ()
+    tables: Sequence[Table] = ()
+    folded: Sequence[Table] = ()
+    missing: str = ""
 
 
 def sections(

@@ -14,7 +14,8 @@ from mimdsim.base.files import read_whole, write_atomically
 from mimdsim.base.units import counted
 from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.report.formatting import common_unit, field_value, quantity
-from mimdsim.report.page import StudyColumn, StudyPage, StudySection, study_page
+from mimdsim.report.page import StudyColumn, StudyPage, study_page
+from mimdsim.report.sections import Section
 from mimdsim.report.tables import Table, shown, table, text
 from mimdsim.studies.answer_text import answer, firing_words, notes_of, tables, would_change
 from mimdsim.studies.description import write_study
@@ -135,14 +136,14 @@ def _facts(ranking: Ranking) -> list[str]:
     ]
 
 
-def _sections(ranking: Ranking) -> list[StudySection | None]:
+def _sections(ranking: Ranking) -> list[Section | None]:
     """The sections between the answer and the table of all points."""
     found = ranking.result.found
     first = _sensitivity(found, tables(ranking)) if isinstance(found, Sensitivities) else _best(ranking)
     return [first, _effects(ranking), _sweeps(ranking.result), _notes(ranking.result)]
 
 
-def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> StudySection:
+def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:
     """Tornado figures and tables, one for each metric."""
     from mimdsim.report.figures_effects import draw_tornado
 
@@ -153,15 +154,15 @@ def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> StudySection:
         if drawn is not None:
             said = f"From one end of each range to the other, in percent of {median}; whiskers: a standard deviation."
             figures.append((drawn, said))
-    return StudySection(key="sensitivity", title="What matters", figures=figures, tables=listed)
+    return Section(key="sensitivity", title="What matters", figures=figures, tables=listed)
 
 
-def _best(ranking: Ranking) -> StudySection:
+def _best(ranking: Ranking) -> Section:
     from mimdsim.report.figures_front import draw_front, draw_ranking
 
     several = len(ranking.metrics) > 1
     drawn = (draw_front if several else draw_ranking)(_judgement(ranking))
-    return StudySection(
+    return Section(
         key="best",
         title="The front" if several else "The best points",
         figures=[drawn] if drawn else [],
@@ -205,7 +206,7 @@ def _intervals(ranking: Ranking, place: int) -> np.ndarray:
     return np.array(ends, float).reshape(-1, 2).T
 
 
-def _effects(ranking: Ranking) -> StudySection | None:
+def _effects(ranking: Ranking) -> Section | None:
     """Medians along each field: of points that are spread evenly, else they tell of where the others were looked at."""
     from mimdsim.report.figures_effects import draw_effects
 
@@ -214,10 +215,10 @@ def _effects(ranking: Ranking) -> StudySection | None:
     factor, _, label = _scale(ranking, 0)
     axes = {name: [design.rows[0][name] for design in ranking.designs] for name in ranking.study.varied}
     drawn = draw_effects(axes, ranking.middle[0] * factor, label)
-    return StudySection(key="effects", title="What each field does", figures=[drawn]) if drawn else None
+    return Section(key="effects", title="What each field does", figures=[drawn]) if drawn else None
 
 
-def _sweeps(result: StudyResult) -> StudySection | None:
+def _sweeps(result: StudyResult) -> Section | None:
     """Lines of a grid, and where GPUs are faster."""
     from mimdsim.report.figures_sweep import draw_crossover, draw_sweep
 
@@ -234,14 +235,14 @@ def _sweeps(result: StudyResult) -> StudySection | None:
         (draw_crossover(rows, names, gpus), "GPU time over tiled time; bands: intervals from opposite ends of both."),
     ]  # fmt: skip
     drawn = [(figure, said) for figure, said in figures if figure is not None]
-    return StudySection(key="lines", title="Along the first field", figures=drawn) if drawn else None
+    return Section(key="lines", title="Along the first field", figures=drawn) if drawn else None
 
 
-def _notes(result: StudyResult) -> StudySection | None:
+def _notes(result: StudyResult) -> Section | None:
     notes = notes_of(result)
     lines, more = notes[:MOST_NOTES], counted(len(notes) - MOST_NOTES, "more note is", "more notes are")
     lines += [f"{more} left out: column 'note' of results.csv."] if len(notes) > MOST_NOTES else []
-    return StudySection(key="notes", title="Notes", lines=lines) if lines else None
+    return Section(key="notes", title="Notes", lines=lines) if lines else None
 
 
 def _columns(ranking: Ranking) -> list[StudyColumn]:
