@@ -52,11 +52,6 @@ def text(content: str, tag: str = "") -> Cell:
     return Cell(text=content, tag=tag)
 
 
-def count(number: float) -> Cell:
-    """A whole number with thousands separators."""
-    return Cell(text=thousands(number), value=number)
-
-
 def shown(content: str, number: float) -> Cell:
     """A number with its own text."""
     return Cell(text=content, value=number)
@@ -79,7 +74,7 @@ def aligned_ms(seconds: float, whole: float) -> Cell:
 def time_cell(tiled: TiledProfile, seconds: float) -> Cell:
     """Seconds as a cell of a column headed by `unit_of` the machine's profile."""
     if not tiled.trains:
-        return count(in_unit(tiled, seconds))
+        return _cell(in_unit(tiled, seconds))
     return aligned_ms(seconds, tiled.seconds_per_training_step)
 
 
@@ -112,7 +107,7 @@ def table(
 def _cell(value: Value) -> Cell:
     if isinstance(value, Cell):
         return value
-    return text(value) if isinstance(value, str) else count(value)
+    return text(value) if isinstance(value, str) else Cell(text=thousands(value), value=value)
 
 
 CSV_FILES = {
