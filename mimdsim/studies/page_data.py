@@ -16,7 +16,7 @@ from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.report.formatting import common_unit, field_value, quantity
 from mimdsim.report.page import StudyColumn, StudyPage, study_page
 from mimdsim.report.sections import Section
-from mimdsim.report.tables import Table, shown, table, text
+from mimdsim.report.tables import Table, shown, table
 from mimdsim.studies.answer_text import answer, firing_words, notes_of, tables, would_change
 from mimdsim.studies.description import write_study
 from mimdsim.studies.files import STUDY_FILE
@@ -88,17 +88,15 @@ def doubts_table(ranking: Ranking) -> Table:
             seconds[name] = seconds.get(name, 0.0) + part
     each, total = reach.sum(axis=0), reach.sum() or 1.0
     order = [int(place) for place in np.argsort(-each, kind="stable") if each[place] > 0]
-    rows = []
-    for place in order[:MOST_DOUBTS]:
-        name = ranking.draws.sources[place]
-        rows.append(
-            [
-                text(name),
-                shown(f"{100 * seconds[name] / whole:.1f} %", seconds[name]),
-                shown(quantity("seconds", *[float(each[place])] * 3), float(each[place])),
-                shown(f"{100 * each[place] / total:.1f} %", float(each[place])),
-            ]
+    rows = [
+        (
+            name,
+            shown(f"{100 * seconds[name] / whole:.1f} %", seconds[name]),
+            shown(quantity("seconds", *[size] * 3), size),
+            shown(f"{100 * size / total:.1f} %", size),
         )
+        for name, size in ((ranking.draws.sources[place], float(each[place])) for place in order[:MOST_DOUBTS])
+    ]
     left = len(order) - len(rows)
     note = f"{left:,} smaller ones are left out." if left else ""
     return table("doubts", "What makes the answer's time uncertain, largest first", headers, rows, note)
@@ -115,7 +113,7 @@ def numbers_table(ranking: Ranking) -> Table:
         for field, said in getattr(part, "sources", {}).items():
             name = f"{section}.{field}"
             if section in sections or name in ranking.study.varied:
-                rows.append([text(name), text(field_value(field, getattr(part, field, ""))), text(said)])
+                rows.append((name, field_value(field, getattr(part, field, "")), said))
     note = "Values of the machine before the study changed them. Costs of codelets have their kind of source in the "
     note += "table above; docs/model.md describes them."
     title = f"Numbers of {ranking.study.machine} that are varied or most uncertain"
