@@ -101,9 +101,8 @@ def write_report(
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
 
     detail: with it, the page has a section to walk through tiles and supersteps, and its scripts draw some of the
-    figures instead. other: a run whose differences to this
-    one are shown too, and its detail; raises MimdsimError if the two cannot be compared. drawn: what `begin_figures`
-    has begun.
+    figures instead. other: a run whose differences to this one are shown too, and its detail; raises MimdsimError if
+    the two cannot be compared. drawn: what `begin_figures` has begun.
 
     The same profile gives the same bytes. They replace an earlier report in `folder` as a whole. Raises MimdsimError if
     the folder cannot be written; it is then unchanged.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.style
 import numpy as np
@@ -18,9 +17,6 @@ from PIL import Image  # which matplotlib brings
 
 from mimdsim.report.colours import GREY, INK, PALE
 from mimdsim.report.formatting import thousands
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 LABEL_BOX = {"facecolor": "white", "edgecolor": PALE, "pad": 1.5}
 
@@ -48,23 +44,10 @@ PNG_DOTS_PER_INCH = 130
 NOTE_ROOM = 1.3  # the axis extends beyond the longest bar, to leave room for its note
 
 
-def in_style(style: dict[str, Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """What makes a function draw in a style, whatever the user's own matplotlib settings are."""
-
-    def styled(draw: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(draw)
-        def under_style(*given: P.args, **named: P.kwargs) -> T:
-            with matplotlib.style.context(style, after_reset=True):
-                return draw(*given, **named)
-
-        return under_style
-
-    return styled
-
-
-styled = in_style(STYLE)
+# decorators of functions that draw: the user's own matplotlib settings do not count
+styled = matplotlib.style.context(STYLE, after_reset=True)
 # of figures in which no axis has an exponent, which would stand above the panel: titles need no look at what does
-styled_plain = in_style(STYLE | {"axes.titley": 1.0})
+styled_plain = matplotlib.style.context(STYLE | {"axes.titley": 1.0}, after_reset=True)
 
 
 def panels(
@@ -76,9 +59,10 @@ def panels(
     return figure, list(axes.flat)
 
 
+@styled
 def picture(figure: Figure) -> bytes:
     """`figure` as the bytes of a PNG file without date and program version: the same figure gives the same bytes."""
-    with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a title may be in any script
         figure.dpi = PNG_DOTS_PER_INCH
         # not by savefig, which draws everything a first time just to see how much room it takes
