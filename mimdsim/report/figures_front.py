@@ -62,7 +62,7 @@ def draw_front(found: Judgement) -> tuple[Figure, str] | None:
         for at in on[:MOST_MARKED]:
             _draw_likely(panel, found, first, other, at)
         unlabelled |= _label_likely(panel, found, first, other, on) < len(on)
-        _set_limits(panel, found, first, other, on)
+        _set_limits(panel, first, other)
     figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     unknown = int(np.isnan([measure.middle for measure in found.measures]).any(axis=0).sum())
     said = [
@@ -72,20 +72,18 @@ def draw_front(found: Judgement) -> tuple[Figure, str] | None:
         "whiskers: the interval of a point alone; points share most of their doubts and move together, which the "
         "percentages take into account and the whiskers cannot show",
     ]
-    left = []
-    if len(on) > MOST_MARKED:
-        more = len(on) - MOST_MARKED
-        left.append(
-            f"{counted(more, 'less likely point')} of the front {'is' if more == 1 else 'are'} drawn without whiskers"
-        )
+    more = len(on) - MOST_MARKED
+    if more > 0:
+        less = counted(more, "less likely point of the front is", "less likely points of the front are")
+        said.append(f"{less} drawn without whiskers")
     if unlabelled:
-        left.append("percentages that would lie on others are left out")
+        said.append("percentages that would lie on others are left out")
     if unknown:
-        left.append(f"{counted(unknown, 'point')} without these metrics {'is' if unknown == 1 else 'are'} left out")
+        of_points = counted(unknown, "point without these metrics is", "points without these metrics are")
+        said.append(f"{of_points} left out")
     if len(found.measures) - 1 > MOST_PANELS:
-        left.append(f"not drawn: {', '.join(measure.name for measure in found.measures[1 + MOST_PANELS :])}")
-    left.append("whiskers may reach beyond the axes")
-    return figure, "; ".join([*said, *left]) + "."
+        said.append(f"not drawn: {', '.join(measure.name for measure in found.measures[1 + MOST_PANELS :])}")
+    return figure, "; ".join([*said, "whiskers may reach beyond the axes"]) + "."
 
 
 def _draw_all(panel: Axes, found: Judgement, first: Measure, other: Measure) -> None:
@@ -123,7 +121,7 @@ def _label_likely(panel: Axes, found: Judgement, first: Measure, other: Measure,
     return len(shown)
 
 
-def _set_limits(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> None:
+def _set_limits(panel: Axes, first: Measure, other: Measure) -> None:
     """Room for the points rather than for the whiskers; logarithmic where the points are far from each other."""
     for values, scale, limits in (
         (other.middle, panel.set_xscale, panel.set_xlim),
@@ -160,12 +158,12 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
     panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability of being the best)")
     panel.grid(axis="x")
     left, out = len(places) - len(order), int((~found.kept).sum())
-    fail = "do not fit, break a constraint or have no result are"
-    fail = "does not fit, breaks a constraint or has no result is" if out == 1 else fail
+    fails = "point that does not fit, breaks a constraint or has no result is"
+    fail = "points that do not fit, break a constraint or have no result are"
     said = [
         "points share most of their doubts and move together: the percentages take that into account, the whiskers "
         "cannot show it",
         f"{counted(left, 'worse point is', 'worse points are')} left out" if left else "",
-        f"{counted(out, 'point')} that {fail} left out" if out else "",
+        f"{counted(out, fails, fail)} left out" if out else "",
     ]
     return figure, "The best points; " + "; ".join(each for each in said if each) + "."
