@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.atomic_folder import replace_files
@@ -41,11 +40,9 @@ class FigurePlan:
 
     def draw(self, profile: RunProfile) -> Figure | None:
         """The figure; None if the profile lacks its data."""
-        drawn: Figure | None = getattr(self.module(), f"draw_{self.name}")(profile)
+        module = import_module(f"mimdsim.report.{self.home}")
+        drawn: Figure | None = getattr(module, f"draw_{self.name}")(profile)
         return drawn
-
-    def module(self) -> ModuleType:
-        return import_module(f"mimdsim.report.{self.home}")
 
 
 PLANS: dict[tuple[str, str], dict[str, str]] = {  # captions by name, by section and module
@@ -151,8 +148,8 @@ def _figures_to_draw(walked: bool) -> list[FigurePlan]:
 
 def prepare_figures() -> None:
     """Import what draws."""
-    for plan in FIGURES:
-        plan.module()
+    for _, home in PLANS:
+        import_module(f"mimdsim.report.{home}")
 
 
 def begin_figures(profile: RunProfile, background: Background, walked: bool) -> Callable[[], dict[str, bytes | None]]:
