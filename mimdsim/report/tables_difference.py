@@ -16,15 +16,11 @@ NOTHING = "–"
 
 def difference_tables(profile: RunProfile, other: RunProfile) -> tuple[Table, ...]:
     """Totals, and supersteps matched by name. Raises MimdsimError if one of the runs has no tiled machine."""
-    for run, name in ((profile, "A"), (other, "B")):
-        if run.tiled is None:
-            raise MimdsimError(
-                f"run {name} ({run.workload}) has no tiled machine, so there is nothing to compare; make it again with "
-                "one"
-            )
-    assert profile.tiled is not None
-    assert other.tiled is not None
-    return _totals(profile, profile.tiled, other, other.tiled), _supersteps(profile.tiled, other.tiled)
+    one, two = profile.tiled, other.tiled
+    if one is None or two is None:
+        lacks = f"run A ({profile.workload})" if one is None else f"run B ({other.workload})"
+        raise MimdsimError(f"{lacks} has no tiled machine, so there is nothing to compare; make it again with one")
+    return _totals(profile, one, other, two), _supersteps(one, two)
 
 
 def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: TiledProfile) -> Table:
@@ -96,10 +92,7 @@ def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
                 b.cycles if b else NOTHING,
                 _signed(thousands, _change(a, b)),
                 _ratio(a.cycles, b.cycles) if a and b else NOTHING,
-                *(
-                    _signed(thousands, (getattr(b, part) if b else 0) - (getattr(a, part) if a else 0))
-                    for part in ("compute_cycles", "exchange_cycles", "sync_cycles")
-                ),
+                *(_signed(thousands, _change(a, b, f"{part}_cycles")) for part in ("compute", "exchange", "sync")),
             ]
         )
     alone = (sum(b is None for _, b in pairs), sum(a is None for a, _ in pairs))
@@ -113,8 +106,8 @@ def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
     )
 
 
-def _change(a: Span | None, b: Span | None) -> int:
-    return (b.cycles if b else 0) - (a.cycles if a else 0)
+def _change(a: Span | None, b: Span | None, what: str = "cycles") -> int:
+    return getattr(b, what, 0) - getattr(a, what, 0)
 
 
 def _ratio(a: float, b: float) -> Value:
