@@ -214,7 +214,8 @@ def table_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 def draw(rows: list[dict[str, Any]]) -> None:
     """docs/convergence.png, and the table between the marks of docs/convergence.md."""
-    from mimdsim.report.figures_training import draw_convergence
+    from benchmark_figures import draw_convergence
+
     from mimdsim.report.style import picture
 
     curves: dict[str, dict[str, list[list[float]]]] = {}

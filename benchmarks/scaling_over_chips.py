@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmark_figures import draw_over_chips
 from place_speed import processor
 from weak_scaling import fresh_processes
 
@@ -27,7 +28,6 @@ from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import TiledProfile
-from mimdsim.report.figures_sweep import draw_over_chips
 from mimdsim.report.style import picture
 from mimdsim.search import Aims
 from mimdsim.search.evaluate import evaluator

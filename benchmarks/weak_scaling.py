@@ -154,7 +154,8 @@ def main() -> None:
         print_table(rows)
         print(f"all points: {time.perf_counter() - begun:.0f} s")
         if given.figure is not None:
-            from mimdsim.report.figures_sweep import draw_scaling
+            from benchmark_figures import draw_scaling
+
             from mimdsim.report.style import picture
 
             figure = draw_scaling(

@@ -409,9 +409,9 @@ def _written(
     from mimdsim.pipeline import is_worth_advice
     from mimdsim.report import begin_figures, report_files, write_report
 
-    drawn = None if drawing is None else begin_figures(made.profile, drawing)  # advice is in none of them
-    # while changes are still estimated
-    detail = made.detail if folder is not None and is_kept(made.compiled.program) else None
+    walked = folder is not None and is_kept(made.compiled.program)
+    drawn = None if drawing is None else begin_figures(made.profile, drawing, walked)  # advice is in none of them
+    detail = made.detail if walked else None  # while changes are still estimated
     wanted = is_worth_advice(made)
     if wanted:
         progress("looking for advice", 0, 1)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import re
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.profile import RunProfile, Training
 from mimdsim.report.colours import category_colours
 from mimdsim.report.formatting import plain
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from mimdsim.profile.detail import Detail
 
-HERE = Path(__file__).parent
 LARGEST = 4_200_000  # characters of the packed text; with figures, tables and scripts the page stays under 6 MB
 MOST_CELLS = 64_000_000  # tiles times supersteps: the page holds the bytes in use of each, 4 bytes a cell
 ALIGNED = 8
@@ -42,29 +40,19 @@ COLUMNS = (
     "window_supersteps", "window", "live", "holding", "holding_begins", "holding_tiles", "holding_bytes", "vertices",
     "code", "group_of", "traffic", "senders", "sender_bytes", "receivers", "receiver_bytes", "links",
 )  # fmt: skip
+# of the header: attributes of the machine's profile, of its training, and the detail's columns of texts
+OF_THE_MACHINE = ("run_name", "clock_hz", "tiles", "chips", "worker_contexts", "cycles")
+OF_LEARNING = ("loss", "loss_by_epoch", "batch", "best_epoch", "train_accuracy", "test_samples")
+NAMES = ("supersteps", "codelets", "variables", "categories")
 ROWS = ("busy", "exchange", "sent", "received", "contexts", "buffers", "window", "busy_change", "memory_change")
-SCRIPTS = (
-    "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "memory",
-    "traffic", "tree", "controls", "start",
-)  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Walk:
-    """What page.html takes of the section: texts that go into it as they are. data: base64."""
-
-    data: str
-    script: str
-    style: str
+def walk_of(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> str:
+    """What the section's scripts unpack, in base64; other: the run whose differences to this one are shown too."""
+    return base64.b64encode(pack(profile, detail, other)).decode("ascii")
 
 
-def walk_of(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> Walk:
-    """The section for a profile and its detail; other: the run whose differences to this one are shown too."""
-    data = base64.b64encode(packed(profile, detail, other)).decode("ascii")
-    return Walk(data=data, script=_script(), style=_read("vendor/uPlot.min.css") + _read("walk.css"))
-
-
-def packed(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> bytes:
+def pack(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail | None] | None = None) -> bytes:
     """gzip of: length of the header (uint32, little-endian), header (JSON, padded), columns at multiples of 8 bytes.
 
     Columns by tile and superstep that would make the page too large are replaced by their sums over the supersteps, in
@@ -72,11 +60,11 @@ def packed(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail 
     """
     columns = {name: getattr(detail, name) for name in COLUMNS}
     columns["window"] = columns["window"].reshape(-1, detail.tiles)
-    if other is not None and other[1] is not None and comparable(detail, other[1]):
+    if other is not None and other[1] is not None and other[1].tiles == detail.tiles:
         columns |= _differences(detail, other[1])
     header = _header(profile, detail)
     header["rows"] = [name for name in ROWS if name in columns]
-    found = _joined(header, columns)
+    found = _pack_columns(header, columns)
     for name, words in LEFT_OUT:
         if len(found) * 4 / 3 <= LARGEST:
             break
@@ -85,7 +73,7 @@ def packed(profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail 
             columns |= {"window": columns["window"][:0], "window_supersteps": columns["window_supersteps"][:0]}
         else:
             columns[name] = columns[name].sum(axis=0, keepdims=True)
-        found = _joined(header, columns)
+        found = _pack_columns(header, columns)
     return found
 
 
@@ -99,12 +87,7 @@ def too_large(detail: Detail) -> str:
     )
 
 
-def comparable(detail: Detail, other: Detail) -> bool:
-    """Whether tiles of one run can be set beside those of the other."""
-    return detail.tiles == other.tiles
-
-
-def matched(names: Sequence[str], others: Sequence[str]) -> list[int]:
+def match_names(names: Sequence[str], others: Sequence[str]) -> list[int]:
     """For each name its place among `others`, -1 where it has none; equal names are matched in order."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(others):
@@ -117,48 +100,49 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
     assert tiled is not None
     layers = list(dict.fromkeys(tiled.tile_columns.layer))
     number = {layer: at for at, layer in enumerate(layers)}
-    training = profile.training
-    return {
-        "workload": plain(profile.workload_title),
-        "machine": plain(tiled.title),
-        "run_name": tiled.run_name,
-        "clock_hz": tiled.clock_hz,
-        "tiles": tiled.tiles,
-        "chips": tiled.chips,
+    header = {
+        "workload": profile.workload_title,
+        "machine": tiled.title,
+        **{name: getattr(tiled, name) for name in OF_THE_MACHINE},
         "grid_columns": tiled.tile_columns.grid_columns,
-        "worker_contexts": tiled.worker_contexts,
         "limit_bytes": tiled.memory.limit_bytes,
-        "cycles": tiled.cycles,
-        "layers": [plain(layer) for layer in layers],
+        "always_live_bytes": max(tiled.tile_columns.always_live_bytes, default=0),
+        "layers": layers,
         "layer_of": [number[layer] for layer in tiled.tile_columns.layer],
-        "supersteps": [plain(str(name)) for name in detail.supersteps],
-        "codelets": [plain(str(name)) for name in detail.codelets],
-        "explained": ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained],
-        "variables": [plain(str(name)) for name in detail.variables],
-        "categories": [plain(str(name)) for name in detail.categories],
-        "category_colours": {plain(name): colour for name, colour in category_colours(tiled.memory).items()},
-        "spans": [_shown(span) for span in _spans(tiled)],
+        **{name: getattr(detail, name).tolist() for name in NAMES},
+        "category_colours": category_colours(tiled.memory),
+        "spans": [asdict(span) for span in tiled.spans],
         "activity": [
-            {"layer": plain(one.layer), "neurons": one.neurons, "capacity": one.capacity}
+            {"layer": one.layer, "neurons": one.neurons, "capacity": one.capacity}
             | {"spikes": one.spikes_by_timestep, "listed": one.listed_by_timestep}
             for one in profile.activity
         ],
-        "loss": _finite(training.loss) if training else [],
+        "training": profile.training and _learning(profile.training),
         "left_out": [],
     }
+    explained = ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained]
+    harmless: dict[str, Any] = _harmless(header)
+    return harmless | {"explained": explained}
 
 
-def _spans(tiled: TiledProfile) -> list[dict[str, Any]]:
-    return [asdict(span) for span in tiled.spans]
+def _learning(training: Training) -> dict[str, Any]:
+    accuracy = {
+        "test": training.test_accuracy_by_epoch,
+        "as trained": training.train_accuracy_by_epoch,
+        "validation": training.validation_accuracy_by_epoch,
+    }
+    return {name: getattr(training, name) for name in OF_LEARNING} | {"accuracy": accuracy}
 
 
-def _shown(span: dict[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) if isinstance(value, str) else value for name, value in span.items()}
-
-
-def _finite(values: Sequence[float]) -> list[float | None]:
-    """Numbers that JSON can hold; None where there is none."""
-    return [value if abs(value) < float("inf") else None for value in values]
+def _harmless(value: Any) -> Any:
+    """Texts without control characters, and None for numbers that JSON cannot hold."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {plain(name): _harmless(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_harmless(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _differences(detail: Detail, other: Detail) -> dict[str, np.ndarray]:
@@ -167,7 +151,7 @@ def _differences(detail: Detail, other: Detail) -> dict[str, np.ndarray]:
     whole run, and of the peak. matched_superstep int64[S]: the other's, -1 for none."""
     import numpy as np
 
-    places = np.array(matched(detail.supersteps.tolist(), other.supersteps.tolist()), np.int64)
+    places = np.array(match_names(detail.supersteps.tolist(), other.supersteps.tolist()), np.int64)
     found = (places >= 0)[:, None]
     if not len(other.supersteps) or not len(places):
         return {}
@@ -181,14 +165,14 @@ def _differences(detail: Detail, other: Detail) -> dict[str, np.ndarray]:
     }
 
 
-def _joined(header: dict[str, Any], columns: dict[str, np.ndarray]) -> bytes:
+def _pack_columns(header: dict[str, Any], columns: dict[str, np.ndarray]) -> bytes:
     """The header with the place of every column, and the columns; those in ROWS as `_trimmed` tells."""
     parts, places, at = [], {}, 0
     trimmed = {name: column for name, column in columns.items() if name not in ROWS}
     for name in header["rows"]:
-        trimmed |= _trimmed(name, columns[name])
+        trimmed |= _trim_rows(name, columns[name])
     for name, column in trimmed.items():
-        small = _small(column)
+        small = _narrowest(column)
         data = small.tobytes()
         places[name] = {"kind": str(small.dtype), "shape": list(small.shape), "at": at}
         parts += [data, b"\0" * (-len(data) % ALIGNED)]
@@ -198,7 +182,7 @@ def _joined(header: dict[str, Any], columns: dict[str, np.ndarray]) -> bytes:
     return gzip.compress(b"".join([len(told).to_bytes(4, "little"), told, *parts]), 7, mtime=0)
 
 
-def _trimmed(name: str, column: np.ndarray) -> dict[str, np.ndarray]:
+def _trim_rows(name: str, column: np.ndarray) -> dict[str, np.ndarray]:
     """A column [rows, tiles] without the zeros before and after the others of each row: in most supersteps few tiles
     have work. NAME: the rest, row after row; NAME_first int[rows]: the tile it begins with; NAME_begins int[rows + 1]:
     where it begins in NAME."""
@@ -213,7 +197,7 @@ def _trimmed(name: str, column: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.concatenate([column[:0, 0], *pieces]), f"{name}_first": first, f"{name}_begins": begins}
 
 
-def _small(column: np.ndarray) -> np.ndarray:
+def _narrowest(column: np.ndarray) -> np.ndarray:
     """The column in the smallest format of little-endian numbers that holds it; above 32 bits as float64, which is
     exact for all integers that a profile has."""
     import numpy as np
@@ -223,15 +207,3 @@ def _small(column: np.ndarray) -> np.ndarray:
         if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
             return np.ascontiguousarray(column, dtype=np.dtype(kind).newbyteorder("<"))
     return np.ascontiguousarray(column, dtype="<f8")
-
-
-def _script() -> str:
-    """The library with its licence, then the scripts of the page in one scope."""
-    library = re.sub(r"^/\*!.*?\*/", "", _read("vendor/uPlot.iife.min.js"), flags=re.DOTALL)
-    licence = f"/* uPlot\n{_read('vendor/LICENSE').strip()}\n*/"
-    ours = "\n".join(_read(f"scripts/{name}.js") for name in SCRIPTS)
-    return f'{licence}\n{library.strip()}\n(() => {{\n"use strict";\n{ours}\n}})();\n'
-
-
-def _read(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")

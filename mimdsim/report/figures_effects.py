@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +16,7 @@ from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE, GREY, INK, ORANGE, PALE
 from mimdsim.report.figures_sweep import WIDE, number_of
 from mimdsim.report.formatting import clipped, field_value, quantity
-from mimdsim.report.style import STYLE, heading, panels, plain_axis
+from mimdsim.report.style import heading, panels, plain_axis, styled
 
 MOST_AXES = 9
 MOST_VALUES = 14  # of an axis; more are put together in bins of as many points each
@@ -27,8 +25,7 @@ LABEL_ROOM = 0.24  # share of the axis
 BAND = (10, 90)  # percentiles
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """A value or a bin of an axis: where it is drawn, its name, and the percentiles 10, 50 and 90 of the metric."""
 
     place: float
@@ -38,6 +35,7 @@ class Step:
     high: float
 
 
+@styled
 def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: str) -> tuple[Figure, str] | None:
     """Median and band of `values`, float64[points], along every axis, given by name as a value for each point; the axes
     that change the median most come first. None without axes that vary."""
@@ -50,26 +48,23 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     drawn = order[:MOST_AXES]
     columns = min(3, len(drawn))
     rows = -(-len(drawn) // columns)
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, made = panels(rows, columns, width=0.6 + 4.3 * columns, height=0.4 + 3.0 * rows, sharey=True)
-        for panel, name in zip(made, drawn, strict=False):
-            steps = found[name]
-            x = [step.place for step in steps]
-            panel.fill_between(
-                x, [step.low for step in steps], [step.high for step in steps], color=BLUE, alpha=0.16, linewidth=0
-            )
-            panel.plot(x, [step.middle for step in steps], "o-", color=BLUE, linewidth=1.6, markersize=4)
-            if x[0] > 0 and x[-1] / x[0] > WIDE:
-                panel.set_xscale("log")
-                panel.minorticks_off()
-            some = _apart(steps, logarithmic=panel.get_xscale() == "log")
-            panel.set_xticks([step.place for step in some], [clipped(step.name, 14) for step in some], fontsize=8)
-            panel.set_title(f"{name}: {_effect(steps):.3g} times", fontsize=10)
-            panel.grid(True)
-        for panel in made[len(drawn) :]:
-            panel.set_visible(False)
-        for panel in made[::columns]:
-            panel.set_ylabel(label)
+    figure, made = panels(rows, columns, width=0.6 + 4.3 * columns, height=0.4 + 3.0 * rows, sharey=True)
+    for panel, name in zip(made, drawn, strict=False):
+        steps = found[name]
+        x, _, low, middle, high = zip(*steps, strict=True)
+        panel.fill_between(x, low, high, color=BLUE, alpha=0.16, linewidth=0)
+        panel.plot(x, middle, "o-", color=BLUE, linewidth=1.6, markersize=4)
+        if x[0] > 0 and x[-1] / x[0] > WIDE:
+            panel.set_xscale("log")
+            panel.minorticks_off()
+        some = _labels_with_room(steps, logarithmic=panel.get_xscale() == "log")
+        panel.set_xticks([step.place for step in some], [clipped(step.name, 14) for step in some], fontsize=8)
+        panel.set_title(f"{name}: {_effect(steps):.3g} times", fontsize=10)
+        panel.grid(True)
+    for panel in made[len(drawn) :]:
+        panel.set_visible(False)
+    for panel in made[::columns]:
+        panel.set_ylabel(label)
     out, long = len(values) - len(known), any(len(set(map(str, axes[name]))) > MOST_VALUES for name in drawn)
     less = len(order) - len(drawn)
     said = [
@@ -85,7 +80,7 @@ def draw_effects(axes: Mapping[str, Sequence[Any]], values: np.ndarray, label: s
     return figure, "; ".join(each for each in said if each) + "."
 
 
-def _apart(steps: Sequence[Step], logarithmic: bool) -> list[Step]:
+def _labels_with_room(steps: Sequence[Step], logarithmic: bool) -> list[Step]:
     """The steps whose names have room below the axis: the ends, and from left to right what keeps its distance."""
     places = [math.log(step.place) if logarithmic else step.place for step in steps]
     room = LABEL_ROOM * (places[-1] - places[0])
@@ -115,11 +110,8 @@ def steps_of(name: str, given: Sequence[Any], values: np.ndarray) -> list[Step]:
         middles = [float(np.median([numbers[at] for at in each])) for each in bins]
         shown = [quantity(name.rsplit(".", 1)[-1], *[middle] * 3) for middle in middles]
         groups = [(word, middle, each.tolist()) for word, middle, each in zip(shown, middles, bins, strict=True)]
-    percentiles = [np.percentile(values[some], (BAND[0], 50, BAND[1])) for _, _, some in groups]
-    return [
-        Step(place=place, name=words_of, low=float(low), middle=float(middle), high=float(high))
-        for (words_of, place, _), (low, middle, high) in zip(groups, percentiles, strict=True)
-    ]
+    percentiles = (BAND[0], 50, BAND[1])
+    return [Step(place, word, *np.percentile(values[some], percentiles).tolist()) for word, place, some in groups]
 
 
 def _effect(steps: Sequence[Step]) -> float:
@@ -135,33 +127,31 @@ BOTH_SIGNS = 0.98  # share of its size that the mean has at most where effects v
 NEITHER = "#BDBDBD"
 
 
-def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str, notes: Sequence[str] = ()) -> Figure | None:
+@styled
+def draw_tornado(rows: Sequence[dict[str, Any]], *, title: str, of: str) -> Figure | None:
     """One bar per field, from zero to its mean effect; whiskers: a standard deviation to each side.
 
     rows: axis, ends (low and high, as text), mean (with sign; None: the field has no direction), size (mean of the
     sizes), spread, first_order and total (index and half-width, or None), largest first; effects in percent. An outline
     reaches as far as the mean size where effects have both signs, to both sides where a field has no direction. The
-    second panel has the shares of the variance, if there are any. of: what the effects are percent of. notes: more
-    lines on top. None if no field has an effect.
+    second panel has the shares of the variance, if there are any. of: what the effects are percent of. None if no
+    field has an effect.
     """
     drawn = [row for row in rows if row["size"] > 0][:MOST_BARS]
     if not drawn:
         return None
     visible = [row for row in drawn if row["size"] >= LEAST_SHARE * drawn[0]["size"]]
     shares = any(row["total"] for row in visible)
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, axes = panels(
-            1,
-            1 + shares,
-            width=12.0 if shares else 9.6,
-            height=2.1 + 0.42 * len(visible) + 0.2 * len(notes),
-            sharey=True,
-            width_ratios=[2, 1] if shares else [1],
-        )
-        looks = _effects(axes[0], visible, of) + (_shares(axes[1], visible) if shares else [])
-        heading(figure, title)
-        figure.legend(handles=looks, loc="outside lower center", ncols=4)
-        axes[0].set_title("\n".join([*_left_out(rows, visible), *notes]), fontsize=8.5, fontweight="normal")
+    height, width = 2.1 + 0.42 * len(visible), 12.0 if shares else 9.6
+    ratios = [2, 1] if shares else [1]
+    figure, axes = panels(1, len(ratios), width=width, height=height, sharey=True, width_ratios=ratios)
+    looks = _effects(axes[0], visible, of) + (_shares(axes[1], visible) if shares else [])
+    for panel in axes:
+        panel.tick_params(axis="y", length=0)
+        panel.grid(axis="x")
+    heading(figure, title)
+    figure.legend(handles=looks, loc="outside lower center", ncols=4)
+    axes[0].set_title(_omissions(rows[len(visible) :]), fontsize=8.5, fontweight="normal")
     return figure
 
 
@@ -173,29 +163,19 @@ def _effects(panel: Axes, rows: Sequence[dict[str, Any]], of: str) -> list[Any]:
             panel.barh(height, 2 * size, left=-size, height=0.62, color=NEITHER, edgecolor=GREY)
             sign, edge = "±", size
         else:
-            side = 1 if mean > 0 else -1
-            panel.barh(height, side * size, height=0.62, color="none", edgecolor=GREY)
+            direction = 1 if mean > 0 else -1
+            panel.barh(height, direction * size, height=0.62, color="none", edgecolor=GREY)
             panel.barh(height, mean, height=0.62, color=ORANGE if mean > 0 else BLUE)
             panel.errorbar(mean, height, xerr=row["spread"], color=INK, linewidth=1.0, capsize=3)
-            sign, edge = "+" if mean > 0 else "−", side * max(size, abs(mean) + row["spread"])
-        note = f"{sign}{_percent(size if mean is None else abs(mean))}"
-        panel.annotate(
-            note,
-            (edge, height),
-            xytext=(4 if edge >= 0 else -4, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left" if edge >= 0 else "right",
-            fontsize=9,
-        )
+            sign, edge = "+" if mean > 0 else "−", direction * max(size, abs(mean) + row["spread"])
+        note, side = f"{sign}{_percent(size if mean is None else abs(mean))}", "left" if edge >= 0 else "right"
+        moved = (4 if edge >= 0 else -4, 0)
+        panel.annotate(note, (edge, height), moved, textcoords="offset points", va="center", ha=side, fontsize=9)
     panel.axvline(0, color=INK, linewidth=0.8)
     panel.set_yticks(range(len(rows)), [_label(row) for row in rows])
-    panel.tick_params(axis="y", length=0)
-    panel.set_ylim(len(rows) - 0.4, -0.6)
+    panel.set(xlabel=f"change from the first to the last value, % of {of}", ylim=(len(rows) - 0.4, -0.6))
     panel.margins(x=0.16)
     plain_axis(panel.xaxis)
-    panel.grid(axis="x")
-    panel.set_xlabel(f"change from the first to the last value, % of {of}")
     looks: list[Any] = [Patch(color=BLUE, label="falls"), Patch(color=ORANGE, label="rises")]
     if any(row["mean"] is not None and abs(row["mean"]) < BOTH_SIGNS * row["size"] for row in rows):
         looks.append(Patch(facecolor="white", edgecolor=GREY, label="falls here, rises there: mean size"))
@@ -215,10 +195,7 @@ def _shares(panel: Axes, rows: Sequence[dict[str, Any]]) -> list[Any]:
         panel.errorbar(total, height - 0.15, xerr=total_width, color=GREY, linewidth=1.0, capsize=3)
         panel.errorbar(first, height + 0.15, xerr=first_width, color=INK, marker="o", markersize=5, capsize=3)
     left, right = panel.get_xlim()
-    panel.set_xlim(min(0.0, left), max(1.0, right))
-    panel.tick_params(axis="y", length=0)
-    panel.grid(axis="x")
-    panel.set_xlabel("share of the variance (95 % intervals)")
+    panel.set(xlabel="share of the variance (95 % intervals)", xlim=(min(0.0, left), max(1.0, right)))
     return [
         Patch(facecolor=PALE, edgecolor=GREY, label="variance with its interactions"),
         Line2D([], [], color=INK, marker="o", markersize=5, label="variance alone"),
@@ -235,13 +212,12 @@ def _percent(size: float) -> str:
     return f"{size:.2g} %" if size < 10 else f"{size:.0f} %"
 
 
-def _left_out(rows: Sequence[dict[str, Any]], visible: Sequence[dict[str, Any]]) -> list[str]:
+def _omissions(rest: Sequence[dict[str, Any]]) -> str:
     """What is not drawn, and how large it is at most."""
-    rest = rows[len(visible) :]
     if not rest:
-        return []
+        return ""
     largest = max(row["size"] for row in rest)
     size = f"at most {_percent(largest)} each" if largest else "no effect"
     names = ", ".join(row["axis"] for row in rest[:2])
     more = f" and {len(rest) - 2} more" if len(rest) > 2 else ""
-    return [f"Not drawn, {size}: {names}{more}"]
+    return f"Not drawn, {size}: {names}{more}"

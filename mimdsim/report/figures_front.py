@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE, GREY, INK, ORANGE
 from mimdsim.report.formatting import chance, clipped
-from mimdsim.report.style import LABEL_BOX, STYLE, panels
+from mimdsim.report.style import LABEL_BOX, panels, styled
 
 MOST_MARKED = 20  # points on the front with whiskers
 MOST_LABELLED = 6
@@ -47,6 +47,7 @@ class Judgement:
     best: int
 
 
+@styled
 def draw_front(found: Judgement) -> tuple[Figure, str] | None:
     """The first metric over every other one, and what the figure shows and leaves out; None with one metric only."""
     others = found.measures[1 : 1 + MOST_PANELS]
@@ -55,15 +56,14 @@ def draw_front(found: Judgement) -> tuple[Figure, str] | None:
         return None
     on = [int(at) for at in np.argsort(-found.share, kind="stable") if found.share[at] >= 0.05]
     unlabelled = False
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, made = panels(1, len(others), width=1.5 + 5.4 * len(others), height=5.0)
-        for panel, other in zip(made, others, strict=True):
-            _all_points(panel, found, first, other)
-            for at in on[:MOST_MARKED]:
-                _marked(panel, found, first, other, at)
-            unlabelled |= _labelled(panel, found, first, other, on) < len(on)
-            _limits(panel, found, first, other, on)
-        figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure, made = panels(1, len(others), width=1.5 + 5.4 * len(others), height=5.0)
+    for panel, other in zip(made, others, strict=True):
+        _draw_all(panel, found, first, other)
+        for at in on[:MOST_MARKED]:
+            _draw_likely(panel, found, first, other, at)
+        unlabelled |= _label_likely(panel, found, first, other, on) < len(on)
+        _set_limits(panel, first, other)
+    figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     unknown = int(np.isnan([measure.middle for measure in found.measures]).any(axis=0).sum())
     said = [
         f"{first.name} over {', '.join(other.name for other in others)}; better is "
@@ -72,23 +72,21 @@ def draw_front(found: Judgement) -> tuple[Figure, str] | None:
         "whiskers: the interval of a point alone; points share most of their doubts and move together, which the "
         "percentages take into account and the whiskers cannot show",
     ]
-    left = []
-    if len(on) > MOST_MARKED:
-        more = len(on) - MOST_MARKED
-        left.append(
-            f"{counted(more, 'less likely point')} of the front {'is' if more == 1 else 'are'} drawn without whiskers"
-        )
+    more = len(on) - MOST_MARKED
+    if more > 0:
+        less = counted(more, "less likely point of the front is", "less likely points of the front are")
+        said.append(f"{less} drawn without whiskers")
     if unlabelled:
-        left.append("percentages that would lie on others are left out")
+        said.append("percentages that would lie on others are left out")
     if unknown:
-        left.append(f"{counted(unknown, 'point')} without these metrics {'is' if unknown == 1 else 'are'} left out")
+        of_points = counted(unknown, "point without these metrics is", "points without these metrics are")
+        said.append(f"{of_points} left out")
     if len(found.measures) - 1 > MOST_PANELS:
-        left.append(f"not drawn: {', '.join(measure.name for measure in found.measures[1 + MOST_PANELS :])}")
-    left.append("whiskers may reach beyond the axes")
-    return figure, "; ".join([*said, *left]) + "."
+        said.append(f"not drawn: {', '.join(measure.name for measure in found.measures[1 + MOST_PANELS :])}")
+    return figure, "; ".join([*said, "whiskers may reach beyond the axes"]) + "."
 
 
-def _all_points(panel: Axes, found: Judgement, first: Measure, other: Measure) -> None:
+def _draw_all(panel: Axes, found: Judgement, first: Measure, other: Measure) -> None:
     for kept, face, label in ((True, GREY, "within memory and constraints"), (False, "none", "not within")):
         some = found.kept == kept
         if some.any():
@@ -96,12 +94,11 @@ def _all_points(panel: Axes, found: Judgement, first: Measure, other: Measure) -
                 other.middle[some], first.middle[some], s=16, facecolors=face, edgecolors=GREY, linewidths=0.7,
                 alpha=0.75, label=label,
             )  # fmt: skip
-    panel.set_xlabel(other.label)
-    panel.set_ylabel(first.label)
+    panel.set(xlabel=other.label, ylabel=first.label)
     panel.grid(True)
 
 
-def _marked(panel: Axes, found: Judgement, first: Measure, other: Measure, at: int) -> None:
+def _draw_likely(panel: Axes, found: Judgement, first: Measure, other: Measure, at: int) -> None:
     x, y = other.middle[at], first.middle[at]
     colour = ORANGE if at == found.best else BLUE
     reach = [[[x - other.low[at]], [other.high[at] - x]], [[y - first.low[at]], [first.high[at] - y]]]
@@ -110,7 +107,7 @@ def _marked(panel: Axes, found: Judgement, first: Measure, other: Measure, at: i
     panel.plot([x], [y], "o", color=colour, markersize=4 + 4 * found.share[at], linestyle="none", label=label)
 
 
-def _labelled(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> int:
+def _label_likely(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> int:
     """Percentages of points that are far enough from each other to be read; how many these are."""
     shown: list[tuple[float, float]] = []
     span = [np.nanmax(measure.middle) - np.nanmin(measure.middle) for measure in (other, first)]
@@ -118,16 +115,13 @@ def _labelled(panel: Axes, found: Judgement, first: Measure, other: Measure, on:
         place = (other.middle[at] / (span[0] or 1), first.middle[at] / (span[1] or 1))
         if len(shown) < MOST_LABELLED and all(abs(place[0] - x) > 0.14 or abs(place[1] - y) > 0.07 for x, y in shown):
             shown.append(place)
-            share = found.share[at]
-            words = chance(float(share))
-            panel.annotate(
-                words, (other.middle[at], first.middle[at]), textcoords="offset points", xytext=(7, 7), fontsize=8.5,
-                color=INK, bbox=LABEL_BOX,
-            )  # fmt: skip
+            words, where = chance(float(found.share[at])), (other.middle[at], first.middle[at])
+            look: dict[str, Any] = {"fontsize": 8.5, "color": INK, "bbox": LABEL_BOX}
+            panel.annotate(words, where, (7, 7), textcoords="offset points", **look)
     return len(shown)
 
 
-def _limits(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> None:
+def _set_limits(panel: Axes, first: Measure, other: Measure) -> None:
     """Room for the points rather than for the whiskers; logarithmic where the points are far from each other."""
     for values, scale, limits in (
         (other.middle, panel.set_xscale, panel.set_xlim),
@@ -143,6 +137,7 @@ def _limits(panel: Axes, found: Judgement, first: Measure, other: Measure, on: S
             limits(low - room, high + room)
 
 
+@styled
 def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
     """The best points in the first metric with interval and probability; None if no point is kept."""
     if not found.measures or not found.kept.any():
@@ -150,27 +145,25 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
     first = found.measures[0]
     places = np.flatnonzero(found.kept & np.isfinite(first.middle))
     order = places[np.argsort(np.abs(first.middle[places] - first.middle[found.best]), kind="stable")][:MOST_RANKED]
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, (panel,) = panels(height=1.2 + 0.3 * len(order))
-        for height, at in enumerate(map(int, order)):
-            middle = first.middle[at]
-            reach = [[middle - first.low[at]], [first.high[at] - middle]]
-            colour = ORANGE if at == found.best else BLUE
-            panel.errorbar(middle, height, xerr=reach, fmt="o", color=colour, capsize=3, linewidth=1.2)
-            share = chance(float(found.share[at]))
-            panel.text(1.01, height, share, va="center", transform=panel.get_yaxis_transform())
-        panel.set_yticks(range(len(order)), [clipped(found.names[at], 78) for at in order], fontsize=8.5)
-        panel.invert_yaxis()
-        panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability of being the best)")
-        panel.grid(axis="x")
-    left = len(places) - len(order)
-    out = int((~found.kept).sum())
-    fail = "do not fit, break a constraint or have no result are"
-    fail = "does not fit, breaks a constraint or has no result is" if out == 1 else fail
+    figure, (panel,) = panels(height=1.2 + 0.3 * len(order))
+    for height, at in enumerate(map(int, order)):
+        middle = first.middle[at]
+        reach = [[middle - first.low[at]], [first.high[at] - middle]]
+        colour = ORANGE if at == found.best else BLUE
+        panel.errorbar(middle, height, xerr=reach, fmt="o", color=colour, capsize=3, linewidth=1.2)
+        share = chance(float(found.share[at]))
+        panel.text(1.01, height, share, va="center", transform=panel.get_yaxis_transform())
+    panel.set_yticks(range(len(order)), [clipped(found.names[at], 78) for at in order], fontsize=8.5)
+    panel.invert_yaxis()
+    panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability of being the best)")
+    panel.grid(axis="x")
+    left, out = len(places) - len(order), int((~found.kept).sum())
+    fails = "point that does not fit, breaks a constraint or has no result is"
+    fail = "points that do not fit, break a constraint or have no result are"
     said = [
         "points share most of their doubts and move together: the percentages take that into account, the whiskers "
         "cannot show it",
         f"{counted(left, 'worse point is', 'worse points are')} left out" if left else "",
-        f"{counted(out, 'point')} that {fail} left out" if out else "",
+        f"{counted(out, fails, fail)} left out" if out else "",
     ]
     return figure, "The best points; " + "; ".join(each for each in said if each) + "."

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from mimdsim.base.units import dimension, parse_quantity
-from mimdsim.report.colours import BLUE, GREY, INK, LAYER_COLOURS, ORANGE, VERMILLION
+from mimdsim.report.colours import INK, LAYER_COLOURS, VERMILLION
 from mimdsim.report.formatting import clipped, field_value, field_values
-from mimdsim.report.style import STYLE, heading, panels
+from mimdsim.report.style import panels, styled
 
+T = TypeVar("T")
+Row = dict[str, Any]
 WIDE = 8  # times from the least to the largest value: a logarithmic axis from there on
 MOST_LABELS = 10
 
@@ -30,10 +30,10 @@ class SweptAxis:
     names: dict[str, str]
     numbers: bool
 
-    def at(self, row: dict[str, Any]) -> float:
+    def at(self, row: Row) -> float:
         return self.places[str(row[self.key])]
 
-    def ascending(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def ascending(self, rows: Iterable[Row]) -> list[Row]:
         """Rows in the order of the axis, so that a line never runs backwards, whatever the order of the given
         values."""
         return sorted(rows, key=self.at)
@@ -51,18 +51,16 @@ class SweptAxis:
             panel.minorticks_off()
 
 
-def swept_axis(key: str, rows: Iterable[dict[str, Any]]) -> SweptAxis:
+def swept_axis(key: str, rows: Iterable[Row]) -> SweptAxis:
     """The axis of the field `key` over the values that rows have."""
     values = list(dict.fromkeys(str(row[key]) for row in rows))
     given = {str(row[key]): row[key] for row in rows}
     names = dict(zip(values, field_values(key, [given[value] for value in values]), strict=True))
-    numbers = [number_of(given[value], key) for value in values]
-    if any(number is None for number in numbers):
-        return SweptAxis(
-            key=key, names=names, places={value: float(place) for place, value in enumerate(values)}, numbers=False
-        )
-    places = {value: number for value, number in zip(values, numbers, strict=True) if number is not None}
-    return SweptAxis(key=key, names=names, places=places, numbers=True)
+    found = [number_of(given[value], key) for value in values]
+    numbers = [number for number in found if number is not None]
+    whole = len(numbers) == len(values)
+    places = dict(zip(values, numbers if whole else map(float, range(len(values))), strict=True))
+    return SweptAxis(key=key, names=names, places=places, numbers=whole)
 
 
 def number_of(value: Any, key: str) -> float | None:
@@ -87,13 +85,13 @@ def _plain(value: str) -> bool:
     return True
 
 
-T = TypeVar("T")
 MAX_LINES = 12
 LEGEND_CHARACTERS = 190  # in a line below the panels
 DASHES = ("solid", (0, (6, 3)), (4, (2, 3)))  # used in turn: overlapping lines show through the gaps
 
 
-def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | None:
+@styled
+def draw_sweep(rows: Sequence[Row], axes: Sequence[str]) -> Figure | None:
     """Three panels over the values of `axes[0]`; one line per combination of the others. None without rows or axes.
 
     Hollow marks: points that do not fit tile memory; values without tiles are left out. Dashes take
@@ -103,56 +101,55 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
     timed = [row for row in rows if row["ms_per_training_step"] is not None]
     if not timed or not axes:
         return None
-    first, others = axes[0], axes[1:]
-    axis = swept_axis(first, timed)
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for row in timed:
-        lines.setdefault(", ".join(f"{key} = {field_value(key, row[key])}" for key in others), []).append(row)
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, (speed, ratio, memory) = panels(1, 3, width=14.5, height=4.2)
-        drawn = evenly(list(lines.items()), MAX_LINES)
-        for index, (label, line) in enumerate(drawn):
-            colour = LAYER_COLOURS[index % len(LAYER_COLOURS)]
-            look = {"color": colour, "linestyle": DASHES[index % len(DASHES)], "label": label or None}
-            mark = 4 + 4 * (1 - index / len(drawn))
-            line = axis.ascending(line)
-            x = [axis.at(row) for row in line]
-            for panel, middle, low, high in (
-                (speed, "ms_per_training_step", "ms_low", "ms_high"),
-                (ratio, "ratio", "ratio_low", "ratio_high"),
-            ):
-                bounds = [_or_nan(row[low]) for row in line], [_or_nan(row[high]) for row in line]
-                panel.fill_between(x, *bounds, color=colour, alpha=0.13, linewidth=0)
-                _line(panel, x, [_or_nan(row[middle]) for row in line], line, look, mark)
-            _line(memory, x, [row["peak_bytes"] / 1024 for row in line], line, look, mark)
-        limits = sorted({row["limit_bytes"] / 1024 for row in timed})
-        if len(limits) == 1:
-            memory.axhline(limits[0], color=VERMILLION, linewidth=1.2, linestyle="--")
-            memory.text(
-                0.01, limits[0], " limit", color=VERMILLION, va="bottom", transform=memory.get_yaxis_transform()
-            )
-        for panel in (speed, ratio, memory):
-            axis.draw(panel)
-            panel.grid(True)
-            panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
-        ratio.axhline(1, color="black", linewidth=0.8)
-        speed.set_ylabel("ms per training step (band: interval)")
-        ratio.set_ylabel("times the first point's (band: interval)")
-        memory.set_ylabel("KiB on the fullest tile (hollow: does not fit)")
-        speed.set_title("Time")
-        ratio.set_title("Time relative to the first point")
-        memory.set_title("Memory")
-        if others:
-            handles, labels = speed.get_legend_handles_labels()
-            few = f"{len(drawn)} of {len(lines):,} combinations are drawn" if len(drawn) < len(lines) else None
-            columns = max(1, min(4, len(drawn), LEGEND_CHARACTERS // (max(map(len, labels)) + 8)))
-            figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=few)
+    axis = swept_axis(axes[0], timed)
+    figure, (speed, ratio, memory) = panels(1, 3, width=14.5, height=4.2)
+    drawn, few = _combinations(timed, axes[1:], MAX_LINES)
+    for index, (label, line) in enumerate(drawn):
+        colour = LAYER_COLOURS[index % len(LAYER_COLOURS)]
+        look = {"color": colour, "linestyle": DASHES[index % len(DASHES)], "label": label or None}
+        size = 4 + 4 * (1 - index / len(drawn))
+        line = axis.ascending(line)
+        x = [axis.at(row) for row in line]
+        for panel, middle, low, high in (
+            (speed, "ms_per_training_step", "ms_low", "ms_high"),
+            (ratio, "ratio", "ratio_low", "ratio_high"),
+        ):
+            bounds = [_or_nan(row[low]) for row in line], [_or_nan(row[high]) for row in line]
+            panel.fill_between(x, *bounds, color=colour, alpha=0.13, linewidth=0)
+            _line(panel, x, [_or_nan(row[middle]) for row in line], line, size, **look)
+        _line(memory, x, [row["peak_bytes"] / 1024 for row in line], line, size, **look)
+    limits = sorted({row["limit_bytes"] / 1024 for row in timed})
+    if len(limits) == 1:
+        memory.axhline(limits[0], color=VERMILLION, linewidth=1.2, linestyle="--")
+        memory.text(0.01, limits[0], " limit", color=VERMILLION, va="bottom", transform=memory.get_yaxis_transform())
+    for panel, title, label in (
+        (speed, "Time", "ms per training step (band: interval)"),
+        (ratio, "Time relative to the first point", "times the first point's (band: interval)"),
+        (memory, "Memory", "KiB on the fullest tile (hollow: does not fit)"),
+    ):
+        axis.draw(panel)
+        panel.grid(True)
+        panel.set(title=title, ylabel=label, ylim=(0, 1.08 * panel.get_ylim()[1]))
+    ratio.axhline(1, color="black", linewidth=0.8)
+    if axes[1:]:
+        handles, labels = speed.get_legend_handles_labels()
+        columns = max(1, min(4, len(drawn), LEGEND_CHARACTERS // (max(map(len, labels)) + 8)))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=few or None)
     return figure
 
 
 def _or_nan(value: float | None) -> float:
     """What is not drawn where there is no value."""
     return float("nan") if value is None else value
+
+
+def _combinations(rows: Sequence[Row], others: Sequence[str], most: int) -> tuple[list[tuple[str, list[Row]]], str]:
+    """Rows by the combination of their other axes, which is named; of many at most so many, and what is said then."""
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        lines.setdefault(", ".join(f"{key} = {field_value(key, row[key])}" for key in others), []).append(row)
+    drawn = evenly(list(lines.items()), most)
+    return drawn, f"{len(drawn)} of {len(lines):,} combinations are drawn" if len(drawn) < len(lines) else ""
 
 
 def evenly(found: Sequence[T], most: int) -> list[T]:
@@ -162,18 +159,12 @@ def evenly(found: Sequence[T], most: int) -> list[T]:
     return [found[round(place * (len(found) - 1) / (most - 1))] for place in range(most)]
 
 
-def _line(
-    panel: Axes,
-    x: Sequence[float],
-    values: Sequence[float],
-    rows: Sequence[dict[str, Any]],
-    look: dict[str, Any],
-    mark: float,
-) -> None:
+def _line(panel: Axes, x: list[float], values: list[float], rows: list[Row], size: float, **look: Any) -> None:
+    """A line with a mark for each point, hollow where it does not fit."""
     panel.plot(x, values, linewidth=1.6, **look)
     for at, value, row in zip(x, values, rows, strict=True):
         face = look["color"] if row["fits"] else "white"
-        panel.plot([at], [value], marker="o", color=look["color"], markerfacecolor=face, markersize=mark)
+        panel.plot([at], [value], marker="o", color=look["color"], markerfacecolor=face, markersize=size)
 
 
 # abstract of arXiv 2311.04386, of its own networks and as published: for orientation next to any other
@@ -183,7 +174,8 @@ MAX_PANELS = 6
 TITLE_CHARACTERS, LARGE_TITLE = 56, 40
 
 
-def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Sequence[str]) -> Figure | None:
+@styled
+def draw_crossover(rows: Sequence[Row], axes: Sequence[str], gpus: Sequence[str]) -> Figure | None:
     """GPU over tiled milliseconds along the values of `axes[0]`, one panel per combination of the other axes.
 
     Solid: the strongest strategy that fits, with the interval from opposite ends of both; dashed: as published.
@@ -192,137 +184,41 @@ def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Se
     timed = [row for row in rows if row["ms_per_training_step"] is not None]
     if not timed or not axes or not gpus:
         return None
-    first, others = axes[0], axes[1:]
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for row in timed:
-        lines.setdefault(", ".join(f"{key} = {field_value(key, row[key])}" for key in others), []).append(row)
-    shown = evenly(list(lines.items()), MAX_PANELS)
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, made = panels(1, len(shown), width=3.0 + 4.2 * len(shown), height=4.6)
-        for panel, (label, line) in zip(made, shown, strict=True):
-            axis = swept_axis(first, line)
-            line = axis.ascending(line)
-            x = [axis.at(row) for row in line]
-            for index, gpu in enumerate(gpus):
-                _draw_gpu(panel, x, line, gpu, LAYER_COLOURS[index % len(LAYER_COLOURS)])
-            panel.axhline(1, color=INK, linewidth=1)
-            if any(gpu.startswith("a100") for gpu in gpus):
-                panel.axhspan(*CLAIMED[0], color="#999999", alpha=0.18, linewidth=0, label=CLAIMED[1])
-                panel.axhline(CLAIMED_MOST[0], color="#999999", linestyle=":", label=CLAIMED_MOST[1])
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
-            axis.draw(panel)
-            title = clipped(label, TITLE_CHARACTERS) or "GPU time over tiled time"
-            panel.set_title(title, fontsize=9 if len(label) > LARGE_TITLE else 11)
-            panel.grid(True)
-        made[0].set_ylabel("tiled machine faster above 1×")
-        few = f"{len(shown)} of {len(lines):,} combinations are drawn" if len(shown) < len(lines) else None
-        figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, title=few)
+    shown, few = _combinations(timed, axes[1:], MAX_PANELS)
+    figure, made = panels(1, len(shown), width=3.0 + 4.2 * len(shown), height=4.6)
+    for panel, (label, line) in zip(made, shown, strict=True):
+        axis = swept_axis(axes[0], line)
+        line = axis.ascending(line)
+        x = [axis.at(row) for row in line]
+        for index, gpu in enumerate(gpus):
+            _draw_gpu(panel, x, line, gpu, LAYER_COLOURS[index % len(LAYER_COLOURS)])
+        panel.axhline(1, color=INK, linewidth=1)
+        if any(gpu.startswith("a100") for gpu in gpus):
+            panel.axhspan(*CLAIMED[0], color="#999999", alpha=0.18, linewidth=0, label=CLAIMED[1])
+            panel.axhline(CLAIMED_MOST[0], color="#999999", linestyle=":", label=CLAIMED_MOST[1])
+        panel.set_yscale("log")
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+        axis.draw(panel)
+        title = clipped(label, TITLE_CHARACTERS) or "GPU time over tiled time"
+        panel.set_title(title, fontsize=9 if len(label) > LARGE_TITLE else 11)
+        panel.grid(True)
+    made[0].set_ylabel("tiled machine faster above 1×")
+    figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, title=few or None)
     return figure
 
 
-def _draw_gpu(panel: Axes, x: list[Any], line: list[dict[str, Any]], gpu: str, colour: str) -> None:
+def _draw_gpu(panel: Axes, x: list[Any], line: list[Row], gpu: str, colour: str) -> None:
     known = [(at, row) for at, row in zip(x, line, strict=True) if row[f"{gpu} strongest_ms"]]
     if known:
-        places = [at for at, _ in known]
-        ratio = [row[f"{gpu} strongest_ms"] / row["ms_per_training_step"] for _, row in known]
-        low = [row[f"{gpu} strongest_low_ms"] / row["ms_high"] for _, row in known]
-        high = [row[f"{gpu} strongest_high_ms"] / max(row["ms_low"], 1e-9) for _, row in known]
+        places, fitting = [at for at, _ in known], [row for _, row in known]
+        ratio = [row[f"{gpu} strongest_ms"] / row["ms_per_training_step"] for row in fitting]
+        low = [row[f"{gpu} strongest_low_ms"] / row["ms_high"] for row in fitting]
+        high = [row[f"{gpu} strongest_high_ms"] / max(row["ms_low"], 1e-9) for row in fitting]
         panel.plot(places, ratio, color=colour, linewidth=1.6, label=f"{gpu}, strongest strategy")
         panel.fill_between(places, low, high, color=colour, alpha=0.14, linewidth=0)
-        for at, value, (_, row) in zip(places, ratio, known, strict=True):
+        for at, value, row in zip(places, ratio, fitting, strict=True):
             panel.plot([at], [value], "o", color=colour, markerfacecolor=colour if row["fits"] else "white")
     known = [(at, row) for at, row in zip(x, line, strict=True) if row[f"{gpu} published_ms"]]
     if known:
         ratio = [row[f"{gpu} published_ms"] / row["ms_per_training_step"] for _, row in known]
         panel.plot([at for at, _ in known], ratio, color=colour, linestyle="--", label=f"{gpu}, as published")
-
-
-MARKERS = "osD^vPX*"  # lines can be distinguished without colours too
-
-
-def draw_scaling(rows: Sequence[dict[str, Any]], *, title: str) -> Figure:
-    """Two panels over chips, one line per number of neurons per tile.
-
-    rows: chips, neurons_per_tile, ms, ms_low, ms_high, fits. Efficiency is the time on the fewest chips of a line
-    divided by the time on this many: 100 % if chips added with their share of the network cost no time. Hollow marks:
-    a tile lacks memory.
-    """
-    lines: dict[int, list[dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: (row["neurons_per_tile"], row["chips"])):
-        lines.setdefault(row["neurons_per_tile"], []).append(row)
-    chips = sorted({row["chips"] for row in rows})
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, (speed, efficiency) = panels(1, 2, width=10.5, height=4.4)
-        for index, (neurons, line) in enumerate(lines.items()):
-            colour, marker = LAYER_COLOURS[index % len(LAYER_COLOURS)], MARKERS[index % len(MARKERS)]
-            x = [row["chips"] for row in line]
-            kept = [100 * line[0]["ms"] / row["ms"] for row in line]
-            speed.fill_between(
-                x, [row["ms_low"] for row in line], [row["ms_high"] for row in line], color=colour, alpha=0.13, lw=0
-            )
-            for panel, values in ((speed, [row["ms"] for row in line]), (efficiency, kept)):
-                panel.plot(x, values, color=colour, linewidth=1.5, marker=marker, label=f"{neurons} neurons per tile")
-                for at, value, row in zip(x, values, line, strict=True):
-                    if not row["fits"]:
-                        panel.plot([at], [value], marker=marker, color=colour, markerfacecolor="white")
-        for panel in (speed, efficiency):
-            _chips_axis(panel, chips, "chips (the network grows with them)")
-        speed.set_ylim(0, 1.06 * max((row["ms_high"] for row in rows), default=1.0))
-        speed.set_ylabel("ms per training step (band: interval)")
-        speed.set_title("Time")
-        efficiency.axhline(100, color=GREY, linewidth=1.0, linestyle="--")
-        efficiency.set_ylim(0, 110)
-        efficiency.set_ylabel("time on the fewest chips / time, %")
-        efficiency.set_title("Weak-scaling efficiency")
-        heading(figure, title)
-        figure.legend(*speed.get_legend_handles_labels(), loc="outside lower center", ncols=min(4, max(len(lines), 1)))
-    return figure
-
-
-ANSWERS = (  # to what is not known: field, what it says, colour, marker
-    ("all", "an exchange stops all chips", ORANGE, "s"),
-    ("chip", "an exchange stops its own chip only", BLUE, "o"),
-)
-
-
-def draw_over_chips(
-    strong: Sequence[dict[str, Any]], weak: Sequence[dict[str, Any]], *, samples: int, title: str
-) -> Figure:
-    """Two panels over chips: a batch of `samples`, and so many samples on every chip.
-
-    rows: chips; chip, all: (ms, low, high) if an exchange stops its own chip, or all; host_ms: what the host takes to
-    send the batch. Bands reach from low to high. Dashed: no cost of several chips.
-    """
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure, axes = panels(1, 2, width=10.5, height=4.6)
-        names = f"Strong scaling: {samples} samples in all", f"Weak scaling: {samples} samples on every chip"
-        for panel, rows, name, shrinks in zip(axes, (strong, weak), names, (True, False), strict=True):
-            chips = [row["chips"] for row in rows]
-            for field, label, colour, marker in ANSWERS:
-                middle, low, high = zip(*(row[field] for row in rows), strict=True)
-                panel.fill_between(chips, low, high, color=colour, alpha=0.16, lw=0)
-                for edge in (low, high):
-                    panel.plot(chips, edge, color=colour, linewidth=0.8, alpha=0.8)
-                panel.plot(chips, middle, color=colour, linewidth=1.6, marker=marker, label=label)
-            alone = rows[0]["chip"][0]
-            ideal = [alone * chips[0] / count if shrinks else alone for count in chips]
-            panel.plot(chips, ideal, color=GREY, linewidth=1.2, linestyle="--", label="if several chips cost nothing")
-            host = [row["host_ms"] for row in rows]
-            panel.plot(chips, host, color=INK, linewidth=1.2, linestyle=":", label="the host sends the batch")
-            _chips_axis(panel, chips, "chips")
-            panel.set_ylim(0, 1.06 * max(max(row["chip"][2], row["all"][2]) for row in rows))
-            panel.set_ylabel("ms per training step (band: interval)")
-            panel.set_title(name)
-        heading(figure, title)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
-
-
-def _chips_axis(panel: Axes, chips: Sequence[int], label: str) -> None:
-    panel.set_xscale("log", base=2)
-    panel.xaxis.set_major_locator(FixedLocator(chips))
-    panel.xaxis.set_major_formatter(FixedFormatter([str(count) for count in chips]))
-    panel.xaxis.set_minor_locator(NullLocator())
-    panel.set_xlabel(label)
-    panel.grid(True)

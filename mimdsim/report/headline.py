@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, TiledProfile
@@ -15,8 +15,7 @@ MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table
 FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spikes do not move the accuracy visibly
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """One finding: subject ('memory', 'time', ...), mood ('good', 'bad', 'note') and the sentence."""
 
     subject: str
@@ -24,41 +23,38 @@ class Verdict:
     text: str
 
 
+Said = tuple[str, str]  # mood and sentence
+
+
 def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     """The findings of a profile, most important first."""
     found: list[Verdict] = []
     others = contenders(profile)
-    found += [Verdict(subject=one.name, mood=one.mood, text=one.text) for one in profile.findings]
+    found += [Verdict(one.name, one.mood, one.text) for one in profile.findings]
     if profile.tiled is not None:
-        found += [] if any(one.name == "memory" for one in profile.findings) else [_memory(profile.tiled)]
-        found.append(_time(profile.tiled, profile.batch))
+        if not any(one.name == "memory" for one in profile.findings):
+            found.append(Verdict("memory", *_memory(profile.tiled)))
+        found.append(Verdict("time", *_time(profile.tiled, profile.batch)))
     advice = () if profile.tiled is not None and profile.tiled.incomparable else profile.advice
-    found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in advice[:MOST_ADVICE]]
-    found += [_beside(one) for one in others if one.tiled and not one.reference]
+    found += [Verdict("advice", "note", f"{one}.") for one in advice[:MOST_ADVICE]]
+    found += [Verdict("machine", *_other_machine(one)) for one in others if one.tiled and not one.reference]
     rival = strongest_gpu(others)
     if rival is not None:
-        found.append(_comparison(rival, profile.tiled))
+        found.append(Verdict("GPU", *_comparison(rival, profile.tiled)))
     found += [
-        Verdict(
-            subject="GPU memory",
-            mood="bad",
-            text=f"{one.label} needs {one.bytes_of_memory}: does not fit.",
-        )
+        Verdict("GPU memory", "bad", f"{one.label} needs {one.bytes_of_memory}: does not fit.")
         for one in others
         if not one.tiled and not one.fits
     ]
     found += _training(profile)
     if profile.tiled is not None and profile.tiled.spans:
-        found += [_bottleneck(profile.tiled), _balance(profile.tiled)]
+        found.append(Verdict("bottleneck", "note", _bottleneck(profile.tiled)))
+        found.append(Verdict("balance", "note", _balance(profile.tiled)))
     found += _spikes(profile)
     if any(one.name == FIRING and not one.passed for one in profile.findings):
-        found = [_doubted(one) if one.subject in OF_SPIKES else one for one in found]
+        caveat = f" This holds for these spikes only: see {FIRING}."
+        found = [Verdict(one.subject, "bad", one.text + caveat) if one.subject in OF_SPIKES else one for one in found]
     return tuple(found)
-
-
-def _doubted(verdict: Verdict) -> Verdict:
-    """A verdict that rests on spikes that tell nothing."""
-    return replace(verdict, mood="bad", text=f"{verdict.text} This holds for these spikes only: see {FIRING}.")
 
 
 def waiting_cycles(tiled: TiledProfile) -> float:
@@ -68,69 +64,63 @@ def waiting_cycles(tiled: TiledProfile) -> float:
     return max(tiled.compute_cycles - sum(span.busy_cycles for span in tiled.spans) / tiled.tiles_used, 0.0)
 
 
-def _memory(tiled: TiledProfile) -> Verdict:
+def _memory(tiled: TiledProfile) -> Said:
     memory = tiled.memory
     peak = show_bytes(memory.peak_bytes, memory.limit_bytes)
     limit = show_bytes(memory.limit_bytes, memory.peak_bytes)
     if memory.fits:
         used = share(memory.peak_bytes, memory.limit_bytes)
-        text = f"Fits: peak {peak} of {limit} ({used}) on tile {thousands(memory.peak_tile)}."
-        return Verdict(subject="memory", mood="good", text=text)
+        return "good", f"Fits: peak {peak} of {limit} ({used}) on tile {thousands(memory.peak_tile)}."
     if memory.peak_bytes <= memory.limit_bytes:
-        text = "Does NOT fit: code and vertex state need more than the executable region of a tile."
-        return Verdict(subject="memory", mood="bad", text=text)
+        return "bad", "Does NOT fit: code and vertex state need more than the executable region of a tile."
     over = show_bytes(memory.peak_bytes - memory.limit_bytes)
     text = f"Does NOT fit: tile {thousands(memory.peak_tile)} needs {peak} of {limit}, {over} too much."
     if memory.largest_on_peak_tile:
         name, category, nbytes = memory.largest_on_peak_tile[0]
         text += f" Largest there: {name} ({category}), {show_bytes(nbytes)}."
-    return Verdict(subject="memory", mood="bad", text=text)
+    return "bad", text
 
 
-def _time(tiled: TiledProfile, batch: int) -> Verdict:
+def _time(tiled: TiledProfile, batch: int) -> Said:
     seconds = tiled.seconds_per_training_step
     rate = f", {significant(batch / seconds)} samples per second" if seconds and tiled.trains else ""
     rate = rate if tiled.trains else f", {significant(1e6 * seconds)} microseconds,"
     if tiled.unknown:
-        text = f"Unknown: {tiled.unknown}; with them {duration(tiled, seconds)} per {tiled.run_name} on {tiled.title}."
-        return Verdict(subject="time", mood="bad", text=text)
-    text = f"{duration(tiled, seconds)} per {tiled.run_name} (interval {reach(tiled)}){rate} on {tiled.title}."
-    return Verdict(subject="time", mood="note", text=text)
+        whole = f"{duration(tiled, seconds)} per {tiled.run_name} on {tiled.title}"
+        return "bad", f"Unknown: {tiled.unknown}; with them {whole}."
+    return "note", f"{duration(tiled, seconds)} per {tiled.run_name} (interval {reach(tiled)}){rate} on {tiled.title}."
 
 
-def _beside(one: Contender) -> Verdict:
+def _other_machine(one: Contender) -> Said:
     fits = "" if one.fits else f", which it does not fit ({one.lacks})"
     if one.against and not one.unknown:
         why = f", because {one.against}" if one.fits else ": a time with more memory, not compared"
         text = f"{milliseconds(one.seconds)} ms on {one.title}{fits}{' is not compared' if one.fits else ''}{why}."
-        return Verdict(subject="machine", mood="bad", text=text)
+        return "bad", text
     if one.unknown:
         text = f"Unknown against the reference: {one.unknown}; with them {milliseconds(one.seconds)} ms on {one.title}"
-        return Verdict(subject="machine", mood="bad", text=f"{text}{fits}.")
+        return "bad", f"{text}{fits}."
     if not one.decided:
         against = f"undecided against the reference ({one.margin_words})"
     else:
         against = f"{'the reference' if (one.ratio or 0) > 1 else 'it'} is {one.margin_words}"
     span = f"{milliseconds(one.seconds)} ms (interval {interval(one.low, one.high)} ms)"
-    text = f"{span} on {one.title}{fits}: {against}."
-    return Verdict(subject="machine", mood="note" if one.fits else "bad", text=text)
+    return "note" if one.fits else "bad", f"{span} on {one.title}{fits}: {against}."
 
 
-def _comparison(rival: Contender, tiled: TiledProfile | None) -> Verdict:
+def _comparison(rival: Contender, tiled: TiledProfile | None) -> Said:
     span = f"{milliseconds(rival.seconds)} ms, interval {interval(rival.low, rival.high)} ms"
     if tiled is None or not rival.ratio:
-        return Verdict(subject="GPU", mood="note", text=f"Strongest GPU strategy: {rival.label} ({span}).")
+        return "note", f"Strongest GPU strategy: {rival.label} ({span})."
+    strongest = f"strongest GPU strategy, {rival.label} ({span})"
     if rival.against:
-        text = f"Unknown against the strongest GPU strategy, {rival.label} ({span}): {rival.against}."
-        return Verdict(subject="GPU", mood="bad", text=text)
+        return "bad", f"Unknown against the {strongest}: {rival.against}."
     # neither answer is good or bad, so the page stays neutral
     if not rival.decided:
-        text = f"Undecided against the strongest GPU strategy, {rival.label} ({span}): {rival.margin_words}."
-    elif rival.ratio > 1:
-        text = f"The tiled machine is {rival.margin_words} than the strongest GPU strategy, {rival.label} ({span})."
-    else:
-        text = f"The strongest GPU strategy, {rival.label} ({span}), is {rival.margin_words} than the tiled machine."
-    return Verdict(subject="GPU", mood="note", text=text)
+        return "note", f"Undecided against the {strongest}: {rival.margin_words}."
+    if rival.ratio > 1:
+        return "note", f"The tiled machine is {rival.margin_words} than the {strongest}."
+    return "note", f"The {strongest}, is {rival.margin_words} than the tiled machine."
 
 
 def _training(profile: RunProfile) -> list[Verdict]:
@@ -140,7 +130,7 @@ def _training(profile: RunProfile) -> list[Verdict]:
     wrong = next((index for index, loss in enumerate(training.loss) if not math.isfinite(loss)), None)
     if wrong is not None:
         text = f"Loss is not finite from training step {thousands(wrong + 1)} on; lower the learning rate."
-        return [Verdict(subject="training", mood="bad", text=text)]
+        return [Verdict("training", "bad", text)]
     trained = f"after {counted(training.training_steps, 'training step')} of batch {thousands(training.batch)}"
     if training.test_accuracy is not None:
         text = f"Test accuracy {training.test_accuracy:.1%} on {counted(training.test_samples, 'sample')} {trained}"
@@ -150,10 +140,10 @@ def _training(profile: RunProfile) -> list[Verdict]:
         text = f"Last loss {significant(training.loss[-1])} {trained}; no accuracy was evaluated"
     else:
         return []
-    return [Verdict(subject="accuracy", mood="note", text=text.replace("%", " %") + ".")]
+    return [Verdict("accuracy", "note", text.replace("%", " %") + ".")]
 
 
-def _bottleneck(tiled: TiledProfile) -> Verdict:
+def _bottleneck(tiled: TiledProfile) -> str:
     parts = (
         ("compute", tiled.seconds(tiled.compute_cycles)),
         ("internal exchange", tiled.seconds(tiled.exchange_cycles)),
@@ -163,14 +153,13 @@ def _bottleneck(tiled: TiledProfile) -> Verdict:
     total = tiled.seconds_per_training_step
     name, seconds = max(parts, key=lambda part: part[1])
     span = max(tiled.spans, key=lambda one: one.cycles)
-    text = (
+    return (
         f"{name.capitalize()} takes {share(seconds, total)} of the time; the longest superstep, {span.name} "
         f"({span.phase}), takes {share(tiled.seconds(span.cycles), total)}."
     )
-    return Verdict(subject="bottleneck", mood="note", text=text)
 
 
-def _balance(tiled: TiledProfile) -> Verdict:
+def _balance(tiled: TiledProfile) -> str:
     busy = tiled.tile_columns.busy_cycles
     busiest = max(range(len(busy)), key=lambda tile: busy[tile], default=0)
     saved = tiled.seconds(waiting_cycles(tiled))
@@ -181,11 +170,9 @@ def _balance(tiled: TiledProfile) -> Verdict:
     )
     if not tiled.trains and tiled.tiles_used < tiled.tiles:
         left = tiled.tiles - tiled.tiles_used
-        share_idle = share(left, tiled.tiles)
-        text += (
-            f" {thousands(left)} of {counted(tiled.tiles, 'tile')} ({share_idle}) are idle, which balance leaves out."
-        )
-    return Verdict(subject="balance", mood="note", text=text)
+        idle = f"{thousands(left)} of {counted(tiled.tiles, 'tile')} ({share(left, tiled.tiles)})"
+        text += f" {idle} are idle, which balance leaves out."
+    return text
 
 
 def _spikes(profile: RunProfile) -> list[Verdict]:
@@ -204,5 +191,5 @@ def _spikes(profile: RunProfile) -> list[Verdict]:
                     "no spike is dropped, but neurons near the threshold get no gradient then; a capacity above "
                     f"{thousands(layer.capacity)} lists more of them, but takes longer."
                 )
-            found.append(Verdict(subject="spikes", mood="bad" if layer.dropped else "note", text=text))
+            found.append(Verdict("spikes", "bad" if layer.dropped else "note", text))
     return found

@@ -1,8 +1,10 @@
-"""Writes a profile as a folder: one self-contained page, its figures as PNG, and CSV files."""
+"""Writes a profile as a folder: one self-contained page, its figures as PNG, and CSV files; the page of a study, which
+leads with the answer in words and ends with what would change it."""
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,56 +15,76 @@ from mimdsim.base.atomic_folder import replace_files
 from mimdsim.base.files import write_atomically
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.profile import RunProfile
-from mimdsim.report.explorer_data import HERE, too_large, walk_of
-from mimdsim.report.figures import FIGURES
+from mimdsim.report.explorer_data import walk_of
 from mimdsim.report.formatting import changed_fields, plain
 from mimdsim.report.headline import verdicts
+from mimdsim.report.sections import Section, sections
 from mimdsim.report.tables import CSV_FILES, Table, csv_files
-from mimdsim.report.tables_comparison import (
-    advice_table,
-    assumptions_table,
-    comparison_table,
-    kernels_table,
-    phase_comparison_table,
-)
-from mimdsim.report.tables_cost import doubts_table, phases_table, supersteps_table, tiles_table, utilisation_table
-from mimdsim.report.tables_difference import difference_tables
-from mimdsim.report.tables_energy import energy_parts_table, energy_table, silicon_parts_table, silicon_table
-from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
-from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
 
 if TYPE_CHECKING:
     import jinja2
+    from matplotlib.figure import Figure
 
     from mimdsim.profile.detail import Detail
 
-PAGE_ROWS = 400  # supersteps and kernels on the page; the CSV files have all
-BUSIEST = 5
-OF_TRAINING = ("training", "spikes", "comparison")
-
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A figure as the page embeds it."""
+class FigurePlan:
+    """A figure of the page: section, file stem, caption for all readers; home: the module that draws it, imported then,
+    as it imports matplotlib."""
 
-    name: str
     section: str
+    home: str
+    name: str
     caption: str
-    data_uri: str
+
+    def draw(self, profile: RunProfile) -> Figure | None:
+        """The figure; None if the profile lacks its data."""
+        module = import_module(f"mimdsim.report.{self.home}")
+        drawn: Figure | None = getattr(module, f"draw_{self.name}")(profile)
+        return drawn
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """A numbered part of the page. missing: the sentence shown if the profile has no data for it.
-
-    folded: tables that are closed until the reader opens them.
-    """
-
-    key: str
-    title: str
-    tables: tuple[Table, ...] = ()
-    folded: tuple[Table, ...] = ()
-    missing: str = ""
+PLANS: dict[tuple[str, str], dict[str, str]] = {  # captions by name, by section and module
+    ("time", "figures_time"): {
+        "time_by_phase": "Time by phase: compute (slowest tile), internal exchange, sync and host, if any.",
+        "longest_supersteps": "The longest supersteps; at the bar's end: total, number of executions, slowest tile.",
+    },
+    ("tiles", "figures_tiles"): {
+        "tile_map": "Busy cycles on the tile grid, and layers if any (grey: none); numbers go row by row on each chip.",
+        "tile_balance": (
+            "Busy cycles of all tiles, sorted, and their histogram; dashed: the mean of the tiles that have work."
+        ),
+    },
+    ("memory", "figures_tiles"): {
+        "memory_by_tile": "Memory of every tile by category; the dashed line, if any, is the memory a tile has.",
+    },
+    ("liveness", "figures_tiles"): {
+        "liveness": "Memory in use over the program's supersteps, on the fullest tile and on all tiles.",
+    },
+    ("training", "figures_learning"): {
+        "training": "Loss of every training step with its running mean, and test accuracy by epoch.",
+    },
+    ("spikes", "figures_learning"): {
+        "activity": "Spikes and list entries per timestep, mean over the batch, with each layer's spike capacity.",
+        "raster": "Spike raster of one sample: a mark for every spike.",
+    },
+    ("comparison", "figures_time"): {
+        "comparison": "Milliseconds per training step on every machine and strategy, with interval and ratio.",
+    },
+}
+FIGURES = tuple(
+    FigurePlan(section=section, home=home, name=name, caption=caption)
+    for (section, home), captions in PLANS.items()
+    for name, caption in captions.items()
+)
+HERE = Path(__file__).parent
+SCRIPTS = (  # of the section "Walk through", in one scope
+    "state", "data", "measures", "paint", "floor", "picture", "lists", "tile", "superstep", "curves", "run_charts",
+    "memory", "traffic", "tree", "controls", "start",
+)  # fmt: skip
+# figures that scripts draw instead on a page with the section "Walk through", there or as charts in their own section
+DRAWN_BY_SCRIPTS = ("longest_supersteps", "tile_map", "tile_balance", "liveness", "training", "activity")
 
 
 def write_report(
@@ -71,13 +93,13 @@ def write_report(
     progress: Callable[[str, int, int], None] | None = None,
     detail: Detail | None = None,
     other: tuple[RunProfile, Detail | None] | None = None,
-    drawn: Callable[[], Sequence[bytes | None]] | None = None,
+    drawn: Callable[[], dict[str, bytes | None]] | None = None,
 ) -> list[Path]:
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
 
-    detail: with it, the page has a section to walk through tiles and supersteps. other: a run whose differences to this
-    one are shown too, and its detail; raises MimdsimError if the two cannot be compared. drawn: what `begin_figures`
-    has begun.
+    detail: with it, the page has a section to walk through tiles and supersteps, and its scripts draw some of the
+    figures instead. other: a run whose differences to this one are shown too, and its detail; raises MimdsimError if
+    the two cannot be compared. drawn: what `begin_figures` has begun.
 
     The same profile gives the same bytes. They replace an earlier report in `folder` as a whole. Raises MimdsimError if
     the folder cannot be written; it is then unchanged.
@@ -85,21 +107,23 @@ def write_report(
     found = sections(profile, detail, other)
     walked = any(section.key == "walk" and not section.missing for section in found)
     # while figures are drawn
-    walk = walk_of(profile, detail, other) if detail is not None and walked else None
+    walk = walk_of(profile, detail, other) if detail is not None and walked else ""
     columns = {} if profile.tiled is None else {name: text.encode() for name, text in csv_files(profile.tiled).items()}
     page = template("page.html")
-    contents: dict[str, bytes] = {}
-    pictures: list[Picture] = []
-    numbers = range(len(FIGURES))
-    for number, png in enumerate(shared_work(_drawn, profile, numbers) if drawn is None else drawn()):
-        if png is None:
+    plans = _figures_to_draw(walked)
+    pngs = {} if drawn is None else drawn()
+    left = [plan for plan in plans if plan.name not in pngs]
+    pngs |= zip([plan.name for plan in left], shared_work(_draw_png, profile, left), strict=True)
+    pictures: list[tuple[FigurePlan, str]] = []
+    files: dict[str, tuple[str, bytes]] = {}  # what they hold, and that
+    for number, plan in enumerate(plans):
+        if (png := pngs[plan.name]) is None:
             continue
         if progress is not None:
-            progress("drawing figures", number, len(FIGURES))
-        plan = FIGURES[number]
-        contents[f"figures/{plan.name}.png"] = png
-        pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=data_uri(png)))
-    contents |= columns
+            progress("drawing figures", number, len(plans))
+        files[f"figures/{plan.name}.png"] = plan.caption, png
+        pictures.append((plan, data_uri(png)))
+    files |= {name: (CSV_FILES[name], content) for name, content in columns.items()}
     content = page.render(
         profile=profile,
         changed=changed_fields(profile),
@@ -107,32 +131,40 @@ def write_report(
         sections=found,
         pictures=pictures,
         walk=walk,
-        tables_script=(HERE / "scripts" / "tables.js").read_text(encoding="utf-8"),
-        files=_file_rows(contents, pictures),
+        scripts=SCRIPTS,
+        files=[(name, holds, len(data)) for name, (holds, data) in files.items()],
     )
     with replace_files(folder, report_files()) as draft:
         write_atomically(draft / "report.html", content)
-        for name, data in contents.items():
+        for name, (_, data) in files.items():
             write_atomically(draft / name, data)
-    return [folder / "report.html", *(folder / name for name in contents)]
+    return [folder / "report.html", *(folder / name for name in files)]
+
+
+def _figures_to_draw(walked: bool) -> list[FigurePlan]:
+    """The figures of a page, which has the section "Walk through" or not."""
+    return [plan for plan in FIGURES if not (walked and plan.name in DRAWN_BY_SCRIPTS)]
 
 
 def prepare_figures() -> None:
     """Import what draws."""
-    for plan in FIGURES:
-        import_module(f"mimdsim.report.{plan.home}")
+    for _, home in PLANS:
+        import_module(f"mimdsim.report.{home}")
 
 
-def begin_figures(profile: RunProfile, background: Background) -> Callable[[], Sequence[bytes | None]]:
-    """Begin to draw all figures of a page; what is returned waits for them."""
-    return background.begin(_drawn, profile, range(len(FIGURES)))
+def begin_figures(profile: RunProfile, background: Background, walked: bool) -> Callable[[], dict[str, bytes | None]]:
+    """Begin to draw the figures of a page with or without the section "Walk through"; what is returned waits for them,
+    by name."""
+    plans = _figures_to_draw(walked)
+    drawn = background.begin(_draw_png, profile, plans)
+    return lambda: dict(zip([plan.name for plan in plans], drawn(), strict=True))
 
 
-def _drawn(profile: RunProfile, number: int) -> bytes | None:
+def _draw_png(profile: RunProfile, plan: FigurePlan) -> bytes | None:
     """A figure as PNG; None: the profile lacks its data."""
     from mimdsim.report.style import picture
 
-    figure = FIGURES[number].draw(profile)
+    figure = plan.draw(profile)
     return None if figure is None else picture(figure)
 
 
@@ -144,92 +176,6 @@ def data_uri(png: bytes) -> str:
 def report_files() -> tuple[str, ...]:
     """The names of all files that a report may have, the page first."""
     return ("report.html", *(f"figures/{plan.name}.png" for plan in FIGURES), *CSV_FILES)
-
-
-def sections(
-    profile: RunProfile, detail: Detail | None = None, other: tuple[RunProfile, Detail | None] | None = None
-) -> tuple[Section, ...]:
-    """The sections between the summary and the list of files, always in the same order; three only appear for
-    training, one with a detail, and one with another run."""
-    tiled, training = profile.tiled, profile.training
-    untimed = "No tiled machine was profiled in this run." if profile.network else "The kernel was not timed."
-    no_tiles = "" if tiled else untimed
-    memory = tiled.memory if tiled else None
-    by_phase, kernels = phase_comparison_table(profile), kernels_table(profile, PAGE_ROWS)
-    silicon = silicon_table(profile)
-    first = []
-    if other is not None:
-        first.append(Section(key="differences", title="Differences", tables=difference_tables(profile, other[0])))
-    if detail is not None and tiled is not None:
-        first.append(Section(key="walk", title="Walk through", missing=too_large(detail)))
-    found = (
-        *first,
-        Section(
-            key="time",
-            title="Where the time goes",
-            tables=(
-                *([advice_table(profile)] if profile.advice else []),
-                *(phases_table(tiled), supersteps_table(tiled, PAGE_ROWS), doubts_table(tiled, PAGE_ROWS)),
-            )
-            if tiled
-            else (),
-            folded=tuple(found for found in ((energy_parts_table(tiled),) if tiled else ()) if found),
-            missing=no_tiles,
-        ),
-        Section(
-            key="tiles",
-            title="Tiles",
-            tables=(utilisation_table(tiled), tiles_table(tiled, BUSIEST), silicon) if tiled and silicon else (),
-            folded=tuple(found for found in ((silicon_parts_table(tiled),) if tiled else ()) if found),
-            missing=no_tiles,
-        ),
-        Section(
-            key="memory",
-            title="Memory",
-            tables=(categories_table(memory), variables_table(memory)) if memory else (),
-            missing=no_tiles,
-        ),
-        Section(
-            key="liveness",
-            title="Liveness",
-            tables=(liveness_table(memory),) if memory else (),
-            missing=no_tiles,
-        ),
-        Section(
-            key="training",
-            title="Training",
-            tables=(training_table(training),) if training else (),
-            missing="" if training else "Nothing was trained in this run.",
-        ),
-        Section(
-            key="spikes",
-            title="Spikes",
-            tables=_of_spikes(profile),
-            missing="" if profile.activity else "No activity was recorded in this run.",
-        ),
-        Section(
-            key="comparison",
-            title="Comparison with tiled machines and GPUs" if profile.tiled_beside else "Comparison with GPUs",
-            tables=tuple(found for found in (comparison_table(profile), by_phase, energy_table(profile)) if found)
-            if profile.gpus or profile.tiled_beside
-            else (),
-            folded=(kernels,) if kernels else (),
-            missing="" if profile.gpus or profile.tiled_beside else "No GPU was compared in this run.",
-        ),
-        Section(key="modelled", title="What is modelled", tables=(assumptions_table(profile),)),
-    )
-    return tuple(section for section in found if profile.network or section.key not in OF_TRAINING)
-
-
-def _of_spikes(profile: RunProfile) -> tuple[Table, ...]:
-    found = (activity_table(profile.activity), sparsity_table(profile.activity)) if profile.activity else ()
-    return tuple(each for each in found if each is not None)
-
-
-def _file_rows(contents: dict[str, bytes], pictures: list[Picture]) -> list[tuple[str, str, int]]:
-    """Name, content and bytes of every file next to the page."""
-    captions = {f"figures/{picture.name}.png": picture.caption for picture in pictures}
-    return [(name, captions.get(name) or CSV_FILES[name], len(data)) for name, data in contents.items()]
 
 
 def template(name: str) -> jinja2.Template:
@@ -244,7 +190,7 @@ def template(name: str) -> jinja2.Template:
         return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -252,4 +198,80 @@ def template(name: str) -> jinja2.Template:
         finalize=harmless,
     )
     environment.filters["show_bytes"] = show_bytes
+    environment.globals["file"] = lambda name: Markup((HERE / name).read_text(encoding="utf-8"))
     return environment.get_template(name)
+
+
+PIXELS_PER_INCH = 92
+ROWS_AT_ONCE = 100  # of the table of all points
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StudyColumn:
+    """A column of the table of all points: numbers in one unit, or texts; None where there is none."""
+
+    name: str
+    unit: str
+    values: Sequence[float | str | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StudyPage:
+    """What the page shows, in its order: title and facts, the answer, sections, all points, provenance, and what would
+    change the answer. facts: below the title; provenance: name and text; source: the study file; doubted: why the
+    answer does not hold for a network that works, said before it."""
+
+    title: str
+    facts: Sequence[str]
+    answer: Sequence[str]
+    sections: Sequence[Section]
+    columns: Sequence[StudyColumn]
+    provenance: Sequence[tuple[str, str]]
+    provenance_tables: Sequence[Table]
+    source: str
+    change: Sequence[str]
+    doubted: Sequence[str] = ()
+
+
+def study_page(page: StudyPage) -> str:
+    """The page as text; the same study gives the same bytes."""
+    drawn = {section.key: [_embed(figure, said) for figure, said in section.figures] for section in page.sections}
+    return template("study.html").render(
+        page=page,
+        pictures=drawn,
+        points=max((len(column.values) for column in page.columns), default=0),
+        rows_at_once=ROWS_AT_ONCE,
+        data=packed_columns(page.columns),
+    )
+
+
+def _embed(figure: Figure, said: str) -> tuple[str, str, int]:
+    """A figure for the page, its caption, and its width in pixels."""
+    from mimdsim.report.style import picture
+
+    return data_uri(picture(figure)), said, round(PIXELS_PER_INCH * figure.get_figwidth())
+
+
+def packed_columns(columns: Sequence[StudyColumn]) -> str:
+    """The columns as JSON in which no text can end the element that holds it."""
+    table: list[dict[str, Any]] = [
+        {
+            "name": plain(column.name),
+            "unit": column.unit,
+            "number": any(isinstance(value, (int, float)) for value in column.values),
+            "values": [_cell(value) for value in column.values],
+        }
+        for column in columns
+    ]
+    text = json.dumps(table, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _cell(value: float | str | None) -> float | str | None:
+    """A finite number in seven digits, or a text without control characters."""
+    if isinstance(value, str):
+        return plain(value)
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return None
+    short = float(f"{value:.7g}")
+    return int(short) if short.is_integer() and abs(short) < 2**53 else short

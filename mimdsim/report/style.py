@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import struct
+import io
 import warnings
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.style
@@ -15,12 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from PIL import Image  # which matplotlib brings
 
-from mimdsim.profile import RunProfile
 from mimdsim.report.colours import GREY, INK, PALE
 from mimdsim.report.formatting import thousands
-
-Draw = Callable[[RunProfile], Figure | None]
 
 LABEL_BOX = {"facecolor": "white", "edgecolor": PALE, "pad": 1.5}
 
@@ -48,19 +44,10 @@ PNG_DOTS_PER_INCH = 130
 NOTE_ROOM = 1.3  # the axis extends beyond the longest bar, to leave room for its note
 
 
-def styled(draw: Draw) -> Draw:
-    """`draw` under STYLE, whatever the user's own matplotlib settings are.
-
-    No axis of such a figure has an exponent, which would stand above the panel, so titles need no look at what does.
-    """
-    style = STYLE | {"axes.titley": 1.0}
-
-    @functools.wraps(draw)
-    def under_style(profile: RunProfile) -> Figure | None:
-        with matplotlib.style.context(style, after_reset=True):
-            return draw(profile)
-
-    return under_style
+# decorators of functions that draw: the user's own matplotlib settings do not count
+styled = matplotlib.style.context(STYLE, after_reset=True)
+# of figures in which no axis has an exponent, which would stand above the panel: titles need no look at what does
+styled_plain = matplotlib.style.context(STYLE | {"axes.titley": 1.0}, after_reset=True)
 
 
 def panels(
@@ -72,31 +59,18 @@ def panels(
     return figure, list(axes.flat)
 
 
+@styled
 def picture(figure: Figure) -> bytes:
     """`figure` as the bytes of a PNG file without date and program version: the same figure gives the same bytes."""
-    with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a title may be in any script
         figure.dpi = PNG_DOTS_PER_INCH
         # not by savefig, which draws everything a first time just to see how much room it takes
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
-    return _png(np.asarray(canvas.buffer_rgba())[:, :, :3])
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    """uint8[height, width, 3] as a PNG file. Rows are packed as they are: what is drawn in few colours takes less room
-    that way than as differences of pixels, and less time than finding out what of each row would."""
-    height, width, _ = pixels.shape
-    rows = np.zeros((height, 1 + 3 * width), dtype=np.uint8)  # the first byte of each: 0, no differences
-    rows[:, 1:] = pixels.reshape(height, -1)
-    form = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits of each of red, green and blue
-    chunks = ((b"IHDR", form), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b""))
-    parts = (struct.pack(">I", len(data)) + name + data + _check(name + data) for name, data in chunks)
-    return b"".join((b"\x89PNG\r\n\x1a\n", *parts))
-
-
-def _check(data: bytes) -> bytes:
-    return struct.pack(">I", zlib.crc32(data))
+    png = io.BytesIO()
+    Image.fromarray(np.asarray(canvas.buffer_rgba())[:, :, :3]).save(png, "PNG")
+    return png.getvalue()
 
 
 def heading(figure: Figure, title: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from mimdsim.profile import TiledProfile
-from mimdsim.report.formatting import aligned_milliseconds, in_unit, milliseconds, plain, share, thousands
+from mimdsim.base.units import show_bytes
+from mimdsim.profile import MemoryProfile, TiledProfile
+from mimdsim.report.formatting import aligned_milliseconds, in_unit, plain, share, significant, thousands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,8 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table with a title; note is shown below it. The console prints some of the columns, the page all."""
+    """A table with a caption; note is shown below it. The page shows all columns; the console prints those with a
+    `title`, without the `page_only` columns, and `said` below them, folded to stand below its second part."""
 
     name: str
     caption: str
@@ -32,6 +35,9 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     last_is_total: bool = False  # sorting leaves the last row in place
+    title: str = ""
+    page_only: tuple[str, ...] = ()
+    said: tuple[str, str] = ("", "")
 
     @cached_property
     def numeric(self) -> tuple[bool, ...]:
@@ -39,13 +45,11 @@ class Table:
         return tuple(any(row[column].value is not None for row in self.rows) for column in range(len(self.headers)))
 
 
+Value = Cell | str | float  # of a row: a text, a whole number, or a cell that is shown otherwise
+
+
 def text(content: str, tag: str = "") -> Cell:
     return Cell(text=content, tag=tag)
-
-
-def count(number: float) -> Cell:
-    """A whole number with thousands separators."""
-    return Cell(text=thousands(number), value=number)
 
 
 def shown(content: str, number: float) -> Cell:
@@ -53,9 +57,13 @@ def shown(content: str, number: float) -> Cell:
     return Cell(text=content, value=number)
 
 
-def ms(seconds: float) -> Cell:
-    """Seconds as a cell of a column headed ms."""
-    return Cell(text=milliseconds(seconds), value=seconds)
+def three_digits(number: float) -> Cell:
+    return Cell(text=significant(number), value=number)
+
+
+def size(count: float) -> Cell:
+    """Bytes in the unit that suits them."""
+    return Cell(text=show_bytes(count), value=count)
 
 
 def aligned_ms(seconds: float, whole: float) -> Cell:
@@ -63,14 +71,14 @@ def aligned_ms(seconds: float, whole: float) -> Cell:
     return Cell(text=aligned_milliseconds(seconds, whole), value=seconds)
 
 
-def spent(tiled: TiledProfile, seconds: float) -> Cell:
+def time_cell(tiled: TiledProfile, seconds: float) -> Cell:
     """Seconds as a cell of a column headed by `unit_of` the machine's profile."""
     if not tiled.trains:
-        return count(in_unit(tiled, seconds))
+        return _cell(in_unit(tiled, seconds))
     return aligned_ms(seconds, tiled.seconds_per_training_step)
 
 
-def percent(part: float, whole: float) -> Cell:
+def percent(part: float, whole: float = 1.0) -> Cell:
     return Cell(text=share(part, whole), value=part / whole if whole else 0.0)
 
 
@@ -78,18 +86,28 @@ def table(
     name: str,
     caption: str,
     headers: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
+    rows: Iterable[Sequence[Value]],
     note: str = "",
     *,
-    total: Sequence[Cell] = (),
+    total: Sequence[Value] = (),
+    without: Collection[str] = (),
+    **console: Any,
 ) -> Table:
-    """A Table of `rows`, with `total` in bold below them."""
-    body = [tuple(row) for row in rows]
+    """A Table of `rows`, with `total` in bold below them; without: headers of columns that are left out; console: what
+    is printed of it."""
+    kept = [at for at, header in enumerate(headers) if header not in without]
+    body = [tuple(_cell(row[at]) for at in kept) for row in rows]
     if total:
-        body.append(tuple(dataclasses.replace(cell, tag="strong") for cell in total))
-    return Table(
-        name=name, caption=caption, headers=tuple(headers), rows=tuple(body), note=note, last_is_total=bool(total)
-    )
+        body.append(tuple(dataclasses.replace(_cell(total[at]), tag="strong") for at in kept))
+    names = tuple(headers[at] for at in kept)
+    more = {"note": note, "last_is_total": bool(total), **console}
+    return Table(name=name, caption=caption, headers=names, rows=tuple(body), **more)
+
+
+def _cell(value: Value) -> Cell:
+    if isinstance(value, Cell):
+        return value
+    return text(value) if isinstance(value, str) else Cell(text=thousands(value), value=value)
 
 
 CSV_FILES = {
@@ -97,71 +115,66 @@ CSV_FILES = {
     "supersteps.csv": "every superstep in program order: cycles, bytes, flops, slowest tile, what exchanges wait for",
     "liveness.csv": "memory in use at every superstep in program order",
 }
+Columns = list[tuple[str, Sequence[object]]]
 
 
 def csv_files(tiled: TiledProfile) -> dict[str, str]:
     """Contents of the files of CSV_FILES, by name."""
-    return {"tiles.csv": _tiles(tiled), "supersteps.csv": _supersteps(tiled), "liveness.csv": _liveness(tiled)}
+    tables = zip(CSV_FILES, (_tiles(tiled), _supersteps(tiled), _liveness(tiled.memory)), strict=True)
+    return {
+        file: csv_text([name for name, _ in columns], zip(*(values for _, values in columns), strict=True))
+        for file, columns in tables
+    }
 
 
-def _tiles(tiled: TiledProfile) -> str:
+def _tiles(tiled: TiledProfile) -> Columns:
     columns, memory = tiled.tile_columns, tiled.memory
-    categories = ["_".join(f"{plain(category)} bytes".split()) for category in memory.categories]
-    rows = (
-        (
-            tile,
-            tile % columns.grid_columns,
-            tile // columns.grid_columns,
-            columns.layer[tile],
-            columns.busy_cycles[tile],
-            tiled.cycles,
-            tiled.clock_hz,
-            columns.bytes_sent[tile],
-            columns.bytes_received[tile],
-            columns.peak_bytes[tile],
-            columns.always_live_bytes[tile],
-            *(by_tile[tile] for by_tile in memory.bytes_by_category_and_tile),
-        )
-        for tile in range(len(columns.busy_cycles))
-    )
-    cycles = f"{'_'.join(tiled.run_name.split())}_cycles"
-    header = (
-        "tile", "grid_column", "grid_row", "layer", "busy_cycles", cycles, "clock_hz", "bytes_sent",
-        "bytes_received", "peak_bytes", "always_live_bytes", *categories,
-    )  # fmt: skip
-    return csv_text(header, rows)
+    tiles, across = range(len(columns.busy_cycles)), columns.grid_columns
+    return [
+        ("tile", tiles),
+        ("grid_column", [tile % across for tile in tiles]),
+        ("grid_row", [tile // across for tile in tiles]),
+        ("layer", columns.layer),
+        ("busy_cycles", columns.busy_cycles),
+        (f"{'_'.join(tiled.run_name.split())}_cycles", [tiled.cycles] * len(tiles)),
+        ("clock_hz", [tiled.clock_hz] * len(tiles)),
+        ("bytes_sent", columns.bytes_sent),
+        ("bytes_received", columns.bytes_received),
+        ("peak_bytes", columns.peak_bytes),
+        ("always_live_bytes", columns.always_live_bytes),
+        *(
+            ("_".join(f"{plain(category)} bytes".split()), by_tile)
+            for category, by_tile in zip(memory.categories, memory.bytes_by_category_and_tile, strict=True)
+        ),
+    ]
 
 
-def _supersteps(tiled: TiledProfile) -> str:
-    rows = (
-        (
-            number, span.name, span.op, span.phase, span.times, span.compute_cycles, span.exchange_cycles,
-            span.sync_cycles, span.cycles, tiled.seconds(span.cycles), tiled.clock_hz, span.busy_cycles,
-            span.bytes_received, span.flops, span.slowest_tile, span.exchange_tile, span.exchange_tile_bytes,
-            span.exchange_tile_control_cycles,
-        )
-        for number, span in enumerate(tiled.spans)
-    )  # fmt: skip
-    header = (
-        "number", "superstep", "operation", "phase", "times", "compute_cycles", "exchange_cycles", "sync_cycles",
-        "total_cycles", "total_seconds", "clock_hz", "busy_cycles", "bytes_received", "flops", "slowest_tile",
-        "exchange_tile", "exchange_tile_bytes", "exchange_tile_control_cycles",
-    )  # fmt: skip
-    return csv_text(header, rows)
+def _supersteps(tiled: TiledProfile) -> Columns:
+    spans = tiled.spans
+    return [
+        ("number", range(len(spans))),
+        ("superstep", [span.name for span in spans]),
+        ("operation", [span.op for span in spans]),
+        *_attributes(spans, "phase", "times", "compute_cycles", "exchange_cycles", "sync_cycles"),
+        ("total_cycles", [span.cycles for span in spans]),
+        ("total_seconds", [tiled.seconds(span.cycles) for span in spans]),
+        ("clock_hz", [tiled.clock_hz] * len(spans)),
+        *_attributes(spans, "busy_cycles", "bytes_received", "flops", "slowest_tile", "exchange_tile"),
+        *_attributes(spans, "exchange_tile_bytes", "exchange_tile_control_cycles"),
+    ]
 
 
-def _liveness(tiled: TiledProfile) -> str:
-    rows = (
-        (
-            number, point.superstep, point.phase, point.fullest_tile, point.fullest_tile_bytes, point.total_bytes,
-            tiled.memory.limit_bytes,
-        )
-        for number, point in enumerate(tiled.memory.liveness)
-    )  # fmt: skip
-    header = (
-        "number", "superstep", "phase", "fullest_tile", "fullest_tile_bytes", "total_bytes", "tile_limit_bytes",
-    )  # fmt: skip
-    return csv_text(header, rows)
+def _liveness(memory: MemoryProfile) -> Columns:
+    points = memory.liveness
+    return [
+        ("number", range(len(points))),
+        *_attributes(points, "superstep", "phase", "fullest_tile", "fullest_tile_bytes", "total_bytes"),
+        ("tile_limit_bytes", [memory.limit_bytes] * len(points)),
+    ]
+
+
+def _attributes(records: Sequence[object], *names: str) -> Columns:
+    return [(name, [getattr(record, name) for record in records]) for name in names]
 
 
 def csv_text(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

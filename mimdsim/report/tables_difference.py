@@ -7,51 +7,41 @@ from collections.abc import Callable
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, Span, TiledProfile
-from mimdsim.report.explorer_data import matched
+from mimdsim.report.explorer_data import match_names
 from mimdsim.report.formatting import changed_fields, significant, thousands
-from mimdsim.report.tables import Cell, Table, count, shown, table, text
+from mimdsim.report.tables import Cell, Table, Value, shown, table
 
-NOTHING = text("–")
+NOTHING = "–"
 
 
 def difference_tables(profile: RunProfile, other: RunProfile) -> tuple[Table, ...]:
     """Totals, and supersteps matched by name. Raises MimdsimError if one of the runs has no tiled machine."""
-    for run, name in ((profile, "A"), (other, "B")):
-        if run.tiled is None:
-            raise MimdsimError(
-                f"run {name} ({run.workload}) has no tiled machine, so there is nothing to compare; make it again with "
-                "one"
-            )
-    assert profile.tiled is not None
-    assert other.tiled is not None
-    return _totals(profile, profile.tiled, other, other.tiled), _supersteps(profile.tiled, other.tiled)
+    one, two = profile.tiled, other.tiled
+    if one is None or two is None:
+        lacks = f"run A ({profile.workload})" if one is None else f"run B ({other.workload})"
+        raise MimdsimError(f"{lacks} has no tiled machine, so there is nothing to compare; make it again with one")
+    return _totals(profile, one, other, two), _supersteps(one, two)
 
 
 def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: TiledProfile) -> Table:
-    numbers = (
-        ("cycles", one.cycles, two.cycles),
-        ("compute cycles", one.compute_cycles, two.compute_cycles),
-        ("exchange cycles", one.exchange_cycles, two.exchange_cycles),
-        ("sync cycles", one.sync_cycles, two.sync_cycles),
-        ("tiles used", one.tiles_used, two.tiles_used),
-        ("flops", sum(span.flops for span in one.spans), sum(span.flops for span in two.spans)),
-    )
-    seconds = (one.seconds_per_training_step, two.seconds_per_training_step)
-    sizes = (
-        ("peak memory of the fullest tile", one.memory.peak_bytes, two.memory.peak_bytes),
-        ("bytes received", sum(one.tile_columns.bytes_received), sum(two.tile_columns.bytes_received)),
-    )
-    no_times = one.incomparable or two.incomparable
-    rows = [[text(name), count(a), count(b), _signed(thousands, b - a), _ratio(a, b)] for name, a, b in numbers]
-    rows[0][-1] = NOTHING if no_times else rows[0][-1]
-    told = [1e3 * each for each in seconds]
-    rows.insert(1, [text("time, ms"), *(shown(significant(ms, 4), ms) for ms in told),
-                    _signed(lambda ms: significant(ms, 4), told[1] - told[0]),
-                    NOTHING if no_times else _ratio(*told)])  # fmt: skip
-    rows += [
-        [text(name), shown(show_bytes(a, b), a), shown(show_bytes(b, a), b), _signed(show_bytes, b - a), _ratio(a, b)]
-        for name, a, b in sizes
+    def row(name: str, of: Callable[[TiledProfile], float], say: Callable[..., str] = thousands) -> list[Value]:
+        a, b = of(one), of(two)
+        both = (say(a, b), say(b, a)) if say is show_bytes else (say(a), say(b))  # bytes: so that they look different
+        return [name, shown(both[0], a), shown(both[1], b), _signed(say, b - a), _ratio(a, b)]
+
+    rows = [
+        row("cycles", lambda run: run.cycles),
+        row("time, ms", lambda run: 1e3 * run.seconds_per_training_step, _four_digits),
+        row("compute cycles", lambda run: run.compute_cycles),
+        row("exchange cycles", lambda run: run.exchange_cycles),
+        row("sync cycles", lambda run: run.sync_cycles),
+        row("tiles used", lambda run: run.tiles_used),
+        row("flops", lambda run: sum(span.flops for span in run.spans)),
+        row("peak memory of the fullest tile", lambda run: run.memory.peak_bytes, show_bytes),
+        row("bytes received", lambda run: sum(run.tile_columns.bytes_received), show_bytes),
     ]
+    if one.incomparable or two.incomparable:
+        rows[0][-1] = rows[1][-1] = NOTHING
     return table(
         "totals-compared",
         f"Totals of one {one.run_name}",
@@ -83,7 +73,7 @@ def _only(name: str, run: RunProfile, other: RunProfile) -> str:
 
 def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
     """All supersteps of both, by the size of the change; those of one run only have no partner."""
-    places = matched([span.name for span in one.spans], [span.name for span in two.spans])
+    places = match_names([span.name for span in one.spans], [span.name for span in two.spans])
     pairs: list[tuple[Span | None, Span | None]] = [
         (span, two.spans[place] if place >= 0 else None) for span, place in zip(one.spans, places, strict=True)
     ]
@@ -96,16 +86,13 @@ def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
         assert known is not None
         rows.append(
             [
-                text(known.name),
-                text(known.phase),
-                count(a.cycles) if a else NOTHING,
-                count(b.cycles) if b else NOTHING,
+                known.name,
+                known.phase,
+                a.cycles if a else NOTHING,
+                b.cycles if b else NOTHING,
                 _signed(thousands, _change(a, b)),
                 _ratio(a.cycles, b.cycles) if a and b else NOTHING,
-                *(
-                    _signed(thousands, (getattr(b, part) if b else 0) - (getattr(a, part) if a else 0))
-                    for part in ("compute_cycles", "exchange_cycles", "sync_cycles")
-                ),
+                *(_signed(thousands, _change(a, b, f"{part}_cycles")) for part in ("compute", "exchange", "sync")),
             ]
         )
     alone = (sum(b is None for _, b in pairs), sum(a is None for a, _ in pairs))
@@ -119,12 +106,16 @@ def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
     )
 
 
-def _change(a: Span | None, b: Span | None) -> int:
-    return (b.cycles if b else 0) - (a.cycles if a else 0)
+def _change(a: Span | None, b: Span | None, what: str = "cycles") -> int:
+    return getattr(b, what, 0) - getattr(a, what, 0)
 
 
-def _ratio(a: float, b: float) -> Cell:
+def _ratio(a: float, b: float) -> Value:
     return shown(f"{b / a:.3f}", b / a) if a else NOTHING
+
+
+def _four_digits(ms: float) -> str:
+    return significant(ms, 4)
 
 
 def _signed(say: Callable[[float], str], value: float) -> Cell:

@@ -39,57 +39,35 @@ class Placed:
     barrier: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slice:
-    """What one tile does in a superstep: 'exchange' or 'compute', from cycle to cycle."""
-
-    superstep: int
-    what: str
-    begin: int
-    end: int
-
-
-def along_the_path(tiled: TiledProfile, supersteps: int) -> tuple[Placed, ...]:
+def critical_path(tiled: TiledProfile, supersteps: int) -> Iterator[Placed]:
     """The spans of a profile, of which the first `supersteps` are supersteps, one after the other.
 
     The control of a phase's loops follows the last superstep of the phase.
     """
-    spans, loops = tiled.spans[:supersteps], list(tiled.spans[supersteps:])
-    last = {span.phase: number for number, span in enumerate(spans)}
-    placed: list[Placed] = []
-    for number, span in enumerate(spans):
+    spans = tiled.spans
+    last = {span.phase: number for number, span in enumerate(spans[:supersteps])}
+    after = [*range(supersteps), *(last.get(span.phase, supersteps) for span in spans[supersteps:])]
+    end = 0
+    for number in sorted(range(len(spans)), key=lambda number: after[number]):
+        span, begin = spans[number], end
+        exchange = begin + span.sync_cycles
+        compute = exchange + span.exchange_cycles
+        end = compute + span.compute_cycles
         unlike = number == 0 or spans[number - 1].times != span.times  # another loop begins with a barrier
-        placed.append(_after(placed, span, number, bool(unlike or span.exchange_cycles + span.sync_cycles)))
-        if last[span.phase] == number:
-            placed += _loops(placed, [loop for loop in loops if loop.phase == span.phase])
-    return (*placed, *_loops(placed, [loop for loop in loops if loop.phase not in last]))
+        yield Placed(
+            span=span,
+            superstep=number if number < supersteps else None,
+            begin=begin,
+            exchange=exchange,
+            compute=compute,
+            end=end,
+            barrier=bool(unlike or span.exchange_cycles + span.sync_cycles),
+        )
 
 
-def _loops(placed: Sequence[Placed], loops: Sequence[Span]) -> list[Placed]:
-    found: list[Placed] = []
-    for loop in loops:
-        found.append(_after([*placed[-1:], *found], loop, None, True))
-    return found
-
-
-def _after(placed: Sequence[Placed], span: Span, superstep: int | None, barrier: bool) -> Placed:
-    begin = placed[-1].end if placed else 0
-    exchange = begin + span.sync_cycles
-    compute = exchange + span.exchange_cycles
-    return Placed(
-        span=span,
-        superstep=superstep,
-        begin=begin,
-        exchange=exchange,
-        compute=compute,
-        end=compute + span.compute_cycles,
-        barrier=barrier,
-    )
-
-
-def on_tile(path: Sequence[Placed], detail: Detail, tile: int) -> Iterator[Slice]:
-    """What a tile does, in order, without overlap. A chip that is not the slowest between two barriers may have work
-    in supersteps that add nothing to the critical path."""
+def tile_slices(path: Sequence[Placed], detail: Detail, tile: int) -> Iterator[tuple[int, str, int, int]]:
+    """What a tile does, in order, without overlap: superstep, 'exchange' or 'compute', from cycle to cycle. A chip that
+    is not the slowest between two barriers may have work in supersteps that add nothing to the critical path."""
     exchanges, busy = detail.exchange[:, tile].tolist(), detail.busy[:, tile].tolist()
     free = 0  # the cycle at which the tile is done with what came before
     for placed in path:
@@ -103,54 +81,8 @@ def on_tile(path: Sequence[Placed], detail: Detail, tile: int) -> Iterator[Slice
             if placed.barrier:
                 free = max(free, earliest)
             if cycles:
-                yield Slice(superstep=number, what=what, begin=free, end=free + cycles)
+                yield number, what, free, free + cycles
                 free += cycles
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timestep:
-    """A timestep of a phase as it runs, with the supersteps in it: (number, begin, compute begins, end) in cycles, and
-    the row and column of `Detail.window`."""
-
-    phase: str
-    timestep: int
-    begin: int
-    end: int
-    supersteps: tuple[tuple[int, int, int, int], ...]
-    rows: tuple[int, ...]
-    column: int
-
-
-def timestep_by_timestep(tiled: TiledProfile, detail: Detail) -> Iterator[Timestep]:
-    """The timesteps that a profile keeps one by one, as they run: backwards in the backward phase.
-
-    The compute of a superstep ends with its slowest tile; exchange and sync are the mean over all timesteps.
-    """
-    rows_of: dict[str, list[int]] = {}
-    for row, number in enumerate(detail.window_supersteps.tolist()):
-        rows_of.setdefault(tiled.spans[number].phase, []).append(row)
-    columns = np.argsort(detail.window_timesteps)
-    begin = 0
-    for phase, rows in rows_of.items():
-        for column in (columns[::-1] if phase == "backward" else columns).tolist():
-            supersteps, end = [], begin
-            for row in rows:
-                number = int(detail.window_supersteps[row])
-                span = tiled.spans[number]
-                compute = end + round((span.sync_cycles + span.exchange_cycles) / max(1, span.times))
-                finish = compute + int(detail.window[row, column].max(initial=0))
-                supersteps.append((number, end, compute, finish))
-                end = finish
-            yield Timestep(
-                phase=phase,
-                timestep=int(detail.window_timesteps[column]),
-                begin=begin,
-                end=end,
-                supersteps=tuple(supersteps),
-                rows=tuple(rows),
-                column=column,
-            )
-            begin = end
 
 
 BUSIEST = 16  # tiles drawn unless told otherwise, and as many that the chip waits for longest
@@ -191,15 +123,15 @@ class _Trace:
     def microseconds(self, cycles: int) -> float:
         return round(cycles / self.clock_hz * 1e9) / 1e3
 
-    def lasting(self, track: tuple[int, int], name: str, kind: str, begin: int, end: int, **about: Any) -> Event:
-        """Add an event with a duration, the difference of its rounded ends: neighbours touch and never overlap."""
+    def add_slice(self, track: tuple[int, int], name: str, kind: str, begin: int, end: int, **about: Any) -> Event:
+        """An event with a duration, the difference of its rounded ends: neighbours touch and never overlap."""
         ts = self.microseconds(begin)
         on = {"pid": track[0], "tid": track[1], "ts": ts, "dur": round(self.microseconds(end) - ts, 3)}
         event = {"ph": "X", "name": name, "cat": kind, **on, "args": {"cycles": end - begin, **about}}
         self.events.append(event)
         return event
 
-    def counted(self, process: int, name: str, at: int, size: int) -> None:
+    def add_counter(self, process: int, name: str, at: int, size: int) -> None:
         on = {"pid": process, "tid": process, "ts": self.microseconds(at)}
         self.events.append({"ph": "C", "name": name, **on, "args": {"bytes": size}})
 
@@ -227,48 +159,41 @@ def write_trace(
             "write it, and runs of very many tiles have none: make both again with  mimdsim run WORKLOAD MACHINE --out "
             "DIR  (a kernel: mimdsim check --out)"
         )
-    chosen = _chosen(detail, tiled, tiles, busiest)
+    chosen = _choose_tiles(detail, tiled, tiles, busiest)
     trace = _Trace(clock_hz=tiled.clock_hz, most=max(0, most_events))
     supersteps = min(len(detail.supersteps), trace.most // (2 * FOR_A_SUPERSTEP))
-    path_of = along_the_path(tiled, len(detail.supersteps))
+    along = list(critical_path(tiled, len(detail.supersteps)))
+    left_out = []
     if supersteps < len(detail.supersteps):
-        path_of = tuple(each for each in path_of if each.superstep is not None and each.superstep < supersteps)
-    left_out = (
-        [counted(len(detail.supersteps) - supersteps, "superstep")] if supersteps < len(detail.supersteps) else []
-    )
-    _add_path(trace, path_of, detail)
-    drawn = _add_tiles(trace, path_of, detail, tiled, chosen)
+        along = [each for each in along if each.superstep is not None and each.superstep < supersteps]
+        left_out.append(counted(len(detail.supersteps) - supersteps, "superstep"))
+    _add_path(trace, along, detail)
+    drawn = _add_tiles(trace, along, detail, tiled, chosen)
     if len(drawn) < len(chosen):
         left_out.append(f"{len(chosen) - len(drawn):,} of {len(chosen):,} chosen tiles")
-    missing = _add_flows(trace, path_of, drawn)
-    if missing:
+    if missing := _add_flows(trace, along, drawn):
         left_out.append(f"{counted(missing, 'arrow')}, of tiles that are not drawn")
     if timesteps:
         left_out += _add_timesteps(trace, tiled, detail, list(drawn))
-    content = json.dumps(
-        {
-            "traceEvents": [*trace.tracks, *sorted(trace.events, key=_order)],
-            "displayTimeUnit": "ns",
-            "otherData": {
-                "workload": profile.workload,
-                "machine": tiled.machine,
-                "clock_hz": tiled.clock_hz,
-                "cycles": tiled.cycles,
-                "config_sha256": profile.config_sha256,
-                "left_out": "; ".join(left_out),
-            },
-        },
-        separators=(",", ":"),
-        allow_nan=False,
-    ).encode()
+    about = {
+        "workload": profile.workload,
+        "machine": tiled.machine,
+        "clock_hz": tiled.clock_hz,
+        "cycles": tiled.cycles,
+        "config_sha256": profile.config_sha256,
+        "left_out": "; ".join(left_out),
+    }
+    events = [*trace.tracks, *sorted(trace.events, key=_order)]
+    whole = {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
+    content = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
     write_atomically(path, gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content)
     shown = ", ".join(str(tile) for tile in list(drawn)[:NAMED]) + (", ..." if len(drawn) > NAMED else "")
-    count = len(trace.tracks) + len(trace.events)
-    said = f"{path}: {counted(count, 'event')}, {len(drawn):,} of {counted(detail.tiles, 'tile')} ({shown})"
+    tiles_of = f"{len(drawn):,} of {counted(detail.tiles, 'tile')}"
+    said = f"{path}: {counted(len(events), 'event')}, {tiles_of} ({shown})"
     return f"{said}; left out: {', '.join(left_out)}" if left_out else said
 
 
-def _chosen(detail: Detail, tiled: TiledProfile, tiles: Sequence[int], busiest: int) -> list[int]:
+def _choose_tiles(detail: Detail, tiled: TiledProfile, tiles: Sequence[int], busiest: int) -> list[int]:
     """The tiles to draw, most wanted first; raises MimdsimError for numbers that no tile has."""
     if wrong := [tile for tile in tiles if not 0 <= tile < detail.tiles]:
         listed = ", ".join(str(tile) for tile in wrong[:NAMED])
@@ -297,20 +222,19 @@ def _add_path(trace: _Trace, path: Iterable[Placed], detail: Detail) -> None:
         about: dict[str, Any] = {"executions": span.times, "phase": span.phase, "op": span.op}
         if number is not None:
             about |= {"superstep": number, "codelets": str(detail.codelets[number])}
-            trace.counted(process, "memory of the fullest tile (bytes)", placed.begin, fullest[number])
-            trace.counted(process, "bytes moved", placed.begin, moved[number])
+            trace.add_counter(process, "memory of the fullest tile (bytes)", placed.begin, fullest[number])
+            trace.add_counter(process, "bytes moved", placed.begin, moved[number])
         if span.cycles:
-            trace.lasting(track, span.name, span.phase, placed.begin, placed.end, **about)
+            trace.add_slice(track, span.name, span.phase, placed.begin, placed.end, **about)
         if span.sync_cycles:
-            trace.lasting(track, "sync", "sync", placed.begin, placed.exchange)
+            trace.add_slice(track, "sync", "sync", placed.begin, placed.exchange)
         if span.exchange_cycles:
             said = {"waits for tile": span.exchange_tile, "bytes": span.bytes_received}
-            trace.lasting(track, "exchange", "exchange", placed.exchange, placed.compute, **said)
+            trace.add_slice(track, "exchange", "exchange", placed.exchange, placed.compute, **said)
         if span.compute_cycles:
-            trace.lasting(
-                track, "compute", "compute", placed.compute, placed.end, **{"slowest tile": span.slowest_tile}
-            )
-    trace.counted(process, "bytes moved", end, 0)
+            said = {"slowest tile": span.slowest_tile}
+            trace.add_slice(track, "compute", "compute", placed.compute, placed.end, **said)
+    trace.add_counter(process, "bytes moved", end, 0)
 
 
 def _add_tiles(
@@ -321,7 +245,7 @@ def _add_tiles(
     chips: dict[int, int] = {}
     drawn: dict[int, dict[tuple[int, str], Event]] = {}
     for tile in tiles:
-        slices = list(on_tile(path, detail, tile))
+        slices = list(tile_slices(path, detail, tile))
         if len(slices) + 4 > trace.room:
             continue
         chip = tile // per_chip
@@ -329,15 +253,14 @@ def _add_tiles(
             chips[chip] = trace.process(f"chip {chip}")
         track = trace.thread(chips[chip], f"tile {tile}")
         drawn[tile] = {}
-        for each in slices:
-            number, name = each.superstep, str(detail.supersteps[each.superstep])
+        for number, what, begin, end in slices:
+            name = str(detail.supersteps[number])
             about = {"superstep": number, "contexts": int(detail.contexts[number, tile])}
-            if each.what == "exchange":
+            if what == "exchange":
                 name = f"exchange: {name}"
                 sent, received = detail.sent[number, tile], detail.received[number, tile]
                 about = {"superstep": number, "bytes sent": int(sent), "bytes received": int(received)}
-            event = trace.lasting(track, name, each.what, each.begin, each.end, **about)
-            drawn[tile][number, each.what] = event
+            drawn[tile][number, what] = trace.add_slice(track, name, what, begin, end, **about)
     return drawn
 
 
@@ -365,8 +288,16 @@ def _add_flows(trace: _Trace, path: Sequence[Placed], drawn: dict[int, dict[tupl
 
 
 def _add_timesteps(trace: _Trace, tiled: TiledProfile, detail: Detail, tiles: Sequence[int]) -> list[str]:
-    """Timesteps one by one, on a time axis of their own that begins at 0; what there was no room for."""
-    every = list(timestep_by_timestep(tiled, detail))
+    """The timesteps that a profile keeps one by one, as they run (backwards in the backward phase), on a time axis of
+    their own that begins at 0; returns what there was no room for.
+
+    The compute of a superstep ends with its slowest tile; exchange and sync are the mean over all timesteps.
+    """
+    rows_of: dict[str, list[int]] = {}  # of detail.window, by phase
+    for row, number in enumerate(detail.window_supersteps.tolist()):
+        rows_of.setdefault(tiled.spans[number].phase, []).append(row)
+    columns = np.argsort(detail.window_timesteps).tolist()
+    every = [(phase, column) for phase in rows_of for column in (columns[::-1] if phase == "backward" else columns)]
     if not every:
         return ["timesteps: no superstep runs once in each"]
     if 2 * (len(tiles) + 2) > trace.room:
@@ -374,19 +305,25 @@ def _add_timesteps(trace: _Trace, tiled: TiledProfile, detail: Detail, tiles: Se
     process = trace.process("timestep by timestep (from 0 again)")
     whole = trace.thread(process, "timesteps")
     threads = {tile: trace.thread(process, f"tile {tile}") for tile in tiles}
-    for done, each in enumerate(every):
-        working = detail.window[np.ix_(each.rows, [each.column], tiles)] > 0
-        if 1 + len(each.rows) + int(working.sum()) > trace.room:
+    end = 0
+    for done, (phase, column) in enumerate(every):
+        rows, timestep, begin = rows_of[phase], int(detail.window_timesteps[column]), end
+        if 1 + len(rows) + np.count_nonzero(detail.window[np.ix_(rows, [column], tiles)]) > trace.room:
             return [f"{len(every) - done:,} of {len(every):,} timesteps"]
-        trace.lasting(whole, f"{each.phase} {each.timestep}", each.phase, each.begin, each.end)
-        for row, (number, begin, compute, end) in zip(each.rows, each.supersteps, strict=True):
-            name, busy = str(detail.supersteps[number]), detail.window[row, each.column]
-            if end > begin:
-                trace.lasting(whole, name, each.phase, begin, end)
+        steps = []
+        for row in rows:
+            number, before = int(detail.window_supersteps[row]), end
+            span, busy = tiled.spans[number], detail.window[row, column]
+            compute = before + round((span.sync_cycles + span.exchange_cycles) / max(1, span.times))
+            end = compute + int(busy.max(initial=0))
+            steps.append((str(detail.supersteps[number]), busy, before, compute, end))
+        trace.add_slice(whole, f"{phase} {timestep}", phase, begin, end)
+        for name, busy, before, compute, after in steps:
+            if after > before:
+                trace.add_slice(whole, name, phase, before, after)
             for tile, thread in threads.items():
                 if busy[tile]:
-                    ends = compute + int(busy[tile])
-                    trace.lasting(thread, name, "compute", compute, ends, timestep=each.timestep)
+                    trace.add_slice(thread, name, "compute", compute, compute + int(busy[tile]), timestep=timestep)
     return []
 
 

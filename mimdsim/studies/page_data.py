@@ -1,4 +1,4 @@
-"""The page of a study: what it shows, as plain data for `report/study_page.py`, and its file."""
+"""The page of a study: what it shows, as plain data for `report/page.py`, and its file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from mimdsim.base.files import read_whole, write_atomically
 from mimdsim.base.units import counted
 from mimdsim.pipeline.overrides import load_tiled
 from mimdsim.report.formatting import common_unit, field_value, quantity
-from mimdsim.report.study_page import StudyColumn, StudyPage, StudySection, study_page
-from mimdsim.report.tables import Table, shown, table, text
+from mimdsim.report.page import StudyColumn, StudyPage, study_page
+from mimdsim.report.sections import Section
+from mimdsim.report.tables import Table, shown, table
 from mimdsim.studies.answer_text import answer, collect_notes, firing_warnings, tables, would_change
 from mimdsim.studies.description import write_study
 from mimdsim.studies.files import STUDY_FILE
@@ -88,17 +89,15 @@ def doubts_table(ranking: Ranking) -> Table:
             seconds[name] = seconds.get(name, 0.0) + part
     each, total = reach.sum(axis=0), reach.sum() or 1.0
     order = [int(place) for place in np.argsort(-each, kind="stable") if each[place] > 0]
-    rows = []
-    for place in order[:MOST_DOUBTS]:
-        name = ranking.draws.sources[place]
-        rows.append(
-            [
-                text(name),
-                shown(f"{100 * seconds[name] / whole:.1f} %", seconds[name]),
-                shown(quantity("seconds", *[float(each[place])] * 3), float(each[place])),
-                shown(f"{100 * each[place] / total:.1f} %", float(each[place])),
-            ]
+    rows = [
+        (
+            name,
+            shown(f"{100 * seconds[name] / whole:.1f} %", seconds[name]),
+            shown(quantity("seconds", *[size] * 3), size),
+            shown(f"{100 * size / total:.1f} %", size),
         )
+        for name, size in ((ranking.draws.sources[place], float(each[place])) for place in order[:MOST_DOUBTS])
+    ]
     left = len(order) - len(rows)
     note = f"{left:,} smaller ones are left out." if left else ""
     return table("doubts", "What makes the answer's time uncertain, largest first", headers, rows, note)
@@ -115,7 +114,7 @@ def numbers_table(ranking: Ranking) -> Table:
         for field, said in getattr(part, "sources", {}).items():
             name = f"{section}.{field}"
             if section in sections or name in ranking.study.varied:
-                rows.append([text(name), text(field_value(field, getattr(part, field, ""))), text(said)])
+                rows.append((name, field_value(field, getattr(part, field, "")), said))
     note = "Values of the machine before the study changed them. Costs of codelets have their kind of source in the "
     note += "table above; docs/model.md describes them."
     title = f"Numbers of {ranking.study.machine} that are varied or most uncertain"
@@ -136,14 +135,14 @@ def _facts(ranking: Ranking) -> list[str]:
     ]
 
 
-def _sections(ranking: Ranking) -> list[StudySection | None]:
+def _sections(ranking: Ranking) -> list[Section | None]:
     """The sections between the answer and the table of all points."""
     found = ranking.result.found
     first = _sensitivity(found, tables(ranking)) if found is not None else _best(ranking)
     return [first, _effects(ranking), _sweeps(ranking.result), _notes(ranking.result)]
 
 
-def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> StudySection:
+def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> Section:
     """Tornado figures and tables, one for each metric."""
     from mimdsim.report.figures_effects import draw_tornado
 
@@ -154,15 +153,15 @@ def _sensitivity(found: Sensitivities, listed: Sequence[Table]) -> StudySection:
         if drawn is not None:
             said = f"From one end of each range to the other, in percent of {median}; whiskers: a standard deviation."
             figures.append((drawn, said))
-    return StudySection(key="sensitivity", title="What matters", figures=figures, tables=listed)
+    return Section(key="sensitivity", title="What matters", figures=figures, tables=listed)
 
 
-def _best(ranking: Ranking) -> StudySection:
+def _best(ranking: Ranking) -> Section:
     from mimdsim.report.figures_front import draw_front, draw_ranking
 
     several = len(ranking.metrics) > 1
     drawn = (draw_front if several else draw_ranking)(_judgement(ranking))
-    return StudySection(
+    return Section(
         key="best",
         title="The front" if several else "The best points",
         figures=[drawn] if drawn else [],
@@ -202,7 +201,7 @@ def _scale(ranking: Ranking, place: int) -> tuple[float, str, str, np.ndarray]:
     return metric.scale / factor, unit, f"{metric.name}, {unit}" if unit else metric.label, values
 
 
-def _effects(ranking: Ranking) -> StudySection | None:
+def _effects(ranking: Ranking) -> Section | None:
     """Medians along each field: of points that are spread evenly, else they tell of where the others were looked at."""
     from mimdsim.report.figures_effects import draw_effects
 
@@ -211,10 +210,10 @@ def _effects(ranking: Ranking) -> StudySection | None:
     _, _, label, values = _scale(ranking, 0)
     axes = {name: ranking.column(name) for name in ranking.study.varied}
     drawn = draw_effects(axes, values[0], label)
-    return StudySection(key="effects", title="What each field does", figures=[drawn]) if drawn else None
+    return Section(key="effects", title="What each field does", figures=[drawn]) if drawn else None
 
 
-def _sweeps(result: StudyResult) -> StudySection | None:
+def _sweeps(result: StudyResult) -> Section | None:
     """Lines of a grid, and where GPUs are faster."""
     from mimdsim.report.figures_sweep import draw_crossover, draw_sweep
 
@@ -231,14 +230,14 @@ def _sweeps(result: StudyResult) -> StudySection | None:
         (draw_crossover(rows, names, gpus), "GPU time over tiled time; bands: intervals from opposite ends of both."),
     ]  # fmt: skip
     drawn = [(figure, said) for figure, said in figures if figure is not None]
-    return StudySection(key="lines", title="Along the first field", figures=drawn) if drawn else None
+    return Section(key="lines", title="Along the first field", figures=drawn) if drawn else None
 
 
-def _notes(result: StudyResult) -> StudySection | None:
+def _notes(result: StudyResult) -> Section | None:
     notes = collect_notes(result)
     lines, more = notes[:MOST_NOTES], counted(len(notes) - MOST_NOTES, "more note is", "more notes are")
     lines += [f"{more} left out: column 'note' of results.csv."] if len(notes) > MOST_NOTES else []
-    return StudySection(key="notes", title="Notes", lines=lines) if lines else None
+    return Section(key="notes", title="Notes", lines=lines) if lines else None
 
 
 def _columns(ranking: Ranking) -> list[StudyColumn]:

@@ -14,6 +14,7 @@ import pytest
 from test_detail import SMALL
 from test_report import make_profile
 
+from mimdsim.base.units import counted, show_bytes
 from mimdsim.machine import load_machine
 from mimdsim.pipeline import compile_workload, detail_of, retime
 from mimdsim.profile import RunProfile
@@ -298,6 +299,27 @@ def test_every_table_is_copied_as_csv(opened: Opened) -> None:
     assert len(lines) == 1 + len(opened.column("walk-tile-supersteps", 0))
     assert re.fullmatch(r"[^,]+,\d+,0\.\d+,\d+,\d+,\d+", lines[1])
     assert opened.page.evaluate("window.mimdsimTables.csv(document.getElementById('data-supersteps'))").count("\n") > 60
+
+
+def test_charts_of_the_run_stand_in_their_sections(opened: Opened, run: Run) -> None:
+    """They have the titles of the figures that a page without scripts shows."""
+    tiled, training, layers = run[0].tiled, run[0].training, run[0].activity
+    assert tiled is not None
+    assert training is not None
+    sections = ("liveness", "training", "spikes")
+    titles = {name: opened.page.locator(f"#walk-of-{name} figcaption").all_inner_texts() for name in sections}
+    assert opened.page.locator(".walk-charts canvas").count() == sum(map(len, titles.values()))
+    peak = show_bytes(tiled.memory.peak_bytes)
+    assert titles["liveness"][0].startswith(
+        f"Memory in use on the fullest tile, superstep by superstep: at most {peak}"
+    )
+    assert titles["liveness"][1:] == ["Memory in use on all tiles together"]
+    loss = f"Loss over {counted(len(training.loss), 'training step')} of batch {training.batch}"
+    assert [title.partition(", per")[0] for title in titles["training"]] == [
+        loss,
+        f"Accuracy on {counted(training.test_samples, 'test sample')}",
+    ]
+    assert [title.partition(":")[0] for title in titles["spikes"]] == [one.layer for one in layers if one.raster]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

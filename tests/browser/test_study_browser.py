@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from test_study_answer import HOSTILE, area, row, studied
 
-from mimdsim.report.study_page import ROWS_AT_ONCE, study_page
+from mimdsim.report.page import ROWS_AT_ONCE, study_page
 from mimdsim.studies.page_data import page_of
 
 pytestmark = pytest.mark.slow

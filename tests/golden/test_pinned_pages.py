@@ -13,6 +13,7 @@ import html
 import io
 import re
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,8 @@ from PIL import Image
 from pins import assert_as_pinned
 
 from mimdsim.profile import RunProfile
-from mimdsim.report import page, report_files, summary_lines, write_report
-from mimdsim.report.figures import FIGURES
-from mimdsim.report.figures_sweep import draw_crossover, draw_scaling, draw_sweep
-from mimdsim.report.figures_training import draw_convergence
+from mimdsim.report import report_files, summary_lines, write_report
+from mimdsim.report.figures_sweep import draw_crossover, draw_sweep
 from mimdsim.report.formatting import (
     KINDS,
     aligned_milliseconds,
@@ -40,12 +39,17 @@ from mimdsim.report.formatting import (
 )
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import contenders, strongest_gpu
+from mimdsim.report.page import FIGURES
+from mimdsim.report.sections import sections
 from mimdsim.report.style import picture
 from mimdsim.report.tables import CSV_FILES, csv_files, csv_text
 from mimdsim.studies.results import note_lines
 from mimdsim.studies.results import table_lines as console_table
 
 FOLDER = Path(__file__).resolve().parent / "pinned_pages"
+sys.path.insert(0, str(FOLDER.parents[2] / "benchmarks"))
+
+from benchmark_figures import draw_convergence, draw_scaling  # noqa: E402
 
 
 def shown(profile: RunProfile) -> Iterator[str]:
@@ -59,7 +63,7 @@ def shown(profile: RunProfile) -> Iterator[str]:
     yield from (f"{one.label}: {one}" for one in found) if len(found) < 3 else (one.label for one in found)
     strongest = strongest_gpu(found)
     yield f"strongest: {strongest.label if strongest else 'none'}"
-    for section in page.sections(profile):
+    for section in sections(profile):
         yield f"# section {section.key}: {section.title}. {section.missing}"
         for each in section.tables:
             yield from table_lines(each)

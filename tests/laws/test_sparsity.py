@@ -14,7 +14,7 @@ from mimdsim.execution import Executor, activity_profiles
 from mimdsim.execution.activity import dropped_spikes
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import RecordedActivity
-from mimdsim.report.tables_learning import sparsity_table
+from mimdsim.report.tables_run import sparsity_table
 
 
 def recorded(network: SpikingNetwork, seed: int) -> RecordedActivity:

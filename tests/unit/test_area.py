@@ -23,7 +23,7 @@ from mimdsim.pipeline import Run, retime, simulate
 from mimdsim.pipeline.warnings import unscaled_energy
 from mimdsim.profile import SiliconProfile, load_profile, save_profile
 from mimdsim.report.console import summary_lines
-from mimdsim.report.tables_energy import silicon_parts_table, silicon_table
+from mimdsim.report.tables_machines import silicon_parts_table, silicon_table
 from mimdsim.validation.tables import check_files, default_files
 from mimdsim.workload import load_workload
 

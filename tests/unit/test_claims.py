@@ -105,4 +105,4 @@ def test_advice_for_a_kernel_includes_more_vertices() -> None:
     assert advice is not None
     assert "('Own' uses 4 of 4 tiles and 1 of 6 contexts), at most" in advice.what
     assert advice.cycles == found.cycles - int(found.tiled.compute_cycles * (1 - 1 / 6))
-    assert "are idle" not in _balance(found.tiled).text
+    assert "are idle" not in _balance(found.tiled)

@@ -14,7 +14,7 @@ from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.machine.area_power import TiledEnergy
 from mimdsim.pipeline import Run, retime, simulate
 from mimdsim.profile import EnergyProfile, GpuProfile, TiledProfile
-from mimdsim.report.tables_energy import energy_parts_table, energy_table
+from mimdsim.report.tables_machines import energy_parts_table, energy_table
 from mimdsim.timing import program_loads
 from mimdsim.timing.analytic import input_bytes
 from mimdsim.timing.tile_cycles import TileIssue

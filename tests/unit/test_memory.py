@@ -18,7 +18,7 @@ from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, memory_profile
 from mimdsim.pipeline.overrides import parse_value
 from mimdsim.program import Codelet, Field, Program, Superstep, TileMapping, Variable, VertexTable, WorkerBundles
-from mimdsim.report.tables_memory import categories_table
+from mimdsim.report.tables_run import categories_table
 from mimdsim.workload import load_workload
 
 KIB = 1024

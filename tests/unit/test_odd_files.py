@@ -130,8 +130,6 @@ OURS = {
     "studies/points.py",
     "numerics/precompile.py",
     "report/page.py",
-    "report/study_page.py",
-    "report/explorer_data.py",
 }
 READ = {"read_bytes", "read_text", "fromfile", "memmap", "read_csv", "read_table"}
 

@@ -20,7 +20,7 @@ from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import simulate
 from mimdsim.profile import RunProfile, load_profile, save_profile, store
 from mimdsim.report import summary_lines, write_report
-from mimdsim.report.page import sections
+from mimdsim.report.sections import sections
 from mimdsim.report.tables import csv_files
 from mimdsim.workload import load_workload
 

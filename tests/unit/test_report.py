@@ -566,7 +566,7 @@ def test_the_console_cuts_names_and_never_numbers() -> None:
     headers = ("name", "first", "second", "verdict")
     texts = {"a name " * 30: None, "123,456,789": 123456789.0, "0.25": 0.25, "fits " * 8: None}
     cells = tuple(Cell(text=text, value=value) for text, value in texts.items())
-    table = Table(name="one", caption="", headers=headers, rows=(cells,))
-    lines = list(console._section("Title", table, *headers))
+    table = Table(name="one", caption="", headers=headers, rows=(cells,), title="Title")
+    lines = list(console._table_lines(table))
     assert max(map(len, lines)) <= console.WIDTH
     assert "  123,456,789    0.25  " in lines[-1]

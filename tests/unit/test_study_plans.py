@@ -378,12 +378,12 @@ def test_the_tornado_shows_the_largest_and_says_what_it_leaves_out() -> None:
     rows = [row | {"first_order": (0.9, 0.1), "total": (0.95, 0.1)}, row | {"axis": "names", "mean": None, "size": 9.0}]
     rows += [row | {"axis": f"axis {number}", "mean": 2.0, "size": 2.0, "spread": 0.1} for number in range(30)]
     rows = [{"first_order": None, "total": None} | each for each in rows]
-    figure = draw_tornado(rows, title="What matters", of="the median, 1 ms", notes=["Seen"])
+    figure = draw_tornado(rows, title="What matters", of="the median, 1 ms")
     assert figure is not None
     effects, shares = figure.axes
     assert len(effects.get_yticks()) == MOST_BARS
     note = effects.get_title(loc="left")
-    assert note == "Not drawn, at most 2 % each: axis 18, axis 19 and 10 more\nSeen"
+    assert note == "Not drawn, at most 2 % each: axis 18, axis 19 and 10 more"
     assert {text.get_text() for text in effects.texts} == {"−50 %", "±9 %", "+2 %"}
     assert [text.get_text() for text in shares.texts] == ["at its base value"] * (MOST_BARS - 1)
     assert picture(figure).startswith(b"\x89PNG")

@@ -21,9 +21,10 @@ from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
 from mimdsim.profile.records import SCHEMA_VERSION, Change
 from mimdsim.report import difference_lines, write_report
 from mimdsim.report import explorer_data as walking
-from mimdsim.report.explorer_data import LARGEST, LEFT_OUT, ROWS, SCRIPTS, matched, packed, too_large, walk_of
-from mimdsim.report.figures_memory import draw_memory_by_tile
-from mimdsim.report.page import sections
+from mimdsim.report.explorer_data import LARGEST, LEFT_OUT, ROWS, match_names, pack, too_large, walk_of
+from mimdsim.report.figures_tiles import draw_memory_by_tile
+from mimdsim.report.page import DRAWN_BY_SCRIPTS, FIGURES, HERE, SCRIPTS
+from mimdsim.report.sections import sections
 from mimdsim.report.tables_difference import difference_tables
 
 BREAKS_OUT = "</script><script>alert(1)</script><!--"
@@ -63,7 +64,7 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 @pytest.mark.parametrize("chips", [1, 2])
 def test_packed_numbers_are_those_of_profile_and_detail(chips: int) -> None:
     profile, detail = run_of(chips)
-    header, columns = unpacked(packed(profile, detail))
+    header, columns = unpacked(pack(profile, detail))
     assert profile.tiled is not None
     for name, column in columns.items():
         assert (column.ravel() == getattr(detail, name).ravel()).all(), name
@@ -78,7 +79,7 @@ def test_packed_numbers_are_those_of_profile_and_detail(chips: int) -> None:
 def test_a_category_has_the_same_colour_in_the_section_and_in_the_figure(run: Found) -> None:
     profile, detail = run
     assert profile.tiled is not None
-    header, _ = unpacked(packed(profile, detail))
+    header, _ = unpacked(pack(profile, detail))
     assert set(header["category_colours"]) >= {*detail.categories.tolist(), "code", "vertices", "exchange buffers"}
     figure = draw_memory_by_tile(profile)
     assert figure is not None
@@ -90,20 +91,20 @@ def test_a_category_has_the_same_colour_in_the_section_and_in_the_figure(run: Fo
 
 
 def test_the_same_run_is_packed_into_the_same_bytes(run: Found) -> None:
-    assert packed(*run) == packed(*run)
+    assert pack(*run) == pack(*run)
     assert walk_of(*run) == walk_of(*run)
 
 
 def test_what_is_too_large_is_summed_and_named(run: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     profile, detail = run
-    whole = len(packed(profile, detail)) * 4 // 3
+    whole = len(pack(profile, detail)) * 4 // 3
     assert whole < LARGEST
     monkeypatch.setattr(walking, "LARGEST", whole - 1)
-    header, columns = unpacked(packed(profile, detail))
+    header, columns = unpacked(pack(profile, detail))
     assert header["left_out"] == [LEFT_OUT[0][1]]
     assert (columns["window"].size, columns["window_supersteps"].size) == (0, 0)
     monkeypatch.setattr(walking, "LARGEST", 0)
-    header, columns = unpacked(packed(profile, detail))
+    header, columns = unpacked(pack(profile, detail))
     assert header["left_out"] == [words for _, words in LEFT_OUT]
     assert columns["received"].tolist() == [detail.received.sum(axis=0).tolist()]
     assert (columns["busy"] == detail.busy).all()
@@ -123,7 +124,7 @@ def test_a_full_chip_fits_into_the_page_whatever_its_numbers(run: Found) -> None
         contexts=random.integers(0, 7, shape),
         window=random.integers(1, 1 << 16, (*detail.window.shape[:2], 1_472)),
     )
-    assert 4 * len(packed(profile, large)) / 3 < LARGEST
+    assert 4 * len(pack(profile, large)) / 3 < LARGEST
     assert not too_large(large)
     endless = dataclasses.replace(detail, busy=np.broadcast_to(np.int64(0), (10_000, 23_552)))
     assert "more than a page can hold" in too_large(endless)
@@ -132,8 +133,8 @@ def test_a_full_chip_fits_into_the_page_whatever_its_numbers(run: Found) -> None
 
 
 def test_supersteps_of_other_runs_are_matched_by_name() -> None:
-    assert matched(["a", "b", "a", "c"], ["c", "a", "d", "a"]) == [1, -1, 3, 0]
-    assert matched([], ["a"]) == []
+    assert match_names(["a", "b", "a", "c"], ["c", "a", "d", "a"]) == [1, -1, 3, 0]
+    assert match_names([], ["a"]) == []
 
 
 def test_differences_are_the_other_run_minus_this_one(run: Found) -> None:
@@ -143,7 +144,7 @@ def test_differences_are_the_other_run_minus_this_one(run: Found) -> None:
     names = detail.supersteps.copy()
     names[5] = "new"
     other = dataclasses.replace(detail, busy=busy, supersteps=names, code=detail.code + 2)
-    _, columns = unpacked(packed(profile, detail, (profile, other)))
+    _, columns = unpacked(pack(profile, detail, (profile, other)))
     assert columns["matched_superstep"].tolist() == [-1 if at == 5 else at for at in range(len(names))]
     change = columns["busy_change"]
     assert (change[3] == 7).all()
@@ -152,7 +153,7 @@ def test_differences_are_the_other_run_minus_this_one(run: Found) -> None:
     assert columns["memory_change_all"].tolist() == [2] * detail.tiles
     assert (columns["memory_change"][5] == 0).all()
     fewer = dataclasses.replace(detail, busy=detail.busy[:, :40])
-    assert "busy_change" not in unpacked(packed(profile, detail, (profile, fewer)))[1]
+    assert "busy_change" not in unpacked(pack(profile, detail, (profile, fewer)))[1]
 
 
 def test_tables_of_differences(run: Found) -> None:
@@ -203,7 +204,7 @@ def test_names_cannot_break_out_of_the_page(run: Found, tmp_path: Path, monkeypa
     reader = Reader()
     reader.feed(content)
     assert reader.tags.count("script") == 3  # columns, tables, the section's own
-    header, _ = unpacked(packed(profile, hostile))
+    header, _ = unpacked(pack(profile, hostile))
     assert header["supersteps"][0] == BREAKS_OUT
 
 
@@ -224,8 +225,18 @@ def test_the_page_with_a_section_to_walk_through(run: Found, tmp_path: Path, mon
     assert all(target[1:] in reader.ids for target in reader.loads if target.startswith("#"))
 
 
+def test_what_its_scripts_draw_is_no_picture_too(run: Found, tmp_path: Path) -> None:
+    names = [plan.name for plan in FIGURES]
+    for detail, drawn in ((run[1], set(names) - set(DRAWN_BY_SCRIPTS)), (None, set(names))):
+        paths = write_report(run[0], tmp_path, None, detail, drawn=lambda: dict.fromkeys(names, b"a picture"))
+        assert {path.stem for path in paths if path.suffix == ".png"} == drawn
+        content = paths[0].read_text(encoding="utf-8")
+        assert {name for name in names if f'id="figure-{name}"' in content} == drawn
+        assert ("tiles on their grid (Floor plan)" in content) == (detail is not None)
+
+
 def test_every_script_is_part_of_the_page_and_short() -> None:
-    folder = walking.HERE / "scripts"
+    folder = HERE / "scripts"
     assert {path.stem for path in folder.glob("*.js")} == {*SCRIPTS, "tables", "study_table"}
     for path in folder.glob("*.js"):
         lines = path.read_text(encoding="utf-8").splitlines()

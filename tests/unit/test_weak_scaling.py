@@ -14,11 +14,14 @@ import pytest
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import place
-from mimdsim.report.figures_sweep import draw_over_chips, draw_scaling
 from mimdsim.report.style import picture
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from benchmark_figures import draw_over_chips, draw_scaling  # noqa: E402
+
 # chips, neurons per tile: weights in millions (SHD, N-MNIST), layers, neurons with SHD's 20 classes. Computed from the
 # size rules of jrfinkbeiner/graphcore_snn, benchmarking_script.py (commit 0d81a25).
 SIZES: dict[tuple[int, int], tuple[float, float, int, int]] = {

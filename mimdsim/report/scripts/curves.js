@@ -1,9 +1,10 @@
-// Line charts, drawn by uPlot: memory over the program, spikes by timestep, loss by training step.
+// Line charts, drawn by uPlot.
 const charts = new Map();
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000];
 const BINARY = Array.from({ length: 40 }, (_, at) => 2 ** at);
 
-/** Draw a chart anew in its holder. series: [{label, values, colour, fill}]; x: numbers; marks: places of x. */
+/** Draw a chart anew in its holder. series: [{label, values, colour, fill, dash, joined}], joined:
+ * across places without a value, with points; x: numbers; marks: places of x. */
 function curve(id, x, series, { height = 210, xLabel, shown = thousands, marks = [], onClick = null, stepped = false,
   sayX = value => `${value}` }) {
   const holder = element(id), colour = ink();
@@ -22,7 +23,8 @@ function curve(id, x, series, { height = 210, xLabel, shown = thousands, marks =
     axes: [{ ...axis, label: xLabel, labelSize: 22, size: 34, incrs: WHOLE },
       { ...axis, size: 76, incrs: shown === bytes ? BINARY : undefined, values: (_, ticks) => ticks.map(shown) }],
     series: [{ label: xLabel, value: (_, at) => (at === null ? "–" : sayX(at)) }, ...series.map(one => ({
-      label: one.label, stroke: one.colour, width: one.fill ? 1 : 1.6, fill: one.fill, points: { show: false },
+      label: one.label, stroke: one.colour, width: one.fill ? 1 : 1.6, fill: one.fill, dash: one.dash,
+      spanGaps: one.joined, points: { show: Boolean(one.joined), size: 5 },
       paths: stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
       value: (_, value, __, at) => said(one.own || one.values, at, shown),
     }))],
@@ -78,26 +80,9 @@ function drawTimesteps() {
     marks: state.timestep >= 0 ? [{ at: x[state.timestep] }] : [] });
 }
 
-/** Spikes of the layers by timestep, and the loss; both do not depend on the selection. */
-function drawRecorded() {
-  const { activity, loss } = facts;
-  if (!document.getElementById("walk-spikes-figure")) return; // of a kernel
-  element("walk-spikes-figure").hidden = !activity.length;
-  if (activity.length) {
-    curve("walk-spikes", upTo(activity[0].spikes.length), activity.map((one, at) =>
-      ({ label: one.layer, colour: NAMES[at % NAMES.length], values: one.spikes })), { xLabel: "timestep",
-      shown: value => some.format(value) });
-  }
-  element("walk-loss-figure").hidden = loss.length < 2;
-  if (loss.length > 1) {
-    curve("walk-loss", upTo(loss.length), [{ label: "loss", colour: NAMES[0], values: loss }],
-      { xLabel: "training step", shown: value => (value === null ? "–" : some.format(value)) });
-  }
-}
-
 function startCurves() {
   views.push(changed => {
     if (["tile", "superstep", "timestep"].some(name => changed.has(name))) drawTimesteps();
-    if (changed.has("lying") && changed.size > 3) drawRecorded();
+    if (changed.has("lying") && changed.size > 3) drawRun();
   });
 }

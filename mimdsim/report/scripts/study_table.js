@@ -108,9 +108,7 @@
   find("points-after").addEventListener("click", () => { state.from += atOnce; draw(); });
   function field(value) {
     if (value === null) return "";
-    if (typeof value === "number") return String(value);
-    const safe = /^[=+\-@]/.test(value) ? `'${value}` : value;
-    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    return typeof value === "number" ? String(value) : window.mimdsimTables.quoted(value);
   }
   function csv() {
     const names = columns.map(column => field(column.unit ? `${column.name} [${column.unit}]` : column.name));

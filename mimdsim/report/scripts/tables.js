@@ -33,9 +33,11 @@ window.mimdsimTables = (() => {
   /** A cell for a spreadsheet: the number it is sorted by, or its text, which is never taken for a formula. */
   function field(cell) {
     if (cell.dataset.value !== undefined) return cell.dataset.value;
-    const text = cell.textContent.trim().replace(/\s+/g, " ");
+    return quoted(cell.textContent.trim().replace(/\s+/g, " "));
+  }
+  function quoted(text) {
     const safe = /^[=+\-@]/.test(text) ? `'${text}` : text;
-    return /[",]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   }
   function csv(table) {
     const rows = Array.from(table.rows).filter(row => !row.hidden);
@@ -85,5 +87,5 @@ window.mimdsimTables = (() => {
       });
     });
   });
-  return { prepare, csv, copy };
+  return { prepare, csv, copy, quoted };
 })();

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.base.phases import in_order
@@ -13,13 +12,13 @@ from mimdsim.profile import RunProfile, Span, TiledProfile
 from mimdsim.report.colours import INK, PART_COLOURS
 from mimdsim.report.formatting import clipped, duration, in_unit, milliseconds, reach, share, thousands
 from mimdsim.report.machine_comparison import contenders
-from mimdsim.report.style import heading, panels, stacked_bars, styled, thousands_axis
+from mimdsim.report.style import heading, panels, stacked_bars, styled_plain, thousands_axis
 
 LONGEST = 12
 PART_NAMES = ("compute", "internal exchange", "sync", "host exchange (exposed)")
 
 
-@styled
+@styled_plain
 def draw_time_by_phase(profile: RunProfile) -> Figure | None:
     """Time of a run by phase, split into compute, exchange, sync and exposed host exchange."""
     tiled = profile.tiled
@@ -27,22 +26,18 @@ def draw_time_by_phase(profile: RunProfile) -> Figure | None:
         return None
     phases = in_order(span.phase for span in tiled.spans)
     rows = [(*_parts(tiled, [span for span in tiled.spans if span.phase == phase]), 0.0) for phase in phases]
-    shown = [*phases, "host"] if tiled.host_seconds else [*phases]
-    rows += [(0.0, 0.0, 0.0, tiled.host_exposed_seconds)][: len(shown) - len(phases)]
+    if tiled.host_seconds:
+        rows.append((0.0, 0.0, 0.0, tiled.host_exposed_seconds))
     total = tiled.seconds_per_training_step
-    figure, (axes,) = panels(height=1.3 + 0.42 * len(rows))
+    names = [clipped(phase, 24) for phase in [*phases, "host"][: len(rows)]]
     notes = [f"{duration(tiled, sum(row))} · {share(sum(row), total)}" for row in rows]
-    kinds = len(PART_NAMES) if tiled.host_seconds else len(PART_NAMES) - 1
-    stacked_bars(axes, _in_unit(tiled, rows), PART_NAMES[:kinds], PART_COLOURS[:kinds], notes)
-    axes.set_yticks(range(len(rows)), [clipped(phase, 24) for phase in shown])
+    kinds = 4 if tiled.host_seconds else 3
+    figure = _stacked(tiled, [row[:kinds] for row in rows], names, notes, height=0.42, per="", legend_columns=4)
     heading(figure, f"One {tiled.run_name} by phase: {duration(tiled, total)} (interval {reach(tiled)})")
-    axes.set_xlabel(f"{_unit(tiled)} per {tiled.run_name}")
-    _thousands(tiled, axes)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
-@styled
+@styled_plain
 def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
     """The supersteps with the most cycles, each split into compute (slowest tile), exchange and sync."""
     tiled = profile.tiled
@@ -50,20 +45,36 @@ def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
         return None
     longest = sorted(tiled.spans, key=lambda span: -span.cycles)[:LONGEST]
     rows = [_parts(tiled, [span]) for span in longest]
-    figure, (axes,) = panels(height=1.3 + 0.36 * len(rows))
-    notes = [
-        f"{duration(tiled, tiled.seconds(span.cycles))} · {thousands(span.times)}×{_waited_for(span)}"
-        for span in longest
-    ]
-    stacked_bars(axes, _in_unit(tiled, rows), PART_NAMES[:3], PART_COLOURS[:3], notes)
-    axes.set_yticks(range(len(rows)), [f"{clipped(span.name, 30)} ({clipped(span.phase, 10)})" for span in longest])
+    names = [f"{clipped(span.name, 30)} ({clipped(span.phase, 10)})" for span in longest]
+    seconds = [duration(tiled, tiled.seconds(span.cycles)) for span in longest]
+    notes = [f"{each} · {thousands(one.times)}×{_waited_for(one)}" for each, one in zip(seconds, longest, strict=True)]
+    figure = _stacked(tiled, rows, names, notes, height=0.36, per=", all executions together", legend_columns=3)
     loops = sum(span.op == "repeat" for span in tiled.spans)  # control of a loop has a span of its own
     many = counted(len(tiled.spans) - loops, "superstep") + (f" and {counted(loops, 'loop')}" if loops else "")
-    which = f"The {len(rows)} longest of {many}" if len(rows) < len(tiled.spans) else many
+    which = f"The {len(longest)} longest of {many}" if len(longest) < len(tiled.spans) else many
     heading(figure, f"{which}: total · executions · slowest tile")
-    axes.set_xlabel(f"{_unit(tiled)} per {tiled.run_name}, all executions together")
-    _thousands(tiled, axes)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _stacked(
+    tiled: TiledProfile,
+    rows: list[tuple[float, ...]],
+    names: list[str],
+    notes: list[str],
+    *,
+    height: float,
+    per: str,
+    legend_columns: int,
+) -> Figure:
+    """Bars of seconds by part, in the unit of the machine; height: inches of each."""
+    figure, (axes,) = panels(height=1.3 + height * len(rows))
+    values, kinds = [[in_unit(tiled, seconds) for seconds in row] for row in rows], len(rows[0])
+    stacked_bars(axes, values, PART_NAMES[:kinds], PART_COLOURS[:kinds], notes)
+    axes.set_yticks(range(len(rows)), names)
+    axes.set_xlabel(f"{'milliseconds' if tiled.trains else 'cycles'} per {tiled.run_name}{per}")
+    if not tiled.trains:
+        thousands_axis(axes.xaxis)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=legend_columns)
     return figure
 
 
@@ -73,31 +84,16 @@ def _waited_for(span: Span) -> str:
     return f" · tile {thousands(tile)}" if tile >= 0 else ""
 
 
-def _parts(tiled: TiledProfile, spans: list[Span]) -> tuple[float, float, float]:
+def _parts(tiled: TiledProfile, spans: Sequence[Span]) -> tuple[float, ...]:
     """Seconds of compute, exchange and sync of some spans together."""
-    compute = sum(span.compute_cycles for span in spans)
-    exchange = sum(span.exchange_cycles for span in spans)
-    sync = sum(span.sync_cycles for span in spans)
-    return tiled.seconds(compute), tiled.seconds(exchange), tiled.seconds(sync)
-
-
-def _in_unit(tiled: TiledProfile, rows: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    return [tuple(in_unit(tiled, seconds) for seconds in row) for row in rows]
-
-
-def _unit(tiled: TiledProfile) -> str:
-    return "milliseconds" if tiled.trains else "cycles"
-
-
-def _thousands(tiled: TiledProfile, axes: Axes) -> None:
-    if not tiled.trains:
-        thousands_axis(axes.xaxis)
+    parts = ("compute_cycles", "exchange_cycles", "sync_cycles")
+    return tuple(tiled.seconds(sum(getattr(span, part) for span in spans)) for part in parts)
 
 
 LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (GPU: launch-bound)", "host")
 
 
-@styled
+@styled_plain
 def draw_comparison(profile: RunProfile) -> Figure | None:
     """Bars of milliseconds per training step, split by what limits the time, with intervals and ratios."""
     found = contenders(profile)
@@ -123,7 +119,6 @@ def draw_comparison(profile: RunProfile) -> Figure | None:
     for label, one in zip(axes.get_yticklabels(), found, strict=True):
         label.set_fontweight("bold" if one.tiled or one.strongest else "normal")
     heading(figure, "One training step on every machine (★ strongest strategy of its GPU; whiskers: interval)")
-    axes.set_xlabel("milliseconds per training step")
-    axes.set_xlim(0, 1.03 * longest or None)
+    axes.set(xlabel="milliseconds per training step", xlim=(0, 1.03 * longest or None))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
