@@ -13,7 +13,7 @@ from mimdsim.gpu.elementwise import CUDNN_PERSISTENT, Direction, RecurrentLayer,
 from mimdsim.gpu.energy import gpu_energy
 from mimdsim.gpu.kernels import InputEncoding, Kernel, Lowered, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.sparse_kernels import ListKernel, list_kernel_seconds
+from mimdsim.gpu.sparse_kernels import ListKernel, list_kernel_seconds, list_walk_seconds
 from mimdsim.gpu.strategies import STRATEGIES, Strategy, find_strategy
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
@@ -29,7 +29,7 @@ def time_on_gpu(
     graph: Graph,
     gpu: GpuMachine,
     *,
-    strategy: str,
+    strategy: str | Strategy,
     precision: Precision,
     input_encoding: InputEncoding = "as_graph",
     activity: RecordedActivity | None = None,
@@ -57,7 +57,7 @@ def time_on_gpu(
     return GpuProfile(
         machine=gpu.name,
         title=gpu.title,
-        strategy=strategy,
+        strategy=how.name,
         precision=precision,
         description=how.description,
         spans=spans,
@@ -67,7 +67,6 @@ def time_on_gpu(
         seconds_high=max(slowest, host_seconds) if pinned else slowest + host_seconds,
         bytes_needed=lowered.bytes_needed,
         memory_bytes=gpu.memory.capacity_bytes,
-        never_built=how.lists == "ideal",
         energy=gpu_energy(
             gpu,
             lowered.kernels,
@@ -119,9 +118,7 @@ def _fastest(
     """The fastest legal strategy; its assumptions list what was refused and why. Bounds are left out."""
     timed: list[GpuProfile] = []
     refused: list[Assumption] = []
-    for name, how in STRATEGIES.items():
-        if how.lists == "ideal":
-            continue  # a bound, not a program
+    for name in STRATEGIES:
         try:
             timed.append(
                 time_on_gpu(
@@ -173,6 +170,7 @@ def _launch(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision
             precision=precision,
             accumulate=kernel.accumulate,
             l2_resident=resident and kernel.repeated,
+            aligned=kernel.aligned,
         )
         bound = estimate.bound if estimate.seconds >= period else "launch"
         return _Launch(max(estimate.seconds, period), estimate.flops, estimate.bytes_moved, bound)
@@ -185,7 +183,13 @@ def _launch(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision
     if isinstance(kernel, Recurrent):  # its walk over the timesteps, and what else it streams
         layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
         direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
-        walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
+        if kernel.entries is None:
+            walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
+        else:
+            walked = list_walk_seconds(
+                gpu, neurons=kernel.neurons, batch=kernel.batch, timesteps=kernel.timesteps, entries=kernel.entries,
+                forward=direction == "forward",
+            )  # fmt: skip
         streamed = elementwise.elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching).seconds
         bound = "launch" if walked > streamed else "memory"
         return _Launch(walked + streamed, kernel.flops, kernel.bytes_moved, bound)

@@ -16,7 +16,8 @@ from mimdsim.graph.records import Graph, Value, elements
 class Product(Launched):
     """`times` launches of `batch` products C[m, n] = A[m, k] B[k, n].
 
-    accumulate: added to what C held. repeated: the same weights come back every timestep.
+    accumulate: added to what C held. repeated: the same weights come back every timestep. aligned: rows start where
+    tensor units read them fastest, which a program that pads its widths sees to.
     """
 
     m: int
@@ -25,6 +26,7 @@ class Product(Launched):
     batch: int = 1
     accumulate: bool = False
     repeated: bool = False
+    aligned: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,8 @@ class HostWait(Launched):
 class Recurrent(Launched):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
-    bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1.
+    bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1. entries: of the list of
+    weights' rows that a sample follows at a timestep; None where the product is dense.
     """
 
     neurons: int
@@ -58,6 +61,7 @@ class Recurrent(Launched):
     timesteps: int
     bytes_moved: int
     flops: int
+    entries: float | None = None
 
 
 Kernel = Recurrent | Product | Stream | HostWait | ListKernel
