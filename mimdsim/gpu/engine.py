@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,15 +23,20 @@ from mimdsim.gpu.elementwise import (
     persistent_seconds,
 )
 from mimdsim.gpu.gemm import KernelTime, gemm_seconds
-from mimdsim.gpu.kernels import InputEncoding, Kernel, KernelProgram, ListKernel, Product, Recurrent, Stream
+from mimdsim.gpu.kernels import WORD_BYTES, InputEncoding, Kernel, KernelProgram, ListKernel, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.strategies import STRATEGIES, Strategy, check_choice
+from mimdsim.gpu.strategies import STRATEGIES, Strategy, check_choice, find_strategy
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 from mimdsim.profile.records import Assumption, EnergyProfile, GpuProfile, KernelSpan
 from mimdsim.program import RecordedActivity
 
 WALK_SECONDS = 4e-6  # start and end of a kernel that walks the timesteps itself; assumed
+# One block that follows its sample's lists through the timesteps: bytes of rows a cycle, and what comes beside them;
+# measured on an H100 by benchmarks/gpu/measure_steps.py
+WALK_BYTES_PER_CYCLE = 16
+FORWARD_LOADS, BACKWARD_LOADS = 6, 9  # latencies of the L2 in the chain of a timestep
+FORWARD_NEURON_CYCLES, BACKWARD_NEURON_CYCLES = 2.0, 3.5
 AUTO = "auto"
 SECTIONS = ("chip", "compute", "systolic", "memory", "launch", "host", "energy")
 
@@ -39,7 +45,7 @@ def time_on_gpu(
     graph: Graph,
     gpu: GpuMachine,
     *,
-    strategy: str,
+    strategy: str | Strategy,
     precision: Precision,
     input_encoding: InputEncoding = "as_graph",
     activity: RecordedActivity | None = None,
@@ -54,8 +60,7 @@ def time_on_gpu(
     if strategy == AUTO:
         timed = partial(time_on_gpu, graph, gpu, precision=precision, input_encoding=input_encoding, activity=activity)
         return _fastest_strategy(timed, f"{gpu.name}, {precision}")
-    check_choice("strategy", strategy, STRATEGIES)
-    how = STRATEGIES[strategy]
+    how = find_strategy(strategy)
     lowered = _lower(graph, gpu, how, precision, input_encoding, activity)
     resident = lowered.working_set_bytes <= gemm.L2_RESIDENT_SHARE * gpu.memory.l2_bytes
     spans = tuple(_span(kernel, gpu, how, precision, resident) for kernel in lowered.kernels)
@@ -69,7 +74,7 @@ def time_on_gpu(
     return GpuProfile(
         machine=gpu.name,
         title=gpu.title,
-        strategy=strategy,
+        strategy=how.name,
         precision=precision,
         description=how.description,
         spans=spans,
@@ -79,7 +84,6 @@ def time_on_gpu(
         seconds_high=max(slowest, host_seconds) if pinned else slowest + host_seconds,
         bytes_needed=lowered.bytes_needed,
         memory_bytes=gpu.memory.capacity_bytes,
-        never_built=how.lists == "ideal",
         energy=_energy(
             gpu,
             lowered.kernels,
@@ -125,9 +129,7 @@ def _fastest_strategy(timed_by: Callable[..., GpuProfile], where: str) -> GpuPro
     """The fastest legal strategy; its assumptions list what was refused and why. Bounds are left out."""
     timed: list[GpuProfile] = []
     refused: list[Assumption] = []
-    for name, how in STRATEGIES.items():
-        if how.lists == "ideal":
-            continue  # a bound, not a program
+    for name in STRATEGIES:
         try:
             timed.append(timed_by(strategy=name))
         except (MappingError, DoesNotFit) as why:
@@ -161,6 +163,7 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
             precision=precision,
             accumulate=kernel.accumulate,
             l2_resident=resident and kernel.repeated,
+            aligned=kernel.aligned,
         )
         return product if product.seconds >= period else replace(product, seconds=period, bound="launch")
     if isinstance(kernel, Stream):
@@ -170,7 +173,13 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
     if isinstance(kernel, Recurrent):  # its walk over the timesteps, and what else it streams
         layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
         direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
-        walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
+        if kernel.entries is None:
+            walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
+        else:
+            walked = list_walk_seconds(
+                gpu, neurons=kernel.neurons, batch=kernel.batch, timesteps=kernel.timesteps, entries=kernel.entries,
+                forward=direction == "forward",
+            )  # fmt: skip
         streamed = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching)
         bound = "launch" if walked > streamed.seconds else "memory"
         return replace(streamed, seconds=walked + streamed.seconds, flops=kernel.flops, bound=bound)
@@ -184,7 +193,8 @@ def _time_list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float
     memory = gpu.memory
     rate = memory.l2_streaming_bytes_per_second if resident else memory.dram_bytes_per_second * memory.streaming_share
     streaming = kernel.weight_bytes / rate
-    working = max(kernel.serial_cycles / gpu.chip.clock_hz, kernel.l2_bytes / memory.l2_bytes_per_second)
+    gathering = kernel.l2_bytes / (kernel.l2_share * memory.l2_bytes_per_second)
+    working = max(kernel.serial_cycles / gpu.chip.clock_hz, gathering)
     launching = kernel.launches * period_seconds
     waiting = kernel.host_waits * gpu.launch.host_synchronisation_seconds
     parts = {"launch": launching, "host": waiting, "memory": streaming + working}
@@ -194,6 +204,17 @@ def _time_list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float
         flops=kernel.flops,
         bytes_moved=kernel.l2_bytes + kernel.weight_bytes,
     )
+
+
+def list_walk_seconds(
+    gpu: GpuMachine, *, neurons: int, batch: int, timesteps: int, entries: float, forward: bool
+) -> float:
+    """A recurrent layer whose samples are walked by one block each, `entries` rows of its weights a timestep."""
+    loads, each = (FORWARD_LOADS, FORWARD_NEURON_CYCLES) if forward else (BACKWARD_LOADS, BACKWARD_NEURON_CYCLES)
+    cycles = loads * gpu.memory.l2_latency_cycles + each * neurons
+    cycles += entries * neurons * WORD_BYTES / WALK_BYTES_PER_CYCLE
+    rounds = math.ceil(batch / gpu.chip.streaming_multiprocessors)
+    return rounds * timesteps * cycles / gpu.chip.clock_hz
 
 
 def _energy(

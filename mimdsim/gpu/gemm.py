@@ -73,6 +73,7 @@ OUTPUTS_AT_FULL_RATE = 16384  # sums in flight that hide all latency, those of a
 # the registers hold sums then. CUTLASS, efficient_gemm.md, "Parallelized Reductions"; the half is assumed.
 OUTPUTS_OF_SPLIT = 32768
 MOST_RESIDENT = 4  # output tiles on one multiprocessor at once; assumed
+ALIGNED_BYTES = 16  # of a row, for asynchronous copies of the widest kind; CUTLASS, "Alignment" in its profiler
 NARROW_TILE = 64  # kernels for narrow products; assumed
 L2_SHARE = 0.8  # of the L2's read rate that products reach; assumed
 L2_RESIDENT_SHARE = 0.75  # operands up to this share of the L2 stay there between launches; assumed
@@ -147,6 +148,7 @@ def gemm_seconds(
     accumulate: bool = False,
     transposed_weight: bool = False,
     power_limited: bool = True,
+    aligned: bool = True,
     parameters: ProductParameters = CALIBRATED,
 ) -> KernelTime:
     """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel, without its launch. Raises ValueError when a dimension
@@ -155,6 +157,7 @@ def gemm_seconds(
     l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product is
     added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand is stored with k
     innermost, as torch.nn.Linear keeps it. power_limited: products run long enough for the board's power limit to act.
+    aligned: rows start at multiples of 16 bytes (`rows_aligned`).
     """
     if min(m, n, k, batch) < 1:
         raise ValueError(f"matrix product {batch} x ({m} x {k}) x ({k} x {n}): every dimension must be at least 1")
@@ -169,7 +172,7 @@ def gemm_seconds(
     else:
         device = _device(
             gpu, precision, l2_resident=l2_resident, transposed_weight=transposed_weight,
-            power_limited=power_limited, how=parameters,
+            power_limited=power_limited, aligned=aligned, how=parameters,
         )  # fmt: skip
         seconds, compute_bound, candidate = _fastest_kernel(device, m, n, k, element_bytes, batch, moved, accumulate)
     return KernelTime(
@@ -179,6 +182,11 @@ def gemm_seconds(
         bytes_moved=moved,
         candidate=candidate,
     )
+
+
+def rows_aligned(*extents: int, precision: Precision) -> bool:
+    """Whether rows of so many numbers start at multiples of 16 bytes, as copies into the shared memory need."""
+    return all(extent * ELEMENT_BYTES[precision] % ALIGNED_BYTES == 0 for extent in extents)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +215,7 @@ def _device(
     l2_resident: bool,
     transposed_weight: bool,
     power_limited: bool,
+    aligned: bool,
     how: ProductParameters,
 ) -> _Device:
     tensor, memory = gpu.uses_tensor_unit(precision), gpu.memory
@@ -219,13 +228,16 @@ def _device(
         feed = memory.dram_bytes_per_second * memory.streaming_share
         slow = memory.dram_bytes_per_second * how.transposed_dram_share
         narrow = min(feed, slow) if transposed_weight else feed
+    in_flight = gpu.chip.tensor_k_in_flight * ELEMENT_BYTES["fp16"] / ELEMENT_BYTES[precision]
     return _Device(
         multiprocessors=gpu.chip.streaming_multiprocessors,
         tensor=tensor,
-        flops_per_second_each=gpu.flops_per_second_each(precision) * gpu.library_share(precision),
+        flops_per_second_each=gpu.flops_per_second_each(precision)
+        * gpu.library_share(precision)
+        * (1.0 if aligned or not tensor else gpu.chip.tensor_unaligned_share),
         power_share=gpu.power_share(precision) if power_limited else 1.0,
         sharing=gpu.chip.cluster_multiprocessors if tensor else 1,
-        seconds_per_k=latency / gpu.chip.tensor_k_in_flight / clock if tensor else 0.0,
+        seconds_per_k=latency / in_flight / clock if tensor else 0.0,
         intensity_half=how.tensor_intensity_half if tensor else how.simt_intensity_half,
         wide_gain=0.0 if tensor else wide_share / gpu.compute.fp32_library_share,
         tile_edge=gpu.chip.tensor_tile_edge if tensor else 1,

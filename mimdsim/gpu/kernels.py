@@ -3,9 +3,10 @@ what they move, not how long they take.
 
 Two implementations of lists are modelled. As written: one block of 256 threads per sample walks its list, each thread
 owns columns of the weights (SparseSpikes, lib/spike_vector_matmul); weight gradients are zeroed, added to by atomics,
-and then added whole to the running sum; the gradient of spikes waits for the host. Ideal: the same gathers at the rate
-of the L2 with one replayed launch each and weight gradients in place, which does not exist: an upper bound of what
-lists can achieve.
+and then added whole to the running sum; the gradient of spikes waits for the host. Hoisted: one kernel takes the lists
+of all timesteps, gathers rows of weights, or for weight gradients rows of the layer's gradient along lists by neuron;
+layers that recur are walked through the timesteps by one block a sample, which waits for no other. It is built and was
+timed on an H100: benchmarks/gpu/programs.py.
 """
 
 from __future__ import annotations
@@ -23,13 +24,18 @@ from mimdsim.graph.records import Graph, Operation, Scan, Value, elements
 
 BLOCK_THREADS = 256
 CYCLES_PER_ENTRY = 80  # a dependent load from the L2 with what hides of it, per entry and 256 columns; estimated
-LISTS_SOURCE = (
-    "read from lib/spike_vector_matmul of jrfinkbeiner/SparseSpikes: memset, atomics, copies and a stream "
-    "synchronisation counted; about 80 cycles an entry are an estimate; none of it was timed"
-)
+LISTS_SOURCE = {
+    "as_written": "read from lib/spike_vector_matmul of jrfinkbeiner/SparseSpikes: memset, atomics, copies and a "
+    "stream synchronisation counted; about 80 cycles an entry are an estimate; none of it was timed",
+    "hoisted": "kernels of benchmarks/gpu/triton_kernels.py, whose bytes are counted; rates and cycles are those of an "
+    "H100 (references/gpu_training_steps.csv), in units of its L2's rate and latency, for all devices",
+}
+# Measured on an H100 by benchmarks/gpu/measure_steps.py, 2026-11-26, as shares of the L2's read rate
+SPIKE_GRADIENT_SHARE = 0.8  # dot products with single rows
+MAKING_SHARE = 0.08  # lists by row and by neuron from an array: scans and atomics
 WORD_BYTES = 4
 LIST_PRODUCTS = {"synapse", "synapse_weight_gradient", "synapse_spike_gradient"}
-ListMode = Literal["as_written", "ideal"]
+ListMode = Literal["as_written", "hoisted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +52,8 @@ class GpuKernel:
 class Product(GpuKernel):
     """`times` launches of `batch` products C[m, n] = A[m, k] B[k, n].
 
-    accumulate: added to what C held. repeated: the same weights come back every timestep.
+    accumulate: added to what C held. repeated: the same weights come back every timestep. aligned: rows start where
+    tensor units read them fastest, which a program that pads its widths sees to.
     """
 
     m: int
@@ -55,6 +62,7 @@ class Product(GpuKernel):
     batch: int = 1
     accumulate: bool = False
     repeated: bool = False
+    aligned: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +88,8 @@ class HostWait(GpuKernel):
 class Recurrent(GpuKernel):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
-    bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1.
+    bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1. entries: of the list of
+    weights' rows that a sample follows at a timestep; None where the product is dense.
     """
 
     neurons: int
@@ -88,14 +97,15 @@ class Recurrent(GpuKernel):
     timesteps: int
     bytes_moved: int
     flops: int
+    entries: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListKernel(GpuKernel):
     """`times` rounds of the kernels of one product on lists; amounts are those of one round.
 
-    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed
-    completely; launches and host_waits: of a round.
+    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered, at `l2_share` of the L2's rate;
+    weight_bytes: streamed completely; launches and host_waits: of a round.
     """
 
     serial_cycles: float
@@ -104,6 +114,7 @@ class ListKernel(GpuKernel):
     launches: int
     host_waits: int
     flops: int
+    l2_share: float = 1.0
 
 
 Kernel = Recurrent | Product | Stream | HostWait | ListKernel
@@ -196,19 +207,57 @@ def list_kernel(scan: Operation, inner: Operation, counts: Mapping[str, np.ndarr
     gradient = inner.kind == "synapse_weight_gradient"
     touched = batch * entries * columns * WORD_BYTES * (2 if gradient else 1)
     weights = body.value(spikes).shape[1] * columns * WORD_BYTES
-    written = followed == "as_written"
-    launches = {"synapse": 1, "synapse_weight_gradient": 3, "synapse_spike_gradient": 3}[inner.kind] if written else 1
+    flops = round((2 if by_listed else 1) * batch * entries * columns)
+    if followed == "hoisted":
+        rows = attributes.timesteps * batch
+        sources = body.value(spikes).shape[1]
+        # what a gather writes, or reads beside the rows of its lists: sums, gradients that rows are multiplied with
+        beside = rows * columns if not gradient else sources * columns
+        beside += rows * sources if by_listed else 0  # zeroed, because lists fill it here and there
+        return ListKernel(
+            name=f"{scan.name}.{inner.name}",
+            op=inner.kind,
+            phase=inner.phase,
+            times=1,
+            serial_cycles=0.0,
+            l2_bytes=(rows * entries * columns + beside) * WORD_BYTES,
+            weight_bytes=0,
+            launches=1 if inner.kind == "synapse" else 2,
+            host_waits=0,
+            flops=flops * attributes.timesteps,
+            l2_share=SPIKE_GRADIENT_SHARE if by_listed else 1.0,
+        )
+    launches = {"synapse": 1, "synapse_weight_gradient": 3, "synapse_spike_gradient": 3}[inner.kind]
     return ListKernel(
         name=f"{scan.name}.{inner.name}",
         op=inner.kind,
         phase=inner.phase,
         times=attributes.timesteps,
-        serial_cycles=math.ceil(columns / BLOCK_THREADS) * longest * CYCLES_PER_ENTRY if written else 0.0,
+        serial_cycles=math.ceil(columns / BLOCK_THREADS) * longest * CYCLES_PER_ENTRY,
         l2_bytes=touched,
-        weight_bytes=4 * weights if written and gradient else 0,  # zeroed, read twice and written by the addition
+        weight_bytes=4 * weights if gradient else 0,  # zeroed, read twice and written by the addition
         launches=launches,
-        host_waits=int(written and by_listed),
-        flops=round((2 if by_listed else 1) * batch * entries * columns),
+        host_waits=int(by_listed),
+        flops=flops,
+    )
+
+
+def list_making(scan: Operation, name: str, layer: str, phase: str) -> ListKernel:
+    """The kernel that turns the states of a layer at all timesteps into its lists."""
+    attributes: Scan = scan.attributes
+    batch, neurons = attributes.body.value(name).shape
+    return ListKernel(
+        name=f"{scan.name}.lists_of_{layer}",
+        op="lists",
+        phase=phase,
+        times=1,
+        serial_cycles=0.0,
+        l2_bytes=attributes.timesteps * batch * neurons * WORD_BYTES,
+        weight_bytes=0,
+        launches=1,
+        host_waits=0,
+        flops=0,
+        l2_share=MAKING_SHARE,
     )
 
 

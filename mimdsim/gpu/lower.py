@@ -20,6 +20,7 @@ from mimdsim.gpu.dependence import (
     product_levels,
     recurrent_parts,
 )
+from mimdsim.gpu.gemm import ALIGNED_BYTES
 from mimdsim.gpu.kernels import (
     LIST_PRODUCTS,
     HostWait,
@@ -32,6 +33,7 @@ from mimdsim.gpu.kernels import (
     check_lists,
     expansion_kernels,
     list_kernel,
+    list_making,
     streamed_inputs,
     transfer_bytes,
 )
@@ -135,6 +137,12 @@ class _Body:
                 made.append(self._product(inner, accumulate=inner.name in absorbed))
             elif inner.name in group_at:
                 made += [self._stream(chunk) for chunk in self._chunks(group_at[inner.name])]
+            if self.strategy.lists == "hoisted":
+                made += [
+                    list_making(self.op, name, inner.layer, inner.phase)
+                    for name in inner.outputs
+                    if self.scan.body.value(name).form == "sparse"
+                ]
         return made
 
     def _check_order(self) -> None:
@@ -142,7 +150,7 @@ class _Body:
         keep."""
         if not self.strategy.persistent:
             check_hoistable(self.op)
-        elif not self._recurrent():
+        elif not self._recurrent() and not self.strategy.lists:
             raise MappingError(
                 f"strategy 'persistent': no matrix product of scan '{self.op.name}' depends on itself through the "
                 "timesteps, so there is nothing to keep on the chip; use the strategy 'hoisted'"
@@ -168,7 +176,16 @@ class _Body:
             timesteps=timesteps,
             bytes_moved=streamed * self.element_bytes * timesteps,
             flops=self._flops(part) * timesteps,
+            entries=self._entries(products) if self.strategy.lists else None,
         )
+
+    def _entries(self, products: Sequence[Operation]) -> float:
+        """Rows of weights that a sample follows at a timestep, over all products of a recurrent layer."""
+        assert self.strategy.lists
+        batch = self.scan.body.value(products[0].outputs[0]).shape[0]
+        kernels = [list_kernel(self.op, inner, self.counts, "hoisted") for inner in products]
+        width = self.scan.body.value(products[0].outputs[0]).shape[1]
+        return sum(each.flops for each in kernels) / (self.scan.timesteps * batch * width)
 
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
         """Elementwise operations of the same layer with as many products before them, in order."""
@@ -197,7 +214,18 @@ class _Body:
         m, n = self.scan.body.value(inner.outputs[0]).shape
         k = self._flops([inner]) // (2 * m * n)
         timesteps = self.scan.timesteps
-        once = Product(name=f"{self.op.name}.{inner.name}", op=inner.kind, phase=inner.phase, times=1, m=m, n=n, k=k)
+        rows = (n, k) if MATRIX_PRODUCTS[inner.kind] else (m, n)  # extents of the arrays' rows; the other is the batch
+        aligned = self.strategy.pads_widths or all(row * self.element_bytes % ALIGNED_BYTES == 0 for row in rows)
+        once = Product(
+            name=f"{self.op.name}.{inner.name}",
+            op=inner.kind,
+            phase=inner.phase,
+            times=1,
+            m=m,
+            n=n,
+            k=k,
+            aligned=aligned,
+        )
         if not self.strategy.hoisted:
             return replace(once, times=timesteps, accumulate=accumulate, repeated=True)
         if MATRIX_PRODUCTS[inner.kind]:

@@ -24,8 +24,9 @@ class Chip(SourcedSection):
     `product_share`, `tensor_product_share`: what the board's power limit leaves of the clock in long products, fp32
     and on tensor units. `tensor_tile_edge`: the shortest edge of an output tile that the library has for tensor units
     (32: every tile of `gpu.gemm`). `tensor_k_in_flight`: elements of k whose operands a tile on tensor units has under
-    way at once (192: three slices of 64 behind the one in use, stages 64x4 in the names of cuBLAS kernels from Ampere
-    on, which go from 64x3 to 64x6). `cluster_multiprocessors`: how
+    way at once in fp16, half as many in TF32 (192: three slices of 64 behind the one in use, stages 64x4 in the names
+    of cuBLAS kernels from Ampere on, which go from 64x3 to 64x6). `tensor_unaligned_share`: the rate of products on
+    tensor units whose rows do not start at multiples of 16 bytes, over that of others. `cluster_multiprocessors`: how
     many read an operand of such tiles from the L2 together. The last two are what a kernel that keeps its weights on
     the chip can use of one multiprocessor.
     """
@@ -37,6 +38,7 @@ class Chip(SourcedSection):
     tensor_product_share: float = Field(default=1.0, gt=0, le=1)
     tensor_tile_edge: int = Field(default=32, ge=32, le=128)
     tensor_k_in_flight: int = Field(default=192, ge=8, le=4096)
+    tensor_unaligned_share: float = Field(default=1.0, gt=0, le=1)
     cluster_multiprocessors: int = Field(default=1, ge=1, le=16)
     shared_memory_bytes: int | None = Field(default=None, gt=0)
     register_bytes: int | None = Field(default=None, gt=0)

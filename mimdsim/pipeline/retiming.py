@@ -62,7 +62,7 @@ GPU_LINEUP: tuple[tuple[str, Precision], ...] = (
     ("persistent", "tf32"),
     ("persistent", "fp16"),
     ("lists_as_written", "fp32"),
-    ("lists_ideal", "fp32"),
+    ("lists_hoisted", "fp32"),
 )
 
 
@@ -81,7 +81,7 @@ def time_on_gpus(
             about = STRATEGIES[strategy]
             if activity is None and about.lists:
                 continue
-            if about.persistent and not walks:
+            if about.persistent and not about.lists and not walks:
                 continue  # nothing to keep on the chip: the same as hoisted
             try:
                 encoding: InputEncoding = "dense" if about.copies_dense_input else "as_graph"

@@ -21,6 +21,7 @@ from mimdsim.validation.framework_steps import FRAMEWORK_STEPS
 from mimdsim.validation.gpus.event_rows import EVENT_DRIVEN
 from mimdsim.validation.gpus.networks import predict_snn_row
 from mimdsim.validation.gpus.products import predict_gemm_row, product_flops
+from mimdsim.validation.gpus.training_steps import GPU_STEPS
 from mimdsim.validation.products.rows import (
     NEEDED,
     predict_tiled_gemm_row,
@@ -257,4 +258,5 @@ FORMATS: tuple[ReferenceTable, ...] = (
     GATHERS,
     CHIPS,
     EVENT_DRIVEN,
+    GPU_STEPS,
 )

@@ -6,7 +6,7 @@ import math
 import re
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.gpu.gemm import gemm_seconds
+from mimdsim.gpu.gemm import gemm_seconds, rows_aligned
 from mimdsim.validation.gpus.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
 
 # An event pair around one eager linear layer holds more of the host than the rows say: bias, autograd and the choice of
@@ -62,7 +62,15 @@ def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
         overhead_us += EAGER_LINEAR_SECONDS * 1e6
     transposed = re.search(r"(^|_)tn\b", row.get("kernel", ""), re.IGNORECASE) is not None
     estimate = gemm_seconds(
-        gpu, m, n, k, batch=batch, precision=precision, transposed_weight=transposed, power_limited=not waits
+        gpu,
+        m,
+        n,
+        k,
+        batch=batch,
+        precision=precision,
+        transposed_weight=transposed,
+        power_limited=not waits,
+        aligned=rows_aligned(n, k, precision=precision),
     )
     reason = f"{machine}, {estimate.bound} bound, with {overhead_us:g} us of host overhead"
     return estimate.seconds + overhead_us * 1e-6, f"{reason}; {remark}" if remark else reason

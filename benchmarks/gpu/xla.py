@@ -1,0 +1,83 @@
+"""The training step of programs.py in JAX, time outermost, differentiated by JAX: what XLA makes of a loop.
+
+`jax.lax.scan` is a loop whose trip count XLA knows, as in the published Keras program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.gpu.bptt import DECAY, SCALE, SECOND_THRESHOLD, SLOPE, THRESHOLD
+
+MATMUL = {"fp32": "highest", "tf32": "tensorfloat32"}
+
+
+def training_step(
+    inputs: Any, weights: list[Any], recurrent: list[Any], labels: Any, precision: str
+) -> Callable[[], Any]:
+    """A function that runs one step and waits for nothing; call `.block_until_ready()` on what it returns.
+
+    inputs: [T, B, n0] of 0 and 1; arrays of numpy.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_default_matmul_precision", MATMUL[precision])
+
+    def fire(second: float) -> Any:
+        @jax.custom_jvp
+        def spike(v: Any) -> Any:
+            return (v > THRESHOLD).astype(v.dtype)
+
+        @spike.defjvp
+        def _(primals: Any, tangents: Any) -> Any:
+            (v,), (dv,) = primals, tangents
+            near = (v > second) / (SLOPE * jnp.abs(v - THRESHOLD) + 1.0) ** 2
+            return spike(v), near * dv
+
+        return spike
+
+    spikes = [fire(SECOND_THRESHOLD) for _ in weights[:-1]] + [fire(-100.0)]
+
+    def loss(parameters: Any, x: Any, target: Any) -> Any:
+        feed, back = parameters
+        zeros = [jnp.zeros((x.shape[1], w.shape[1])) for w in feed]
+
+        def turn(carried: Any, now: Any) -> Any:
+            v, fired = carried
+            sources = [now, *fired[:-1]]
+            currents = [s @ w for s, w in zip(sources, feed, strict=True)]
+            currents = [c if r is None else c + f @ r for c, r, f in zip(currents, back, fired, strict=True)]
+            # the gradient passes the reset as if there were none
+            v = [each - jax.lax.stop_gradient(jnp.where(each > THRESHOLD, each, 0.0)) for each in v]
+            v = [DECAY * each + SCALE * current for each, current in zip(v, currents, strict=True)]
+            fired = [one(each) for one, each in zip(spikes, v, strict=True)]
+            return (v, fired), fired[-1]
+
+        _, out = jax.lax.scan(turn, (zeros, zeros), x)
+        scores = out.sum(0)
+        picked = jnp.take_along_axis(jax.nn.log_softmax(scores), target[:, None], 1)
+        return -picked.mean()
+
+    def update(state: Any, x: Any, target: Any) -> Any:
+        parameters, first, second, count = state
+        gradients = jax.grad(loss)(parameters, x, target)
+        count = count + 1
+        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradients)
+        second = jax.tree.map(lambda m, g: 0.999 * m + 0.001 * g * g, second, gradients)
+        rate = 0.0 * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
+        parameters = jax.tree.map(lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-7), parameters, first, second)
+        return parameters, first, second, count
+
+    parameters = ([jnp.asarray(w) for w in weights], [None if w is None else jnp.asarray(w) for w in recurrent])
+    nothing = jax.tree.map(jnp.zeros_like, parameters)
+    state = [(parameters, nothing, jax.tree.map(jnp.zeros_like, parameters), jnp.zeros(()))]
+    x, target = jnp.asarray(inputs), jnp.asarray(labels)
+    compiled = jax.jit(update, donate_argnums=0)
+
+    def step() -> Any:
+        state[0] = compiled(state[0], x, target)
+        return state[0][3]
+
+    return step

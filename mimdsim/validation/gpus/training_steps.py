@@ -1,0 +1,126 @@
+"""Training steps of spiking networks on a GPU: rows of `references/gpu_training_steps.csv`, time and energy.
+
+benchmarks/gpu/measure_steps.py timed a program for each strategy of the GPU model; a row says how many neurons fired.
+The strategy `as_published` is what XLA makes of a loop over timesteps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from mimdsim.base.errors import MimdsimError, shortened
+from mimdsim.gpu import find_strategy, time_on_gpu
+from mimdsim.graph import Adam, Graph, Layer, SpikingNetwork, training_graph
+from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.spikes import Selection
+from mimdsim.program import RecordedActivity
+from mimdsim.validation.gpus.devices import KNOWN, described, find_device, find_precision
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
+
+COLUMNS = {"gpu", "strategy", "precision", "widths", "recurrent", "batch", "timesteps", "spikes", "listed", "ms", "mJ"}
+TOLERANCE = 0.3
+MOST_LAYERS = 64
+RECURRENT = {"none": "none", "hidden layers": "all_to_all"}
+
+
+def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
+    """Fields of the milliseconds and, where the row has them, millijoules of one step."""
+    widths = _numbers(row, "widths", "-", whole=True)
+    batch, timesteps = row.whole("batch"), row.whole("timesteps")
+    spikes, listed = _numbers(row, "spikes", " "), _numbers(row, "listed", " ")
+    if not 2 <= len(widths) <= MOST_LAYERS or len(spikes) != len(widths) or len(listed) != len(widths) - 1:
+        raise MimdsimError("column 'spikes' needs a number for each of 'widths', and 'listed' for all but the last")
+    if row["recurrent"] not in RECURRENT:
+        raise MimdsimError(f"column 'recurrent': '{shortened(row['recurrent'])}' is none of {', '.join(RECURRENT)}")
+    device, precision = find_device(row["gpu"]), find_precision(row["precision"])
+    if device is None:
+        raise MimdsimError(f"no description of device '{shortened(row['gpu'])}'; known: {', '.join(KNOWN)}")
+    if precision is None:
+        raise MimdsimError(f"column 'precision': '{shortened(row['precision'])}' has no model")
+    strategy = replace(find_strategy(row["strategy"]), pads_widths=False)  # the widths are those of the program
+    graph = _graph(tuple(map(int, widths)), RECURRENT[row["recurrent"]], batch, timesteps, max(listed))
+    layers = ["input", *(f"hidden{index}" for index in range(len(widths) - 2)), "output"]
+    entries = zip(layers, spikes, [*listed, spikes[-1]], strict=True)
+    counts = {name: np.full((timesteps, batch, 2), (fired, near)) for name, fired, near in entries}
+    profile = time_on_gpu(
+        graph,
+        described(device[0]),
+        strategy=strategy,
+        precision=precision,
+        input_encoding="dense" if strategy.copies_dense_input else "as_graph",
+        activity=RecordedActivity(ids={}, counts=counts, dropped={}),
+    )
+    low, high = strategy.band[precision]
+    milliseconds = 1e3 * sum(span.seconds for span in profile.spans)
+    common: Fields = {
+        "tolerance": TOLERANCE,
+        "source": row.get("source", ""),
+        "note": device[1],
+    }
+    name = f"{row['gpu']} {row['widths']}{', recurrent' * (row['recurrent'] != 'none')} B={batch} T={timesteps} "
+    name += f"{spikes[1]:g} spikes, {row['strategy']} {row['precision']}"
+    kind = f"{row['strategy']} {row['precision']}"
+    made = [
+        common
+        | {
+            "name": name, "unit": "ms", "predicted": milliseconds, "low": low * milliseconds,
+            "high": high * milliseconds, "published": row.number("ms", above=0), "kind": kind,
+        }
+    ]  # fmt: skip
+    energy = profile.energy
+    if row["mJ"] and energy is not None:
+        made.append(
+            common
+            | {
+                "name": f"{name}, energy", "unit": "mJ", "predicted": 1e3 * energy.joules,
+                "low": 1e3 * energy.joules_low, "high": 1e3 * energy.joules_high,
+                "published": row.number("mJ", above=0), "kind": "energy",
+            }
+        )  # fmt: skip
+    return made
+
+
+def _numbers(row: Cells, column: str, between: str, *, whole: bool = False) -> list[float]:
+    try:
+        found = [float(text) for text in row[column].split(between)]
+    except ValueError:
+        found = [-1.0]
+    if min(found) < 0 or max(found) > 1e9 or (whole and (min(found) < 1 or any(each != int(each) for each in found))):
+        what = "whole numbers from 1" if whole else "numbers from 0"
+        raise MimdsimError(f"column '{column}': '{shortened(row[column])}' is not {what}, between them '{between}'")
+    return found
+
+
+@lru_cache(maxsize=32)
+def _graph(widths: tuple[int, ...], recurrence: str, batch: int, timesteps: int, longest: float) -> Graph:
+    """The training graph; the lists of the network's input are as long as its rows need."""
+    names = [*(f"hidden{index}" for index in range(len(widths) - 2)), "output"]
+    layers = tuple(
+        Layer(
+            name=name,
+            inputs=inputs,
+            neurons=neurons,
+            neuron=neuron_of("lif"),
+            selection=Selection(threshold=1.0, second_threshold=0.9, capacity=neurons, slope=10.0),
+            recurrence="none" if name == "output" else recurrence,
+        )
+        for name, (inputs, neurons) in zip(names, pairwise(widths), strict=True)
+    )
+    network = SpikingNetwork(
+        layers=layers, timesteps=timesteps, batch=batch, input_capacity=max(1, min(round(2 * longest), widths[0])),
+        spikes="sparse", logit_scale=1.0, optimiser=Adam(learning_rate=0.001),
+    )  # fmt: skip
+    return training_graph(network)
+
+
+GPU_STEPS = ReferenceTable(
+    needed=COLUMNS,
+    also={"source"},
+    ignored={"program", "longest", "ms_low", "ms_high"},
+    predict_row=training_step_row,
+    on="",
+)
