@@ -19,6 +19,7 @@ from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.gpus.devices import KNOWN, described, find_device, find_precision
+from mimdsim.validation.gpus.products import LARGEST_EXTENT
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 
 COLUMNS = {"gpu", "strategy", "precision", "widths", "recurrent", "batch", "timesteps", "spikes", "listed", "ms", "mJ"}
@@ -89,7 +90,8 @@ def _numbers(row: Cells, column: str, between: str, *, whole: bool = False) -> l
         found = [float(text) for text in row[column].split(between)]
     except ValueError:
         found = [-1.0]
-    if min(found) < 0 or max(found) > 1e9 or (whole and (min(found) < 1 or any(each != int(each) for each in found))):
+    least, most = (1, LARGEST_EXTENT) if whole else (0, LARGEST_EXTENT)
+    if not all(least <= each <= most and (not whole or each == int(each)) for each in found):
         what = "whole numbers from 1" if whole else "numbers from 0"
         raise MimdsimError(f"column '{column}': '{shortened(row[column])}' is not {what}, between them '{between}'")
     return found

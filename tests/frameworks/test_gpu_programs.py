@@ -1,0 +1,58 @@
+"""The programs that were measured on a GPU: all strategies of one network have the same gradients, also where layers
+recur. Triton interprets its kernels on the processor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+COMPARE = """
+import torch
+from benchmarks.gpu import programs
+from benchmarks.gpu.bptt import Shape
+
+widths, recurs = {case}
+draw = torch.Generator().manual_seed(1)
+fired = torch.rand((21, widths[0]), generator=draw) < 0.2  # 7 timesteps of 3 samples
+pairs = list(zip(widths, widths[1:]))
+problem = programs.Problem(
+    shape=Shape(widths=widths, timesteps=7, batch=3),
+    ids=torch.argsort(fired.to(torch.int8), dim=1, descending=True, stable=True).to(torch.int32),
+    counts=fired.sum(1, dtype=torch.int32),
+    weights=[2 * torch.randn(pair, generator=draw) / pair[0] ** 0.5 for pair in pairs],
+    recurrent=[torch.randn((n, n), generator=draw) / n**0.5 if recurs and n > 4 else None for n in widths[1:]],
+    labels=torch.randint(widths[-1], (3,), generator=draw),
+)
+
+
+def gradients(build):
+    own = programs.Buffers(torch, problem, torch.float32)
+    step = build(own)
+    step()
+    step()  # nothing is left over from a step before
+    return [*own.gradients, *programs.filter_none(own.recurrent_gradients)]
+
+
+looped = gradients(programs.looped)
+assert all(float(each.abs().max()) > 0 for each in looped)
+for build in (programs.listed, *(() if recurs else (programs.hoisted,))):
+    for mine, theirs in zip(gradients(build), looped, strict=True):
+        assert float((mine - theirs).abs().max()) <= 1e-5 * float(theirs.abs().max()), build.__name__
+"""
+
+
+@pytest.mark.parametrize("case", [((20, 14, 10, 4), False), ((20, 14, 4), True)])
+def test_all_programs_have_the_same_gradients(case: tuple[tuple[int, ...], bool]) -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    script = [sys.executable, "-c", COMPARE.format(case=case)]
+    done = subprocess.run(script, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
