@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.compiler import Placement, place
-from mimdsim.compiler.place.sparse_placement import selection_spread
+from mimdsim.compiler.place.placement import selection_spread
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload

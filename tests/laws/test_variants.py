@@ -35,7 +35,7 @@ from mimdsim.codelets import formats
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.vertex_costs import SUBWORD_STORE_BUNDLES
 from mimdsim.compiler import Compiled
-from mimdsim.compiler.place.sparse_placement import place
+from mimdsim.compiler.place.placement import place
 from mimdsim.execution import Executor
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
