@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mimdsim.base.errors import MimdsimError
     from mimdsim.checking import check_kernel
     from mimdsim.execution import Executor
-    from mimdsim.frameworks import from_torch, to_torch
+    from mimdsim.frameworks import from_torch, to_torch, torch_function
     from mimdsim.kernels import Kernel
     from mimdsim.machine import list_machines, load_machine
     from mimdsim.profile import load_profile
@@ -53,6 +53,7 @@ __all__ = [
     "study",
     "sweep",
     "to_torch",
+    "torch_function",
     "validate",
 ]
 
@@ -65,7 +66,7 @@ _HOMES = {
     "Kernel": "kernels",
     "MimdsimError": "base.errors",
     "check_kernel": "checking",
-    **dict.fromkeys(("from_torch", "to_torch"), "frameworks"),
+    **dict.fromkeys(("from_torch", "to_torch", "torch_function"), "frameworks"),
     "explain": "timing",
     "load_profile": "profile",
     "open_report": "profile.queries",
