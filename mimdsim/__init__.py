@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mimdsim.profile.queries import open_report
     from mimdsim.timing import explain
     from mimdsim.validation import calibrate, validate
-    from mimdsim.workload import list_workloads, load_workload
+    from mimdsim.workload import from_events, list_workloads, load_workload
 
 __all__ = [
     "Executor",
@@ -41,6 +41,7 @@ __all__ = [
     "check_kernel",
     "compare",
     "explain",
+    "from_events",
     "from_torch",
     "list_machines",
     "list_workloads",
@@ -60,7 +61,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("check", "compare", "place", "run", "study", "sweep"), "api"),
     **dict.fromkeys(("list_machines", "load_machine"), "machine"),
-    **dict.fromkeys(("list_workloads", "load_workload"), "workload"),
+    **dict.fromkeys(("from_events", "list_workloads", "load_workload"), "workload"),
     **dict.fromkeys(("calibrate", "validate"), "validation"),
     "Executor": "execution",
     "Kernel": "kernels",
