@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import pairwise
@@ -18,7 +19,7 @@ from mimdsim.compiler.place.layer_partition import LayerPlacement, Placement
 from mimdsim.graph import Graph, Layer, Operation, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
 from mimdsim.program.loop_extents import Recorded
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
 from mimdsim.program.vertex_boxes import boxes_of_runs
@@ -58,22 +59,17 @@ def in_bands(axis: int, bands: Iterable[tuple[int, int, TileMapping]]) -> TileMa
     return TileMapping.banded(tuple(some))
 
 
-@dataclass
-class Lowering:
-    """The state of one lowering. `storage` tells in which variables a graph value lies: one for an array, two (ids,
-    counts) for sparse spikes."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class Lowering(ProgramBuilder):
+    """The builder of a network's program. `storage` tells in which variables a graph value lies: one for an array, two
+    (ids, counts) for sparse spikes."""
 
     network: SpikingNetwork
     placement: Placement
     options: MappingOptions
     machine: MimdMachine
-    variables: dict[str, Variable] = field(default_factory=dict)
     storage: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    body: list[Superstep | Repeat] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)  # weights that copies of a layer use -> those that are trained
-    open: list[list[Superstep | Repeat]] = field(default_factory=list)  # bodies of open repeats, outermost first
-    inputs: dict[str, str] = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
@@ -419,7 +415,7 @@ class Lowering:
             self.storage[name] = (used,)
             trees, groups = self.trees(layer, shape[0]), self.chips_of_shares(layer)
             relay = trees.relay(groups, self.placement.chips) if trees.steps > 1 else None
-            self.emit("share weights", "copy", copies=(Copy(source=name, target=used, relay=relay),), layer=layer)
+            self.copies("share weights", "copy", Copy(source=name, target=used, relay=relay), layer=layer)
 
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""
@@ -459,30 +455,20 @@ class Lowering:
 
     # ---- supersteps
 
-    def emit(
-        self,
-        stage: str,
-        op: str,
-        *,
-        tables: tuple[VertexTable, ...] = (),
-        copies: tuple[Copy, ...] = (),
-        defines: tuple[tuple[str, str], ...] = (),
-        mergeable: bool = True,
-        layer: str = "",
-    ) -> None:
-        """Append a superstep to the open repeat, or to the program, in the number formats of the options."""
-        tables = tuple(self._in_format(table) for table in tables)
-        superstep = Superstep(
-            name=f"{stage} {layer}".strip(),
-            op=op,
-            phase=self.phase,
-            stage=stage,
-            tables=tables,
-            copies=copies,
-            defines=defines,
-            mergeable=mergeable,
-        )
-        self.block.append(superstep)
+    def _superstep(self, stage: str, op: str, layer: str, **how: Any) -> Superstep:
+        return Superstep(name=f"{stage} {layer}".strip(), op=op, phase=self.phase, stage=stage, **how)
+
+    def copies(self, stage: str, op: str, *copies: Copy, layer: str = "") -> None:
+        """Add copies, which a superstep's exchange makes."""
+        self.add(self._superstep(stage, op, layer, copies=copies))
+
+    @contextmanager
+    def superstep(self, stage: str, op: str, *, layer: str = "", **how: Any) -> Iterator[None]:
+        """What is added within shares a superstep."""
+        self.open_superstep = self._superstep(stage, op, layer, **how)
+        yield
+        shared, self.open_superstep = self.open_superstep, None
+        self.add(shared)
 
     def compute(
         self,
@@ -500,66 +486,46 @@ class Lowering:
         defines: tuple[tuple[str, str], ...] = (),
         mergeable: bool = True,
     ) -> None:
-        """Append a superstep of one table, for an operation and by default its layer. named: after the layer."""
+        """Add vertices for an operation and by default its layer, in the number formats of the options. named: after
+        the layer."""
         kind, owner = (op, "") if isinstance(op, str) else (op.kind, op.layer)
         owner = owner if layer is None else layer
-        table = VertexTable(
-            codelet=codelet,
+        self.add_vertices(
+            self._superstep(stage, kind, owner if named else "", defines=defines, mergeable=mergeable),
+            self._in_format(codelet, operands),
+            tiles,
+            operands,
+            columns,
             layer=owner,
-            tiles=tiles,
-            operands=operands,
-            columns=columns,
-            extents=dict(extents or {}),
-            constants=constants or {},
+            extents=extents,
+            constants=constants,
         )
-        self.emit(stage, kind, tables=(table,), defines=defines, mergeable=mergeable, layer=owner if named else "")
 
-    def _in_format(self, table: VertexTable) -> VertexTable:
-        """The table with its codelet for the formats chosen; library vertices by the variable they move first."""
-        moved = self.variables[table.operands[table.codelet.fields[0].name]].item_bytes
-        kept = [self.variables[name].item_bytes for name in table.operands.values() if self._is_moment(name)]
-        changed = in_format(
-            table.codelet,
+    def _in_format(self, codelet: Codelet, operands: Mapping[str, str]) -> Codelet:
+        """The codelet for the formats chosen; library vertices by the variable they move first."""
+        return in_format(
+            codelet,
             id_bytes=self.options.id_bytes,
             value_bytes=self.options.value_bytes,
-            moved_bytes=moved,
-            kept_bytes=max(kept, default=None),
+            moved_bytes=self.variables[operands[codelet.fields[0].name]].item_bytes,
+            kept_bytes=max(
+                (self.variables[one].item_bytes for one in operands.values() if self._is_moment(one)), default=None
+            ),
         )
-        return table if changed is table.codelet else table.with_codelet(changed)
 
     def _is_moment(self, name: str) -> bool:
         """Whether an optimiser keeps it of a parameter: as large as that, unlike the count of training steps."""
         held = self.variables[name]
         return held.category == MOMENTS and len(held.shape) > 1
 
-    @property
-    def block(self) -> list[Superstep | Repeat]:
-        """What supersteps are appended to."""
-        return self.open[-1] if self.open else self.body
-
-    def open_repeat(self) -> None:
-        self.open.append([])
-
-    def close_repeat(self, times: int, reverse: bool) -> None:
-        body = self.open.pop()
-        self.block.append(Repeat(times=times, body=tuple(body), reverse=reverse))
-
-    def program(self) -> Program:
-        layer_of_tile = [""] * self.placement.tiles
+    def program(self, **about: Any) -> Program:
+        layer_of_tile = [""] * self.tiles
         for layer in self.placement.layers:
             for tile in layer.tiles.tolist():
                 layer_of_tile[tile] = layer.name
-        return Program(
-            tiles=self.placement.tiles,
-            variables=dict(self.variables),
-            body=tuple(self.body),
-            layers=tuple(layer.name for layer in self.network.layers),
-            inputs=dict(self.inputs),
-            outputs=dict(self.outputs),
-            layer_of_tile=tuple(layer_of_tile),
-            recorded=dict(self.recorded),
-            chips=self.placement.chips,
-        )
+        names = tuple(layer.name for layer in self.network.layers)
+        about = {"layer_of_tile": tuple(layer_of_tile), "layers": names, "recorded": dict(self.recorded)} | about
+        return super().program(**about)
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

@@ -289,7 +289,7 @@ def _lower_state_gradient_rows(low: Lowering, layer: Layer, dv: str, operands: d
         extents={"listed": Listed(layer=name)},
         constants=_surrogate_constant(layer),
     )
-    low.emit("scatter state gradient", "select_gradient", copies=(Copy(source=row, target=dv),), layer=name)
+    low.copies("scatter state gradient", "select_gradient", Copy(source=row, target=dv), layer=name)
 
 
 def declare_thresholds(low: Lowering, layer: str) -> None:

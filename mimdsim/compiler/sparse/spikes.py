@@ -22,7 +22,7 @@ from mimdsim.compiler.context import Chips, Lowering, in_bands
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
-from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, VertexTable, Within
+from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, Within
 from mimdsim.program.loop_extents import Recorded
 
 Columns = tuple[np.ndarray, dict[str, np.ndarray]]
@@ -43,7 +43,7 @@ def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
             copies.append(Copy(source=original, target=name))
         names.append(low.variable(name, held.shape, held.dtype, mapping, "spike ids"))
     if copies:
-        low.emit("replicate ids", "replicate", copies=tuple(copies), layer=layer)
+        low.copies("replicate ids", "replicate", *copies, layer=layer)
     return names[0], names[1]
 
 
@@ -207,34 +207,27 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     tiles = plan.tiles_of_vertices(groups)
     mapping = TileMapping.of_elements(tiles)
     stage = low.variable(f"stage.{_stem(low, op)}", (groups, batch, capacity), "float32", mapping, "gradients")
-    tables = []
-    each = batch * capacity
-    for first, last in ((0, groups - 1), (groups - 1, groups)):  # the last group may be larger
-        if first == last:
-            continue
-        number = np.arange(first, last)
-        stop = (number + 1) * plan.group_size
-        if last == groups:
-            stop[-1] = occupied
-        group = np.repeat(compact(number), each)
-        alone = plan.group_size == 1  # then the first part of a group has its number
-        tables.append(
-            VertexTable(
-                codelet=codelets.REDUCE_PARTS,
-                layer=layer,
-                tiles=tiles[first * each : last * each],
-                operands={"partial": partial, "counts": counts, "stage": stage},
-                columns={
-                    "part_start": group if alone else np.repeat(compact(number * plan.group_size), each),
-                    "part_stop": np.repeat(compact(stop), each),
-                    "group": group,
-                    "sample": compact(np.tile(np.repeat(np.arange(batch), capacity), last - first)),
-                    "slot": compact(np.tile(np.arange(capacity), (last - first) * batch)),
-                },
-                extents={"listed": Within(layer=source, shift=shift)},
-            )
-        )
-    low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
+    each, extents = batch * capacity, {"listed": Within(layer=source, shift=shift)}
+    operands = {"partial": partial, "counts": counts, "stage": stage}
+    with low.superstep("reduce parts", op.kind, layer=layer):
+        for first, last in ((0, groups - 1), (groups - 1, groups)):  # the last group may be larger
+            if first == last:
+                continue
+            number = np.arange(first, last)
+            stop = (number + 1) * plan.group_size
+            if last == groups:
+                stop[-1] = occupied
+            group = np.repeat(compact(number), each)
+            alone = plan.group_size == 1  # then the first part of a group has its number
+            columns = {
+                "part_start": group if alone else np.repeat(compact(number * plan.group_size), each),
+                "part_stop": np.repeat(compact(stop), each),
+                "group": group,
+                "sample": compact(np.tile(np.repeat(np.arange(batch), capacity), last - first)),
+                "slot": compact(np.tile(np.arange(capacity), (last - first) * batch)),
+            }
+            part = tiles[first * each : last * each]
+            low.compute("reduce parts", op, codelets.REDUCE_PARTS, part, columns, operands, extents=extents)
     where, defines = low.slots_of(g, low.chips_of(layer)), ((g, op.outputs[0]),)
     low.compute("reduce groups", op, codelets.REDUCE_GROUPS, *where, {"stage": stage, "g": g}, defines=defines)
 
