@@ -274,7 +274,7 @@ class ReducePlacement:
 class Placement:
     """The placement of a network: `tiles` over all `chips` up to the last one that holds a layer.
 
-    reductions: of the gradients that a layer gives the one before it; own_reductions: of those it gives itself.
+    reductions: of the gradients that a layer gives another or itself, by both names.
     sample_tiles: int64[batch], where per-sample data lies. arrays: of dense spikes. worker_contexts: that help.
     idle_tiles: the last ones of each chip, which get nothing.
     """
@@ -283,12 +283,11 @@ class Placement:
     chips: int
     neurons_per_tile: int
     layers: tuple[LayerPlacement, ...]
-    reductions: tuple[ReducePlacement | None, ...]
+    reductions: dict[tuple[str, str], ReducePlacement]
     sample_tiles: np.ndarray
     reserved_tiles: int
     worker_contexts: int
     idle_tiles: int = 0
-    own_reductions: tuple[ReducePlacement | None, ...] = ()
     arrays: ArrayPlacement | None = None
 
     @property

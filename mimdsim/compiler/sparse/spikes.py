@@ -159,11 +159,14 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
 
 
 def _stem(low: Lowering, op: Operation) -> str:
-    """What variables of an input gradient are named by: the layer, and whether the spikes were its own."""
+    """What variables of an input gradient are named by: the layer, and whose spikes those were."""
     source, _ = low.origin(op.inputs[1])
     if op.kind == "emitted_gradient":
         return f"{op.layer}.reset"
-    return f"{op.layer}.own" if source == op.layer else op.layer
+    if source == op.layer:
+        return f"{op.layer}.own"
+    first = low.network.sources(low.layer(op.layer))[0]
+    return op.layer if source == first else f"{op.layer}.from.{source}"
 
 
 def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
@@ -190,18 +193,17 @@ def listed_gradient(low: Lowering, op: Operation) -> str:
 
 
 def gradient_chips(low: Lowering, layer: str) -> Chips:
-    """The chips that read the spikes of `layer` a timestep later and sum up their gradients: those of the next layer
-    or, without a delay, its own."""
-    names = [placed.name for placed in low.placement.layers]
-    return low.placement.layers[min(names.index(layer) + low.network.delay, len(names) - 1)].chips
+    """The chips that read the spikes of `layer` a timestep later and sum up their gradients: those of the first other
+    layer that does or, without one, its own."""
+    network = low.network
+    readers = (each.name for each in network.layers if layer in network.sources(each) and network.lag(layer, each))
+    return low.placed(next(readers, layer)).chips
 
 
 def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
     """Partial sums of an input gradient added up over groups of tiles, then over groups, into `g`."""
     layer, (source, shift) = op.layer, low.origin(op.inputs[1])
-    index = [placed.name for placed in low.placement.layers].index(layer)
-    plan = (low.placement.own_reductions if source == layer else low.placement.reductions)[index]
-    assert plan is not None
+    plan = low.placement.reductions[layer, source]
     occupied, batch, capacity = low.variables[partial].shape
     groups = max(1, occupied // plan.group_size)
     tiles = plan.tiles_of_vertices(groups)
@@ -228,8 +230,8 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
             }
             part = tiles[first * each : last * each]
             low.compute("reduce parts", op, codelets.REDUCE_PARTS, part, columns, operands, extents=extents)
-    where, defines = low.slots_of(g, low.chips_of(layer)), ((g, op.outputs[0]),)
-    low.compute("reduce groups", op, codelets.REDUCE_GROUPS, *where, {"stage": stage, "g": g}, defines=defines)
+    defines = ((g, op.outputs[0]),)
+    low.compute("reduce groups", op, codelets.REDUCE_GROUPS, *low.rows_of(g), {"stage": stage, "g": g}, defines=defines)
 
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:

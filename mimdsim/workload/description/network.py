@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -12,7 +11,9 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
+from mimdsim.graph.names import INPUT
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
@@ -37,13 +38,13 @@ def described_network(workload: Workload) -> SpikingNetwork:
     """Layers 'hidden0', 'hidden1', ..., 'output' with the workload's constants, batch and timesteps."""
     network, training = workload.network, workload.training
     inputs, classes = input_shape(workload.data)
-    widths = (inputs, *network.hidden, classes * network.neurons_per_class)
+    names = (INPUT, *network.layers)
+    widths = dict(zip(names, (inputs, *network.hidden, classes * network.neurons_per_class), strict=True))
     capacities = capacities_of(workload)
     layers = []
-    for index, ((fan_in, neurons), neuron) in enumerate(
-        zip(itertools.pairwise(widths), neurons_of(network), strict=True)
-    ):
-        is_output = index == len(widths) - 2
+    for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
+        neurons, is_output = widths[name], name == network.layers[-1]
+        first, *others = network.sources.get(name, (before,))
         second = network.output_second_threshold if is_output else network.second_threshold
         selection = Selection(
             threshold=neuron.threshold,
@@ -53,12 +54,11 @@ def described_network(workload: Workload) -> SpikingNetwork:
             surrogate=network.of_layer("surrogate", index),
             truncation=network.truncation,
         )
-        name = "output" if is_output else f"hidden{index}"
         spiking = not is_output or network.output == "spikes"
         layers.append(
             Layer(
                 name=name,
-                inputs=fan_in,
+                inputs=widths[first],
                 neurons=neurons,
                 neuron=neuron,
                 selection=selection,
@@ -66,6 +66,8 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 recurrence=_recurrence(network, index, is_output),
                 spiking=spiking,
                 reset_unread=is_output and network.output == "membrane_of_spiking",
+                reads="" if first == before else first,
+                also_reads=tuple(Source(name=each, neurons=widths[each]) for each in others),
             )
         )
     return SpikingNetwork(
