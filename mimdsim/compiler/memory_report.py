@@ -179,8 +179,8 @@ def with_widths(network: SpikingNetwork, changed: dict[str, int]) -> tuple[Layer
     return tuple(
         replace(
             layer,
-            inputs=widths[network.sources(layer)[0]],
-            also_reads=tuple(replace(each, neurons=widths[each.name]) for each in layer.also_reads),
+            inputs=widths[network.sources(layer)[0].name],
+            sources=tuple(replace(each, neurons=widths[each.name]) for each in layer.sources),
             neurons=widths[layer.name],
             selection=replace(layer.selection, capacity=min(layer.selection.capacity, widths[layer.name])),
         )

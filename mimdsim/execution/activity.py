@@ -103,8 +103,8 @@ def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, d
     """Of layer `index`, and of the spikes that its weights read first."""
     layer = network.layers[index]
     counts = activity.counts[layer.name]
-    source = network.sources(layer)[0]
-    neurons, shift = layer.inputs, network.lag(source, layer)
+    first = network.sources(layer)[0]
+    source, neurons, shift = first.name, first.neurons, first.lag or 0
     timesteps = len(counts) - shift  # of the source whose spikes are still read
     read, ids = activity.counts[source][:timesteps, :, 0], activity.ids[source][:timesteps]
     touched = np.unique(ids[np.arange(ids.shape[2]) < read[..., None]]).size

@@ -210,7 +210,7 @@ class WholeLayer:
         self.layer, self.share = layer, share
         self.timesteps, self.batch = network.timesteps, network.batch
         self.places = network.timesteps * network.batch
-        lags = [network.lag(name, layer) * network.batch for name in network.sources(layer)]
+        lags = [(source.lag or 0) * network.batch for source in network.sources(layer)]
         self.lags, self.lag = lags, lags[0] if len(lags) == 1 else 0
         roles: dict[str, tuple[Parameter, ...]] = {}
         for each in layer.parameters:

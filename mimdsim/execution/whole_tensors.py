@@ -50,7 +50,8 @@ def refusals(network: SpikingNetwork) -> list[str]:
     for layer in network.layers:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
-        later = [name for name in network.sources(layer) if name in names[names.index(layer.name) :]]
+        read = (each.name for each in network.sources(layer))
+        later = [name for name in read if name in names[names.index(layer.name) :]]
         if later:
             problems.append(
                 f"layer '{layer.name}' reads '{later[0]}', which comes after it: whole tensors take a layer over all "
@@ -76,7 +77,7 @@ class WholeTensors:
         self._layers = {layer.name: layer_of(network, layer, self._share) for layer in network.layers}
         lists = {INPUT: self._input} | {name: each.spikes for name, each in self._layers.items()}
         self._sources = {
-            name: [lists[source] for source in network.sources(each.layer)] for name, each in self._layers.items()
+            name: [lists[source.name] for source in network.sources(each.layer)] for name, each in self._layers.items()
         }
         self._joined = {
             name: JoinedSources(sources, self._layers[name].lags)
@@ -263,10 +264,10 @@ class WholeTensors:
         """Gradients of all parameters, from that of what the last layer lists, or of its potentials."""
         given = {self.network.layers[-1].name: g}
         for name, each in reversed(self._layers.items()):
-            source, names = self._read(name), self.network.sources(each.layer)
+            source, names = self._read(name), [one.name for one in self.network.sources(each.layer)]
             if self._loss.penalties and name != self.network.layers[-1].name:
                 self._loss.penalise(each.layer, each.spikes, given[name])
-            if names == (INPUT,):
+            if names == [INPUT]:
                 each.backward(source, given[name], None)
                 continue
             wanted = np.empty(int(source.starts[-1]), np.float32)

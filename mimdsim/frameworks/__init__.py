@@ -114,9 +114,9 @@ def torch_function(workload: str | Path | Workload, machine: str | Path | MimdMa
     return TorchProgram(found, tiled_machine(machine, "give a tiled machine, such as 'bow'"))
 
 
-def parameter_names(workload: Workload) -> list[tuple[str, str, bool]]:
-    """(parameter of the module, the array that it is here, whether that is transposed) of a workload that `from_torch`
-    made; raises DescriptionError for another."""
+def parameter_names(workload: Workload) -> list[tuple[str, str, bool, int]]:
+    """(parameter of the module, the array that it is here, whether that is transposed, the row of inputs from which on
+    it holds that) of a workload that `from_torch` made; raises DescriptionError for another."""
     _require_torch()
     from mimdsim.frameworks import reading
 

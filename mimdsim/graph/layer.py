@@ -15,18 +15,20 @@ RECURRENCES = ("none", "one_to_one", "all_to_all")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a layer reads besides what it reads first: another layer, or 'input', and how wide that is."""
+    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are (0 or
+    1; None: as from layer to layer in the network)."""
 
     name: str
     neurons: int
+    lag: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
-    reads: the layer (or 'input') whose spikes meet these weights; '': the one before it. also_reads: others, each with
-    weights of its own; their currents are added up. bias: a trained current per neuron. recurrence: synapses from the
+    sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
+    input. `inputs` is the width of the first. bias: a trained current per neuron. recurrence: synapses from the
     layer's spikes of the previous timestep onto each neuron itself ('one_to_one') or onto all ('all_to_all'). spiking
     False: the membrane potential is the output, of neurons that are never reset, or with `reset_unread` where they
     would spike, though nobody reads those spikes.
@@ -42,8 +44,7 @@ class Layer:
     recurrence: str = "none"
     spiking: bool = True
     reset_unread: bool = False
-    reads: str = ""
-    also_reads: tuple[Source, ...] = ()
+    sources: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -77,7 +78,7 @@ class Layer:
         onto itself and biases."""
         also = (
             Parameter(layer=self.name, role="weights", shape=(each.neurons, self.neurons), source=each.name)
-            for each in self.also_reads
+            for each in self.sources[1:]
         )
         shapes = {}
         if self.recurrence != "none":
@@ -91,7 +92,7 @@ class Layer:
     @property
     def fan_in(self) -> int:
         """The inputs of a neuron from other layers."""
-        return self.inputs + sum(each.neurons for each in self.also_reads)
+        return self.inputs + sum(each.neurons for each in self.sources[1:])
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:

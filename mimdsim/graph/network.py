@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
-from mimdsim.graph.layer import Layer, reads_own_spikes, step
+from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss
 from mimdsim.graph.names import (
     INPUT,
@@ -69,11 +69,11 @@ class SpikingNetwork:
             raise MappingError(f"network.delay = {self.delay} must be 0 or 1 timesteps from one layer to the next")
         for layer in self.layers:
             self._check_sources(layer)
-        if self.sources(self.layers[0])[0] != INPUT:
+        if self.sources(self.layers[0])[0].name != INPUT:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
         leading = {self.layers[-1].name}
         for _ in self.layers:
-            leading |= {name for layer in self.layers if layer.name in leading for name in self.sources(layer)}
+            leading |= {each.name for layer in self.layers if layer.name in leading for each in self.sources(layer)}
         unread = [layer.name for layer in self.layers if layer.name not in leading]
         if unread:
             raise MappingError(f"no layer that leads to the output reads '{unread[0]}'; name it in network.sources")
@@ -81,29 +81,37 @@ class SpikingNetwork:
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}
         widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
-        names = self.sources(layer)
-        for name, rows in zip(names, (layer.inputs, *(each.neurons for each in layer.also_reads)), strict=True):
-            if name not in widths:
+        names = [each.name for each in layer.sources]
+        for each in layer.sources:
+            if each.name not in widths:
                 raise MappingError(
-                    f"layer '{layer.name}' cannot read '{name}'{suggest(name, widths)}; it may read "
+                    f"layer '{layer.name}' cannot read '{each.name}'{suggest(each.name, widths)}; it may read "
                     f"{', '.join(widths)} (and itself, by network.recurrence)"
                 )
-            if rows != widths[name]:
-                raise MappingError(f"layer '{layer.name}' has {rows} inputs from '{name}', which has {widths[name]}")
+            rows = layer.inputs if each is layer.sources[0] else each.neurons
+            if rows != widths[each.name]:
+                raise MappingError(
+                    f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
+                )
+            now = 0 if each.name == INPUT or each.name in self._before(layer) else 1
+            if each.lag not in (None, 1, now) or (each.name == INPUT and each.lag):
+                raise MappingError(
+                    f"layer '{layer.name}' cannot read '{each.name}' {each.lag} timesteps old: layers before it may be "
+                    f"0 or 1, those after it 1, and '{INPUT}' 0"
+                )
         if len(set(names)) < len(names):
             raise MappingError(f"layer '{layer.name}' reads {', '.join(names)}; name each once")
 
-    def sources(self, layer: Layer) -> tuple[str, ...]:
-        """The layers (or 'input') that a layer reads, in the order of its weights."""
-        names = [INPUT, *(each.name for each in self.layers)]
-        first = layer.reads or names[names.index(layer.name) - 1]
-        return first, *(each.name for each in layer.also_reads)
+    def _before(self, layer: Layer) -> list[str]:
+        names = [each.name for each in self.layers]
+        return names[: names.index(layer.name)]
 
-    def lag(self, source: str, layer: Layer) -> int:
-        """How many timesteps old the spikes of `source` are that a layer reads."""
-        names = [INPUT, *(each.name for each in self.layers)]
-        later = names.index(source) >= names.index(layer.name)
-        return 0 if source == INPUT else 1 if later else self.delay
+    def sources(self, layer: Layer) -> tuple[Source, ...]:
+        """What a layer reads, in the order of its weights, with the ages of the spikes."""
+        before = self._before(layer)
+        every = layer.sources or (Source(name=[INPUT, *before][-1], neurons=layer.inputs),)
+        lags = {INPUT: 0} | dict.fromkeys(before, self.delay)
+        return tuple(each if each.lag is not None else replace(each, lag=lags.get(each.name, 1)) for each in every)
 
     @property
     def scheduled(self) -> dict[str, float]:
@@ -158,7 +166,7 @@ class SpikingNetwork:
     def learns_through(self, index: int) -> bool:
         """Whether a gradient reaches the layer's spikes from the timestep after."""
         name = self.layers[index].name
-        follows = any(name in self.sources(layer) and self.lag(name, layer) for layer in self.layers)
+        follows = any(each.name == name and each.lag for layer in self.layers for each in self.sources(layer))
         return follows or self.layers[index].gives_itself_gradients
 
 
@@ -207,8 +215,8 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     emitted: list[str] = []
     for layer in network.layers:
         sources = [
-            now if name == INPUT else before(spikes_of(name)) if network.lag(name, layer) else spikes_of(name)
-            for name in network.sources(layer)
+            now if each.name == INPUT else before(spikes_of(each.name)) if each.lag else spikes_of(each.name)
+            for each in network.sources(layer)
         ]
         carried, u = step(body, layer, _current(body, layer, sources))
         carries += carried

@@ -99,7 +99,7 @@ def _work_shares(case: Case) -> list[np.ndarray]:
     counts = case.activity.counts
     mean = {name: float(each[..., 1].mean()) for name, each in counts.items()}
     sources = [case.network.sources(layer) for layer in case.network.layers]
-    spikes = np.array([sum(mean.get(name, 1.0) for name in names) for names in sources])
+    spikes = np.array([sum(mean.get(each.name, 1.0) for each in read) for read in sources])
     return [neurons, neurons * (STATE_WORK + spikes)]
 
 

@@ -21,6 +21,7 @@ from networks import (
     networks,
     small_network,
 )
+from nir_models import DT, NodeByNode
 from test_array_lowering import assert_agree as assert_dense_agree
 from test_chips import compiled as compiled_on_chips
 from test_gpu_execution import assert_same_training_step
@@ -29,29 +30,36 @@ from test_timing import ISSUE, slow_cycles
 from test_whole_tensors import assert_as_meant
 from test_wiring import assert_agrees
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.execution import initial_weights
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.graph.layer import Source
 from mimdsim.graph.network import INPUT
+from mimdsim.pipeline.firing import input_distances
 from mimdsim.timing.worker_cycles import program_loads
-from mimdsim.workload import MappingOptions, filled_activity
+from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
+from mimdsim.workload.description.sections import source_of
+from mimdsim.workload.interchange.layers import network_of_layers
+from mimdsim.workload.interchange.nir_writing import nir_of_network
 
 SKIP = {"hidden1": ("hidden0", "input"), "output": ("hidden1", "hidden0")}
 FEEDBACK = {"hidden0": ("input", "hidden1"), "hidden1": ("hidden0", "output")}
 POPULATIONS = {"hidden0": ("input", "hidden1"), "hidden1": ("hidden0", "input"), "output": ("hidden0",)}  # E and I
 PARALLEL = {"hidden1": ("input",), "output": ("hidden0", "hidden1")}
-GRAPHS = {"skip": SKIP, "feedback": FEEDBACK, "populations": POPULATIONS, "parallel": PARALLEL}
+AGES = {"hidden1": ("hidden0@t-1", "input"), "output": ("hidden1@t", "hidden0@t-1")}
+GRAPHS = {"skip": SKIP, "feedback": FEEDBACK, "populations": POPULATIONS, "parallel": PARALLEL, "ages": AGES}
 
 
 def reading(network: SpikingNetwork, sources: dict[str, tuple[str, ...]]) -> SpikingNetwork:
-    """The network with layers that read `sources` by name."""
+    """The network with layers that read `sources`, as written in a workload."""
     widths = {INPUT: network.inputs} | {layer.name: layer.neurons for layer in network.layers}
     layers = tuple(
         replace(
             layer,
-            inputs=widths[sources[layer.name][0]],
-            reads=sources[layer.name][0],
-            also_reads=tuple(Source(name=name, neurons=widths[name]) for name in sources[layer.name][1:]),
+            inputs=widths[source_of(sources[layer.name][0])[0]],
+            sources=tuple(
+                Source(name=name, neurons=widths[name], lag=lag) for name, lag in map(source_of, sources[layer.name])
+            ),
         )
         if layer.name in sources
         else layer
@@ -159,7 +167,7 @@ def test_gpu_kernels_take_all_sources(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 1])
-@pytest.mark.parametrize("sources", [SKIP, PARALLEL], ids=["skip", "parallel"])
+@pytest.mark.parametrize("sources", [SKIP, PARALLEL, AGES], ids=["skip", "parallel", "ages"])
 def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], delay: int) -> None:
     assert_as_meant(network_reading(sources, delay=delay, optimiser=ADAM))
 
@@ -171,6 +179,8 @@ def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], del
         ({"hidden1": ("input",), "output": ("hidden1",)}, "no layer that leads to the output reads 'hidden0'"),
         ({"output": ("hidden1", "hidden1")}, "layer 'output' reads hidden1, hidden1; name each once"),
         ({"output": ("hidden1", "output")}, "layer 'output' cannot read 'output'"),
+        ({"hidden0": ("input", "hidden1@t")}, "layer 'hidden0' cannot read 'hidden1' 0 timesteps old"),
+        ({"output": ("hidden1", "input@t-1")}, "layer 'output' cannot read 'input' 1 timesteps old"),
     ],
 )
 def test_sources_that_make_no_network_are_refused(sources: dict[str, tuple[str, ...]], said: str) -> None:
@@ -185,3 +195,56 @@ def test_weights_of_every_source_have_a_name_of_their_own() -> None:
     ]  # fmt: skip
     assert network.parameters["w.hidden1.from.input"].shape == (9, 6)
     assert "gradient.w.hidden1.from.input" in training_graph(network).outputs
+
+
+@pytest.mark.parametrize("sources", [SKIP, PARALLEL, AGES], ids=["skip", "parallel", "ages"])
+def test_a_nir_file_has_all_sources(sources: dict[str, tuple[str, ...]]) -> None:
+    network = network_reading(sources, delay=0, capacities=None)
+    values = given_values(network, 3)
+    weights = {name: values.arrays[name] for name in network.parameters}
+    file = nir_of_network(*network_of_layers(network, weights, DT))
+    expected, sent = interpreted(network, values), 0
+    for sample in range(network.batch):
+        found = NodeByNode(file, DT).run(values.dense[:, sample].astype(np.float64))
+        spikes = np.zeros_like(found)
+        for t, (ids, counts) in enumerate(zip(expected.ids["output"], expected.listed["output"], strict=True)):
+            spikes[t, ids[sample, : counts[sample, 0]]] = 1
+        np.testing.assert_array_equal(found, spikes)
+        sent += int(found.sum())
+    assert sent
+
+
+KEYS = {"network.hidden": (24, 16), "network.capacity": (24, 16, 10)}
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        ({"hiden1": ["input"]}, "network.sources.hiden1: no such layer; did you mean 'hidden1'"),
+        ({"output": ["hidden2"]}, "network.sources.output: no layer 'hidden2'; did you mean"),
+        ({"hidden1": ["hidden1"]}, "network.sources.hidden1: write network.recurrence"),
+        ({"output": ["hidden1@t-2"]}, "'hidden1@t-2' is no source; write 'hidden1', 'hidden1@t' or 'hidden1@t-1'"),
+        ({"output": []}, "network.sources.output"),
+    ],
+)
+def test_a_workload_that_names_no_source_is_refused(sources: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        load_workload("digits", KEYS | {"network.sources": sources})
+    assert said in str(refused.value)
+
+
+def test_a_workload_names_what_its_layers_read() -> None:
+    sources = {"hidden1": ["hidden0@t", "input"], "output": ["hidden1", "hidden0"]}
+    network = network_of(load_workload("digits", KEYS | {"network.sources": sources}))
+    read = {layer.name: [(each.name, each.lag) for each in network.sources(layer)] for layer in network.layers}
+    assert read["hidden0"] == [("input", 0)]
+    assert read["hidden1"] == [("hidden0", 0), ("input", 0)]
+    assert read["output"] == [("hidden1", 1), ("hidden0", 1)]
+    assert [layer.fan_in for layer in network.layers] == [512, 24 + 512, 16 + 24]
+    weights = initial_weights(network, 3, 1.0, 0.0)
+    assert not np.array_equal(weights["w.output"][:16], weights["w.output.from.hidden0"][:16])
+
+
+def test_distances_from_the_input_are_those_of_the_shortest_way() -> None:
+    assert input_distances(network_reading(SKIP)) == {"hidden0": 0, "hidden1": 0, "output": 1}
+    assert input_distances(network_reading(POPULATIONS, delay=0)) == {"hidden0": 0, "hidden1": 0, "output": 0}

@@ -102,7 +102,8 @@ def reductions_of(
     placed: dict[tuple[str, str], ReducePlacement] = {}
     work: dict[tuple[str, str], int] = {}
     for layer in network.layers:
-        for source in (*network.sources(layer), *[layer.name] * layer.gives_itself_gradients):
+        read = (each.name for each in network.sources(layer))
+        for source in (*read, *[layer.name] * layer.gives_itself_gradients):
             if source != INPUT:
                 # whole work, its fraction dropped, as in the authors' program
                 load = where[layer.name].parts ** options.reduce_exponent * capacities[source] * batch

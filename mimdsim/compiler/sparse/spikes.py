@@ -166,7 +166,7 @@ def _stem(low: Lowering, op: Operation) -> str:
     if source == op.layer:
         return f"{op.layer}.own"
     first = low.network.sources(low.layer(op.layer))[0]
-    return op.layer if source == first else f"{op.layer}.from.{source}"
+    return op.layer if source == first.name else f"{op.layer}.from.{source}"
 
 
 def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
@@ -195,9 +195,8 @@ def listed_gradient(low: Lowering, op: Operation) -> str:
 def gradient_chips(low: Lowering, layer: str) -> Chips:
     """The chips that read the spikes of `layer` a timestep later and sum up their gradients: those of the first other
     layer that does or, without one, its own."""
-    network = low.network
-    readers = (each.name for each in network.layers if layer in network.sources(each) and network.lag(layer, each))
-    return low.placed(next(readers, layer)).chips
+    read = ((reader.name, source) for reader in low.network.layers for source in low.network.sources(reader))
+    return low.placed(next((reader for reader, source in read if source.name == layer and source.lag), layer)).chips
 
 
 def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:

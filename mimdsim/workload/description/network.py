@@ -20,7 +20,7 @@ from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape
 from mimdsim.workload.description.neuron import neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe
-from mimdsim.workload.description.sections import Network
+from mimdsim.workload.description.sections import Network, source_of
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 
@@ -44,7 +44,10 @@ def described_network(workload: Workload) -> SpikingNetwork:
     layers = []
     for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
         neurons, is_output = widths[name], name == network.layers[-1]
-        first, *others = network.sources.get(name, (before,))
+        sources = tuple(
+            Source(name=source, neurons=widths[source], lag=lag)
+            for source, lag in map(source_of, network.sources.get(name, (before,)))
+        )
         second = network.output_second_threshold if is_output else network.second_threshold
         selection = Selection(
             threshold=neuron.threshold,
@@ -58,7 +61,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
         layers.append(
             Layer(
                 name=name,
-                inputs=widths[first],
+                inputs=sources[0].neurons,
                 neurons=neurons,
                 neuron=neuron,
                 selection=selection,
@@ -66,8 +69,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 recurrence=_recurrence(network, index, is_output),
                 spiking=spiking,
                 reset_unread=is_output and network.output == "membrane_of_spiking",
-                reads="" if first == before else first,
-                also_reads=tuple(Source(name=each, neurons=widths[each]) for each in others),
+                sources=sources if name in network.sources else (),
             )
         )
     return SpikingNetwork(

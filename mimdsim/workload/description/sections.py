@@ -70,8 +70,9 @@ class Network(Section):
     2*floor(activity*neurons/2), at least 2 (authors' rule). Dense spikes list nothing and need neither.
     `recurrence`: trained synapses of a layer onto itself, one timestep later; one value is for hidden layers only.
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
-    default the layer before it. `delay`: timesteps from layer to layer; spikes of a layer that comes later are always
-    read one timestep later. `bias`: a trained current per neuron, output layer included.
+    default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-1" say it of one
+    source. Spikes of a layer that comes later are always those of the timestep before. `bias`: a trained current per
+    neuron, output layer included.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -118,6 +119,17 @@ class Network(Section):
         return value[index] if isinstance(value, tuple) else value
 
 
+AGES = {"t": 0, "t-1": 1}
+
+
+def source_of(text: str) -> tuple[str, int | None]:
+    """(the layer, how many timesteps old its spikes are, None: as from layer to layer) of 'hidden0', 'hidden0@t-1'."""
+    name, at, age = text.partition("@")
+    if at and age not in AGES:
+        raise MappingError(f"network.sources: '{text}' is no source; write '{name}', '{name}@t' or '{name}@t-1'")
+    return name, AGES[age] if at else None
+
+
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
@@ -127,12 +139,12 @@ def check_sources(network: Network) -> None:
                 f"network.sources.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
                 f"{', '.join(network.layers)}"
             )
-        for name in names:
+        for name, _ in map(source_of, names):
             if name == layer:
                 raise MappingError(f"network.sources.{layer}: write network.recurrence for its synapses onto itself")
             if name not in known:
                 raise MappingError(
                     f"network.sources.{layer}: no layer '{name}'{suggest(name, known)}; it may read {', '.join(known)}"
                 )
-        if "output" in names and network.output == "membrane":
+        if "output" in dict(map(source_of, names)) and network.output == "membrane":
             raise MappingError(f'network.sources.{layer}: with output = "membrane" the output layer sends no spikes')
