@@ -18,7 +18,8 @@ from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.passes.merge import merge_levels, merge_supersteps
 from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.place.placement import place, place_arrays
-from mimdsim.graph import Graph, SpikingNetwork, training_graph
+from mimdsim.graph import Graph, SpikingNetwork, inference_graph, training_graph
+from mimdsim.graph.names import LOSS
 from mimdsim.machine import MimdMachine, Reads
 from mimdsim.program import Program, verify
 from mimdsim.program.exchanges import plan_exchanges
@@ -90,7 +91,7 @@ def compile_graph(
     dump: Path | None = None,
     must_fit: bool = True,
 ) -> Compiled:
-    """The program of a training graph on `machine`.
+    """The program of a graph of training or inference on `machine`.
 
     Raises DoesNotFit when tiles or memory are too few, MappingError when an operation has no lowering or the result
     breaks a rule of the machine (which would be a bug of the compiler).
@@ -109,7 +110,8 @@ def compile_graph(
     if must_fit:
 
         def peak_of(changed: SpikingNetwork, other: MappingOptions) -> int:
-            return compile_graph(training_graph(changed), changed, machine, other, must_fit=False).memory.peak_bytes
+            graph_of = training_graph if graph.producer(LOSS) else inference_graph
+            return compile_graph(graph_of(changed), changed, machine, other, must_fit=False).memory.peak_bytes
 
         check_fits(program, memory, machine, network, options, peak_of)
     return Compiled(

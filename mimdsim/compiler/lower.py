@@ -1,4 +1,5 @@
-"""Lowering: operations of the training graph, fused where one vertex does the work of two, to supersteps on tiles.
+"""Lowering: operations of a graph, of training or inference, fused where one vertex does the work of two, to
+supersteps on tiles.
 
 Each family file brings its rules: kinds of the fused operations -> function. A kind without a rule is refused by name.
 """
@@ -61,7 +62,7 @@ def _rules(low: Lowering) -> Rules:
 def lower(
     graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions, machine: MimdMachine
 ) -> Program:
-    """The program of a training graph; raises MappingError for an operation that has no rule."""
+    """The program of a graph; raises MappingError for an operation that has no rule."""
     dense = placement.arrays is not None
     low = (ArrayLowering if dense else Lowering)(
         tiles=placement.tiles,
@@ -97,11 +98,19 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
         for op in graph.scan("forward").attributes.body.operations
         if op.kind in SPIKING
     }
+    gradients = {name: gradient_of(name) for name in low.network.parameters}
     return Observables(
-        gradients={name: gradient_of(name) for name in low.network.parameters},
+        gradients={name: gradient for name, gradient in gradients.items() if gradient in graph.outputs},
         generators=tuple(name for name in graph.inputs if graph.value(name).role == "generator"),
         potentials=potentials,
+        passing=_passing(low, graph),
     )
+
+
+def _passing(low: Lowering, graph: Graph) -> dict[str, tuple[str, ...]]:
+    """Where the spikes of layers lie that no sequence keeps."""
+    spikes = [op for op in graph.scan("forward").attributes.body.operations if op.kind in SPIKING]
+    return {op.layer: low.storage[op.outputs[0]] for op in spikes if op.layer not in low.recorded}
 
 
 def _bounds(program: Program, network: SpikingNetwork) -> dict[str, tuple[int, int]]:
@@ -126,20 +135,22 @@ def streamed_bytes(program: Program) -> dict[str, int]:
 
 
 def _declare_inputs(low: Lowering) -> None:
-    network = low.network
+    """What the host writes beside the input: whatever the graph takes of it."""
+    network, taken = low.network, low.values
     for name, parameter in network.parameters.items():
         low.parameter(name, parameter.shape, "weights", parameter.layer)
-        for slot in network.optimiser.state:
-            low.parameter(parameter.kept(slot), parameter.shape, MOMENTS, parameter.layer)
-    labels = low.variable(LABELS, (network.batch,), "int32", low.by_sample(0), "gradients")
-    low.inputs[LABELS] = labels
-    low.storage[LABELS] = (labels,)
-    if TRAINING_STEP in network.optimiser.scalars:
+        for state in filter(taken.__contains__, map(parameter.kept, network.optimiser.state)):
+            low.parameter(state, parameter.shape, MOMENTS, parameter.layer)
+    if LABELS in taken:
+        labels = low.variable(LABELS, (network.batch,), "int32", low.by_sample(0), "gradients")
+        low.inputs[LABELS] = labels
+        low.storage[LABELS] = (labels,)
+    if TRAINING_STEP in taken:
         everywhere = TileMapping.replicated(low.placement.usable_tiles)
         progress = low.variable(TRAINING_STEP, (1,), "int64", everywhere, "optimiser", persistent=True)
         low.inputs[TRAINING_STEP] = progress
         low.storage[TRAINING_STEP] = (progress,)
-    for name in network.scheduled:
+    for name in filter(taken.__contains__, network.scheduled):
         layer = low.values[name].layer  # none of a learning rate
         tiles = low.tiles_of(layer) if layer else low.placement.usable_tiles
         mapping = TileMapping.replicated(tiles)

@@ -132,15 +132,26 @@ def run_recorded(
         each.value: layer for layer, each in executor.program.observables.potentials.items() if not each.sequence
     }
     fired = dict.fromkeys(beyond_stash.values(), 0)  # of layers whose potentials are not kept of every timestep
+    passing = executor.program.observables.passing
+    kept = {  # their spikes, which the program overwrites in the next timestep
+        name: np.zeros((executor.timesteps, *executor.arrays[name].shape), executor.arrays[name].dtype)
+        for names in passing.values()
+        for name in names
+    }
+    writes = {
+        id(superstep): kept.keys() & {*superstep.variables_written} for superstep, _, _ in executor.program.supersteps()
+    }
 
-    def count(superstep: Superstep, _t: int, executor: Executor) -> None:
+    def watch(superstep: Superstep, t: int, executor: Executor) -> None:
+        for name in writes[id(superstep)]:
+            kept[name][t] = executor.arrays[name]
         for variable, value in superstep.defines if superstep.phase == "forward" else ():
             if value in beyond_stash:
                 layer = beyond_stash[value]
                 fired[layer] += int((executor.arrays[variable] > thresholds[layer]).sum())
 
-    executor.run(phases, observe=count if fired else None)
-    activity = executor.activity()
+    executor.run(phases, observe=watch if fired or passing else None)
+    activity = executor.activity({layer: tuple(kept[name] for name in names) for layer, names in passing.items()})
     dropped = {name: spikes - int(activity.counts[name][..., 0].sum()) for name, spikes in fired.items()}
     return replace(activity, dropped=dropped_spikes(executor, network, activity) | dropped)
 

@@ -263,22 +263,24 @@ class Executor:
         """Of the program's repeats."""
         return self.program.timesteps
 
-    def activity(self) -> RecordedActivity:
+    def activity(self, observed: Mapping[str, tuple[np.ndarray, ...]] | None = None) -> RecordedActivity:
         """Spikes of the last run, from the recorded sequences; int32 in whatever format the program lists them.
 
-        Ids beyond the listed count, which earlier runs left there, are 0: equal runs give equal bytes. Of dense spikes,
+        observed: sequences of ids and counts, or rows, of layers that the program passes on without keeping them. Ids
+        beyond the listed count, which earlier runs left there, are 0: equal runs give equal bytes. Of dense spikes,
         what is not zero is listed.
         """
         ids, counts = {}, {}
-        for layer, names in self.program.recorded.items():
-            if len(names) == 1:
-                rows = self.arrays[names[0]]
+        recorded = {layer: tuple(self.arrays[name] for name in names) for layer, names in self.program.recorded.items()}
+        for layer, sequences in (recorded | dict(observed or {})).items():
+            if len(sequences) == 1:
+                (rows,) = sequences
                 every = rows if rows.ndim == 3 else np.broadcast_to(rows, (self.timesteps, *rows.shape))
                 ids[layer], counts[layer] = listed_of(every)
                 continue
-            counts[layer] = self.arrays[names[1]].astype(np.int32)
-            ids[layer] = np.zeros(self.arrays[names[0]].shape, np.int32)
-            only_listed(self.arrays[names[0]], counts[layer], ids[layer])
+            counts[layer] = sequences[1].astype(np.int32)
+            ids[layer] = np.zeros(sequences[0].shape, np.int32)
+            only_listed(sequences[0], counts[layer], ids[layer])
         counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 

@@ -104,7 +104,8 @@ class AugmentedSamples(Samples, Protocol):
 
 
 def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
-    """Write one batch to the input variables, as lists, as dense rows or as images; returns its labels.
+    """Write one batch to the input variables, as lists, as dense rows or as images, and its labels to a program that
+    takes them; returns the labels.
 
     With an `epoch` it is trained on and may be augmented, without one it is as recorded.
     """
@@ -113,15 +114,16 @@ def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int
     else:
         ids, counts, labels = data.batch(indices)
     images: np.ndarray | None = getattr(data, "images", None)
+    judged = {LABELS: labels} if LABELS in runner.inputs else {}
     if images is not None:
-        runner.write({INPUT: images[indices], LABELS: labels})
+        runner.write({INPUT: images[indices], **judged})
         return labels
     if isinstance(runner, Executor) and INPUT in runner.inputs:
         inputs = runner.program.variables[runner.program.inputs[INPUT]].shape[-1]
-        runner.write({INPUT: to_dense(ids, counts, inputs), LABELS: labels})
+        runner.write({INPUT: to_dense(ids, counts, inputs), **judged})
         return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
-    runner.write({**dict(zip(listed(INPUT), (ids, both), strict=True)), LABELS: labels})
+    runner.write({**dict(zip(listed(INPUT), (ids, both), strict=True)), **judged})
     return labels
 
 

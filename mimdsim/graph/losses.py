@@ -131,11 +131,11 @@ class Counting:
     first: int = 0
 
 
-def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float) -> None:
-    """Append the reading 'counts' [batch, classes] and the value 'loss'; needs the value 'labels'."""
+def add_scores(build: GraphBuilder, loss: Loss, output: Output) -> str:
+    """Append the reading 'counts' [batch, classes]; its name."""
     loss.check_output(output.layer, output.neurons, output.spiking)
     pool = loss.neurons_per_class
-    by_class, judged = names.SCORES, output.name
+    by_class = names.SCORES
     raw = by_class if pool == 1 else "counts.neurons"
     if output.spiking:
         first = output.timesteps - 1 if loss.reading == "last" else 0
@@ -146,6 +146,12 @@ def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float
         read = build.one("read_out", (output.name,), raw, layer=output.layer, attributes=over)
     if pool > 1:
         read = build.one("pool_classes", (read,), by_class, layer=output.layer, attributes=pool)
+    return read
+
+
+def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float) -> None:
+    """Append the reading 'counts' [batch, classes] and the value 'loss'; needs the value 'labels'."""
+    read, judged, pool = add_scores(build, loss, output), output.name, loss.neurons_per_class
     if loss.reading == "every":
         if output.spiking:
             judged = build.one(

@@ -13,7 +13,7 @@ from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
-from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss
+from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
     INPUT,
     LABELS,
@@ -191,6 +191,36 @@ def training_graph(network: SpikingNetwork) -> Graph:
 
 def forward_graph(network: SpikingNetwork) -> Graph:
     """The forward scan and the loss."""
+    return _with_loss(network, _forward_scan(network))
+
+
+def inference_graph(network: SpikingNetwork) -> Graph:
+    """The forward scan and what is read from the output, without all that only gradients need.
+
+    Inputs: 'input', the parameters, and 'random.<layer>' where truncation is random. Output: 'counts' [batch, classes].
+    Lists hold spikes only: `network` must be one of `inference_network`.
+    """
+    build, output, _ = _over_time(network, _forward_scan(network))
+    add_scores(build, network.loss, output)
+    return build.graph((SCORES,))
+
+
+def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
+    """The same network for samples in batches of `batch` that it does not learn from: no entries for gradients in its
+    lists, no thresholds that move while it learns, no penalty on how often it fires."""
+    layers = tuple(
+        replace(layer, selection=replace(layer.selection, second_threshold=layer.selection.threshold))
+        for layer in network.layers
+    )
+    loss = replace(network.loss, firing_strength=0.0)
+    return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss)
+
+
+def _forward_scan(network: SpikingNetwork) -> Scan:
+    """All layers over the timesteps; stacked are the outputs of the last, and the spikes of others that a loss reads.
+
+    Raises MappingError for a layer that cannot be read by its potential.
+    """
     for layer in network.layers:
         if not layer.spiking and (layer is not network.layers[-1] or layer.recurrence != "none"):
             raise MappingError(
@@ -230,7 +260,7 @@ def forward_graph(network: SpikingNetwork) -> Graph:
         if network.is_read(index):
             detached = not network.learns_through(index)
             carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
-    scan = Scan(
+    return Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
         reverse=False,
@@ -239,7 +269,6 @@ def forward_graph(network: SpikingNetwork) -> Graph:
         constants=(*network.moving_thresholds, *network.parameters),
         stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength else ())),
     )
-    return _with_loss(network, scan)
 
 
 def _spikes(network: SpikingNetwork, name: str, layer: str, neurons: int, capacity: int) -> Value:
@@ -289,13 +318,31 @@ def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> 
 
 
 def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
+    build, output, others = _over_time(network, scan, learns=True)
+    build.phase = "loss"
+    add_loss(build, network.loss, output, network.logit_scale)
+    for layer, spikes in zip(network.layers, others, strict=False):
+        wanted = FiringTarget(
+            target=network.loss.firing_target, strength=network.loss.firing_strength, neurons=layer.neurons
+        )
+        build.one("firing_penalty", (spikes,), penalty_of(layer.name), layer=layer.name, attributes=wanted)
+    return build.graph((LOSS, SCORES, *network.penalties))
+
+
+def _over_time(
+    network: SpikingNetwork, scan: Scan, learns: bool = False
+) -> tuple[GraphBuilder, Output, tuple[str, ...]]:
+    """A graph that runs the scan over the network's input: the stack of the last layer's outputs, and other stacks.
+
+    learns: declare the labels, between the input and the parameters."""
     build = builder("forward")
     now = _spikes(network, INPUT, INPUT, network.inputs, network.input_capacity)
     every = () if network.steady_input else (network.timesteps,)
     source = build.declare(replace(now, shape=(*every, *now.shape)))
     if network.steady_input:
         source = build.one("steady", (source,), "input.every", attributes=network.timesteps)
-    build.declare(Value(name=LABELS, shape=(network.batch,)))
+    if learns:
+        build.declare(Value(name=LABELS, shape=(network.batch,)))
     for constant in scan.constants:
         build.declare(scan.body.value(constant))
     starts = []
@@ -308,16 +355,9 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
         starts.append(build.one("zeros", (reference,), f"{carry.leaves}.start", attributes=zeros))
     outputs = build.add("scan", (*starts, source, *scan.constants), "time", attributes=scan)
-    build.phase = "loss"
     last = network.layers[-1]
     finals = len(scan.carries)
     output = Output(
         name=outputs[finals], layer=last.name, neurons=last.neurons, timesteps=network.timesteps, spiking=last.spiking
     )
-    add_loss(build, network.loss, output, network.logit_scale)
-    for layer, spikes in zip(network.layers, outputs[finals + 1 :], strict=False):
-        wanted = FiringTarget(
-            target=network.loss.firing_target, strength=network.loss.firing_strength, neurons=layer.neurons
-        )
-        build.one("firing_penalty", (spikes,), penalty_of(layer.name), layer=layer.name, attributes=wanted)
-    return build.graph((LOSS, SCORES, *network.penalties))
+    return build, output, outputs[finals + 1 :]

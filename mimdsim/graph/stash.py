@@ -62,8 +62,8 @@ class Recomputation:
 
 
 def recomputation(graph: Graph, policy: StashPolicy) -> Recomputation | None:
-    """What a policy recomputes in a training graph; None if everything that is read is kept anyway."""
-    if policy.name == "everything":
+    """What a policy recomputes in a graph; None if everything that is read is kept anyway, or nothing goes back."""
+    if policy.name == "everything" or not any(op.kind == "scan" and op.phase == "backward" for op in graph.operations):
         return None
     op, backward = graph.scan("forward"), graph.scan("backward")
     scan: Scan = op.attributes

@@ -81,7 +81,7 @@ def time_program(
         doubts=doubts,
         costs_of_another=of_another,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
-        run_name="training step" if program.layers else "run",
+        run_name="training step" if program.observables.gradients else "run",
         energy=_energy(program, machine, silicon, loads, spans, cycles / clock + exposed),
         silicon=silicon,
         assumptions=_machine_assumptions(machine) + _program_assumptions(program),

@@ -41,7 +41,8 @@ def _without_unread(program: Program) -> Program:
 
 def _observed(program: Program) -> set[str]:
     """Variables that the host or the next run may read."""
-    recorded = {name for names in program.recorded.values() for name in names}
+    spikes = (*program.recorded.values(), *program.observables.passing.values())
+    recorded = {name for names in spikes for name in names}
     persistent = {name for name, variable in program.variables.items() if variable.persistent}
     return {*program.inputs.values(), *program.outputs.values(), *recorded, *persistent}
 

@@ -39,6 +39,7 @@ class Provenance:
     def __init__(self, program: Program):
         self._program = program
         self._layer_of = {name: layer for layer, names in program.recorded.items() for name in names}
+        self._passing = {name: layer for layer, names in program.observables.passing.items() for name in names}
         self._reads: dict[VertexTable, dict[str, Content]] = {}  # whole numbers
         self._writes: dict[VertexTable, list[Content]] = {}
         self._made_of: dict[Content, set[Content]] = {}  # whole numbers
@@ -50,7 +51,7 @@ class Provenance:
 
     def contradiction(self, table: VertexTable, extent: Recorded) -> str:
         """Whatever contradicts that a table counts spikes as `extent` says, or ''."""
-        recorded = self._program.recorded
+        recorded = self._program.recorded | self._program.observables.passing
         if not recorded:
             return ""
         if extent.layer not in recorded:
@@ -145,6 +146,8 @@ class Provenance:
     def _write(self, name: str, shift: int | None, content: Content, held: dict[str, Content]) -> None:
         if shift is None:
             held[name] = content
+            if content is not None and name in self._passing:
+                self._entries.setdefault(content, set()).add((self._passing[name], 0))
         elif content is not None and self._counts_timesteps(name):
             self._entries.setdefault(content, set()).add((self._layer_of[name], shift))
 
