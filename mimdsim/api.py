@@ -61,6 +61,7 @@ def run(
     resume: bool = False,
     accept_other_code: bool = False,
     window: str | int | Sequence[int] | None = None,
+    inference: bool = False,
     progress: Progress = silent,
 ) -> Run:
     """Train a workload on the tiles of a machine and profile its last training step; compare GPUs on the same graph.
@@ -69,7 +70,8 @@ def run(
     the trained weights; written as a whole at the end. checkpoint: a file that the training is saved to after every
     epoch; resume: continue from it; accept_other_code: also where other sources of mimdsim wrote it, which the profile
     records. dump: a folder for the program as text. window: timesteps of which every tile is
-    kept one by one, as "40-49" or numbers (default: the first ten).
+    kept one by one, as "40-49" or numbers (default: the first ten). inference: time the forward pass of test samples
+    too, on its own program (docs/inference.md).
     """
     if resume and checkpoint is None:
         problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
@@ -97,6 +99,7 @@ def run(
             changes=for_workload | for_machine | _from_file(mapping),
             asked=_asked(workload, machine, changes, mapping),
             background=advising,
+            inference=inference,
         )
         return _written(replace(made, window=chosen), report, progress, advising, drawing)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --resume: also if other sources of mimdsim wrote the checkpoint; the profile records it.",
 )
+@click.option("--inference", is_flag=True, help="Time inference of test samples too: the forward pass alone.")
 @click.option("--window", metavar="40-49", help="Timesteps to record per tile (default: the first ten).")
 @MAPPING
 @SET

@@ -1,6 +1,6 @@
 """The functional engine. Executes a lowered program for real values, vertex by vertex, on their slices."""
 
-from mimdsim.execution.activity import activity_problem, activity_profiles, constant_layers
+from mimdsim.execution.activity import activity_problem, activity_profiles, constant_layers, run_recorded
 from mimdsim.execution.checkpoint import UNKNOWN_CODE, Checkpoints
 from mimdsim.execution.engines import engine_refusals
 from mimdsim.execution.execute import Executor
@@ -14,6 +14,7 @@ from mimdsim.execution.trainer import (
     draw_randomness,
     evaluate,
     initial_weights,
+    load_batch,
     train,
 )
 from mimdsim.execution.whole_tensors import WholeTensors
@@ -36,6 +37,8 @@ __all__ = [
     "evaluate",
     "execute_strictly",
     "initial_weights",
+    "load_batch",
+    "run_recorded",
     "scaled_to_activity",
     "scheduled_values",
     "train",

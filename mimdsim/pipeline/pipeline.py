@@ -36,6 +36,7 @@ from mimdsim.pipeline.identity import (
     earlier_digests,
     named_files,
 )
+from mimdsim.pipeline.inference import compile_inference, run_inference
 from mimdsim.pipeline.inputs import absent_classes, event_findings
 from mimdsim.pipeline.result import Run, recorded_changes, training_profile
 from mimdsim.pipeline.retiming import retime, time_on_gpus
@@ -94,6 +95,7 @@ def simulate(
     changes: Mapping[str, Any] | None = None,
     asked: Request | None = None,
     background: Background | None = None,
+    inference: bool = False,
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
@@ -102,11 +104,13 @@ def simulate(
     checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds;
     accept_other_code: also where other sources of mimdsim wrote it. described: the files of the descriptions.
     changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. asked: for commands
-    that take advice, if there can be any. background: where changes are estimated for it meanwhile.
+    that take advice, if there can be any. background: where changes are estimated for it meanwhile. inference: time the
+    forward pass alone too, with the spikes of test samples on the trained weights.
     """
     inputs, code = inputs_of(workload), code_digest()  # before anything is read
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
+    forward = compile_inference(workload, machine) if inference else None  # refused before anything is trained
     estimated = None
     if background is not None and not 0 < workload.training.max_training_steps < SHORT:
         estimated = estimates(compiled, machine, workload.mapping, background)
@@ -129,6 +133,7 @@ def simulate(
         workload, compiled, data[0], log, partial(_retrain, machine, compiled, data), progress
     )
     lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
+    inferred = run_inference(forward, machine, gpus, log.weights, data, workload.seed) if forward is not None else ()
     profile = RunProfile(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
@@ -150,6 +155,7 @@ def simulate(
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
         activity=activity_profiles(compiled.network, log.activity),
+        inference=inferred,
         findings=(
             *idle,
             *event_findings(workload, data),

@@ -18,7 +18,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.pipeline.detail import WINDOW, bytes_between, detail_of
 from mimdsim.pipeline.retiming import retime
 from mimdsim.pipeline.what_if import Lever, LeverEstimates, Request, begin_advice, what_if
-from mimdsim.profile import Change, RunProfile, TiledProfile, Training, WhatIf
+from mimdsim.profile import Change, Inference, RunProfile, TiledProfile, Training, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.queries import RunQueries
 from mimdsim.search import Case
@@ -52,6 +52,11 @@ class Run(RunQueries):
         """What is wrong with inputs, spikes or training, most important first; the report begins with it."""
         wrong = tuple(f"{one.name}: {one.text}" for one in self.profile.findings if one.mood != "good")
         return wrong + self.profile.warnings
+
+    @property
+    def inference(self) -> tuple[Inference, ...]:
+        """The forward pass alone, by batch, one sample first; of runs with inference=True."""
+        return self.profile.inference
 
     @property
     def gradients(self) -> dict[str, np.ndarray]:

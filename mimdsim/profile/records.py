@@ -497,6 +497,77 @@ class WhatIf:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InferenceTime:
+    """The forward pass of one batch on one machine, mean over the batches that were run.
+
+    how: how it is lowered. device_seconds: without the host, with its interval. host_seconds: streaming one batch in,
+    and its scores out; exposed_seconds: the part that the batch before does not hide. timestep_seconds: of a timestep, where one is taken
+    after another, as `timestep_how` says (None: no such program is known); timestep_host_seconds: its input in, its
+    output out. joules: of one batch; None if the machine's description has no energy section.
+    """
+
+    machine: str
+    title: str
+    how: str
+    device_seconds: float
+    device_low: float
+    device_high: float
+    host_seconds: float
+    exposed_seconds: float
+    timestep_seconds: float | None
+    timestep_host_seconds: float
+    timestep_how: str
+    joules: float | None
+    joules_low: float
+    joules_high: float
+
+    @property
+    def latency_seconds(self) -> float:
+        """From the first byte of a batch to its scores; nothing is hidden behind another batch."""
+        return self.device_seconds + self.host_seconds
+
+    @property
+    def latency_low(self) -> float:
+        return self.device_low + self.host_seconds
+
+    @property
+    def latency_high(self) -> float:
+        return self.device_high + self.host_seconds
+
+    @property
+    def timestep_latency_seconds(self) -> float | None:
+        """From a timestep's spikes at the host to its output there."""
+        return None if self.timestep_seconds is None else self.timestep_seconds + self.timestep_host_seconds
+
+    @property
+    def seconds_per_batch(self) -> float:
+        """When batches follow each other, each streamed in while the one before is computed."""
+        return self.device_seconds + self.exposed_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inference:
+    """Inference on trained weights by the forward program alone, in batches of `batch`; GPUs on the same graph.
+
+    runs: batches of test samples whose spikes were timed; slowest_seconds: latency of the slowest of them.
+    fixed_seconds: of device_seconds what is outside of the timesteps. peak_bytes: of the fullest tile. incomparable:
+    why the tiled machine's times cannot be compared with others, '' if they can.
+    """
+
+    batch: int
+    timesteps: int
+    runs: int
+    peak_bytes: int
+    limit_bytes: int
+    tiles_used: int
+    slowest_seconds: float
+    fixed_seconds: float
+    incomparable: str
+    tiled: InferenceTime
+    gpus: tuple[InferenceTime, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunProfile:
     """All results of one run; what `profile.json` holds. For a kernel: no network, one timestep, a batch of 1.
 
@@ -528,6 +599,7 @@ class RunProfile:
     code_sha256: str = ""
     earlier_code_sha256: tuple[str, ...] = ()
     advice: tuple[WhatIf, ...] = ()  # changes that save time, most first; empty where none was looked for
+    inference: tuple[Inference, ...] = ()  # by batch, one sample first; empty where it was not asked for
 
     def __repr__(self) -> str:
         machines = [each for each in (self.tiled, *self.tiled_beside) if each is not None]

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sized
 from itertools import islice
 from typing import Any
 
-from mimdsim.profile.records import Activity, GpuProfile, MemoryProfile, RunProfile, TiledProfile, Training
+from mimdsim.profile.records import Activity, GpuProfile, Inference, MemoryProfile, RunProfile, TiledProfile, Training
 
 MOST = 2**63 - 1  # integers become int64 columns when drawn; no float in a profile comes near
 SLACK = 1e-9  # relative: sums of floats round
 MOST_COLUMNS = 1 << 16  # of a tile grid, where there are fewer tiles: the places of the last row are drawn too
 POSITIVE = frozenset(
-    {"timesteps", "batch", "clock_hz", "tiles", "chips", "worker_contexts", "grid_columns", "limit_bytes",
-     "memory_bytes", "neurons"}
+    {"timesteps", "batch", "runs", "device_seconds", "clock_hz", "tiles", "chips", "worker_contexts", "grid_columns",
+     "limit_bytes", "memory_bytes", "neurons"}
 )  # fmt: skip
 SHARES = frozenset(
     {"forward", "state_gradient", "weight_gradient", "untouched_weights", "dropped_share", "full_lists",
@@ -91,6 +91,8 @@ def _relations(profile: RunProfile) -> Iterator[Problem]:
             yield f"advice.{index}.command", one.command[:80], "a command of ours, or empty"
         if not one.gain_low <= one.gain <= one.gain_high <= 1:
             yield f"advice.{index}.gain", one.gain, f"between {one.gain_low} and {one.gain_high}, at most 1"
+    for index, batch in enumerate(profile.inference):
+        yield from _inference(batch, f"inference.{index}")
     for index, layer in enumerate(profile.activity):
         yield from _activity(layer, f"activity.{index}", profile.timesteps)
 
@@ -253,6 +255,22 @@ def _training(training: Training) -> Iterator[Problem]:
     held = len(training.validation_accuracy_by_epoch)
     if training.best_epoch is not None and training.best_epoch >= held:
         yield "training.best_epoch", training.best_epoch, f"below the {held} epochs of validation_accuracy_by_epoch"
+
+
+def _inference(batch: Inference, where: str) -> Iterator[Problem]:
+    """Intervals that do not contain their number, and parts beyond their whole."""
+    yield from _at_most(f"{where}.fixed_seconds", batch.fixed_seconds, batch.tiled.device_seconds, "its device_seconds")
+    times = [(f"{where}.tiled", batch.tiled), *((f"{where}.gpus.{at}", one) for at, one in enumerate(batch.gpus))]
+    for path, one in times:
+        ends = [
+            ("device_low", one.device_low, one.device_seconds),
+            ("device_seconds", one.device_seconds, one.device_high),
+        ]
+        ends += [("exposed_seconds", one.exposed_seconds, one.host_seconds)]
+        if one.joules is not None:
+            ends += [("joules_low", one.joules_low, one.joules), ("joules", one.joules, one.joules_high)]
+        for name, number, most in ends:
+            yield from _at_most(f"{path}.{name}", number, most, "the number above it", SLACK)
 
 
 def _activity(layer: Activity, where: str, timesteps: int) -> Iterator[Problem]:

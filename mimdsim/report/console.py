@@ -20,7 +20,7 @@ LONGEST = 5
 SHORTEST_NAME = 12
 # the tables that are printed; between them a line on the tiles
 OF_TIME = ("phases", "supersteps", "doubts")
-OF_THE_REST = ("categories", "liveness", "activity", "sparsity", "comparison", "energy", "silicon")
+OF_THE_REST = ("categories", "liveness", "activity", "sparsity", "comparison", "energy", "silicon", "inference")
 FOLDED = "! warning     "  # later lines of a verdict are indented by as much
 PLAIN_SIGNS = str.maketrans({"–": "-", "−": "-", "×": "x", "★": "*", "·": "|"})  # a console may only support ASCII
 

@@ -9,8 +9,9 @@ from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, TiledProfile
 from mimdsim.report.formatting import duration, interval, milliseconds, reach, share, significant, thousands
 from mimdsim.report.machine_comparison import Contender, contenders, strongest_gpu
+from mimdsim.report.tables_inference import inference_verdict
 
-OF_SPIKES = ("time", "advice", "machine", "GPU")  # subjects whose numbers depend on what layers fire
+OF_SPIKES = ("time", "advice", "machine", "GPU", "inference")  # subjects whose numbers depend on what layers fire
 MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table
 FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spikes do not move the accuracy visibly
 
@@ -46,6 +47,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
         for one in others
         if not one.tiled and not one.fits
     ]
+    found += [Verdict("inference", *inference_verdict(one)) for one in profile.inference[:1]]
     found += _training(profile)
     if profile.tiled is not None and profile.tiled.spans:
         found.append(Verdict("bottleneck", "note", _bottleneck(profile.tiled)))

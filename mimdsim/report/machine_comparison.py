@@ -82,10 +82,7 @@ class Contender:
         if not self.decided:
             pair = "it/reference" if self.tiled else "GPU/tiled"
             return f"{pair} {significant(self.ratio_low, 2)}–{significant(self.ratio_high, 2)}"
-        low, best, high = self.ratio_low, self.ratio, self.ratio_high
-        if best < 1:
-            low, best, high = inverse(high), inverse(best), inverse(low)
-        return f"{significant(best, 2)}× faster ({significant(low, 2)}–{significant(high, 2)})"
+        return times_faster(self.ratio_low, self.ratio, self.ratio_high)
 
     @property
     def ratio_words(self) -> str:
@@ -97,6 +94,13 @@ class Contender:
         slower, faster = ("reference", "it") if self.tiled else ("tiled", "GPU")
         who = "undecided:" if not self.decided else slower if self.ratio > 1 else faster
         return f"{who} {self.margin_words}"
+
+
+def times_faster(low: float, best: float, high: float) -> str:
+    """A ratio of two times with its interval, or its inverse if that is above 1: '1.6× faster (1.1–2.4)'."""
+    if best < 1:
+        low, best, high = inverse(high), inverse(best), inverse(low)
+    return f"{significant(best, 2)}× faster ({significant(low, 2)}–{significant(high, 2)})"
 
 
 def inverse(value: float) -> float:

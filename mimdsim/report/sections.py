@@ -12,6 +12,7 @@ from mimdsim.report import tables_run as run
 from mimdsim.report.explorer_data import too_large
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_difference import difference_tables
+from mimdsim.report.tables_inference import inference_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +30,7 @@ TITLES = {
     "training": "Training",
     "spikes": "Spikes",
     "comparison": "Comparison with GPUs",
+    "inference": "Inference",
     "modelled": "What is modelled",
 }
 OF_TRAINING = {  # sections of networks alone, and the sentence where a run has nothing for them
@@ -111,4 +113,6 @@ def _tables(profile: RunProfile, rows: int) -> dict[str, Tables]:
         by_phase = machines.phase_comparison_table(profile)
         beside = [machines.comparison_table(profile), by_phase, machines.energy_table(profile)]
         shown["comparison"] = beside, [machines.kernels_table(profile, rows)]
+    if profile.inference:
+        shown["inference"] = [inference_table(profile)], []
     return shown

@@ -1,0 +1,215 @@
+"""Inference after a training: the forward program alone, timed with the spikes of test samples on trained weights.
+
+The program is executed at the workload's batch; what one sample fires is the same in a batch of one, so that programs
+for single samples are timed with samples of these batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from mimdsim.base.rng import stream
+from mimdsim.compiler import Compiled, compile_graph
+from mimdsim.execution import Executor, draw_randomness, load_batch, run_recorded
+from mimdsim.gpu.strategies import STRATEGIES
+from mimdsim.graph import SpikingNetwork, inference_graph, inference_network
+from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.pipeline.retiming import retime, time_on_gpus
+from mimdsim.profile import GpuProfile, Inference, InferenceTime, TiledProfile
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.workload import MappingOptions, SpikeDataset, Workload, network_of
+
+SAMPLES = 16  # that are timed one by one, if there are as many; assumed to be enough for a mean
+WORD_BYTES = 4  # of a score
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ForwardPrograms:
+    """The forward programs of a workload: for single samples and for its batch, which may be one too."""
+
+    single: Compiled
+    batched: Compiled
+
+    @property
+    def each(self) -> tuple[Compiled, ...]:
+        return (self.single,) if self.single is self.batched else (self.single, self.batched)
+
+
+def compile_inference(workload: Workload, machine: MimdMachine) -> ForwardPrograms:
+    """The forward pass of `workload` alone, whether it fits or not; raises as `compile_graph`."""
+    network = network_of(workload)
+    single = _compiled(network, 1, machine, workload.mapping)
+    return ForwardPrograms(
+        single=single,
+        batched=single if network.batch == 1 else _compiled(network, network.batch, machine, workload.mapping),
+    )
+
+
+def _compiled(network: SpikingNetwork, batch: int, machine: MimdMachine, options: MappingOptions) -> Compiled:
+    forward = inference_network(network, batch)
+    return compile_graph(inference_graph(forward), forward, machine, _for_batch(options, batch), must_fit=False)
+
+
+def _for_batch(options: MappingOptions, batch: int) -> MappingOptions:
+    """No more copies of a layer than samples, on as many chips fewer."""
+    split = {
+        name: each.model_copy(
+            update={"batch": min(each.batch, batch), "chips": max(1, each.chips * min(each.batch, batch) // each.batch)}
+        )
+        for name, each in options.split.items()
+    }
+    return options.model_copy(update={"split": split})
+
+
+def record_inference(
+    compiled: Compiled, weights: Mapping[str, np.ndarray], data: SpikeDataset, seed: int
+) -> tuple[RecordedActivity, ...]:
+    """The spikes of batches of samples drawn from `data`, as the forward program makes them: of SAMPLES samples, or of
+    all where there are fewer, in whole batches."""
+    batch, program = compiled.network.batch, compiled.program
+    drawn = stream(seed, "inference").permutation(len(data.labels))[: max(SAMPLES, batch)]
+    executor = Executor(program, rounded=True)
+    executor.write(weights)
+    found = []
+    for first in range(0, len(drawn), batch):
+        load_batch(executor, data, np.resize(drawn[first : first + batch], batch))
+        draw_randomness(executor, "inference", first)
+        found.append(run_recorded(executor, compiled.network))
+    return tuple(found)
+
+
+def run_inference(
+    programs: ForwardPrograms,
+    machine: MimdMachine,
+    gpus: Sequence[GpuMachine],
+    weights: Mapping[str, np.ndarray],
+    data: tuple[SpikeDataset, SpikeDataset],
+    seed: int,
+) -> tuple[Inference, ...]:
+    """Inference of test samples with `weights`, of training samples where `data` has no others."""
+    samples = next(part for part in reversed(data) if len(part.labels))
+    recorded = record_inference(programs.batched, weights, samples, seed)
+    return time_inference(programs, machine, gpus, recorded, len(samples.labels))
+
+
+def time_inference(
+    programs: ForwardPrograms,
+    machine: MimdMachine,
+    gpus: Sequence[GpuMachine],
+    recorded: Sequence[RecordedActivity],
+    samples: int,
+) -> tuple[Inference, ...]:
+    """One record a batch size; `samples` different ones are in the `recorded` batches."""
+    found = []
+    for compiled in programs.each:
+        one_by_one = compiled is programs.single
+        runs = tuple(_single_samples(recorded))[: min(SAMPLES, samples)] if one_by_one else tuple(recorded)
+        found.append(_timed(compiled, machine, gpus, runs))
+    return tuple(found)
+
+
+def _single_samples(recorded: Sequence[RecordedActivity]) -> Iterator[RecordedActivity]:
+    for activity in recorded:
+        for at in range(next(iter(activity.counts.values())).shape[1]):
+            part = slice(at, at + 1)
+            yield RecordedActivity(
+                ids={name: ids[:, part] for name, ids in activity.ids.items()},
+                counts={name: activity.counts[name][:, part] for name in activity.ids},
+                dropped={},
+            )
+
+
+def _timed(
+    compiled: Compiled, machine: MimdMachine, gpus: Sequence[GpuMachine], runs: Sequence[RecordedActivity]
+) -> Inference:
+    network, program = compiled.network, compiled.program
+    timed = [retime(compiled, machine, run) for run in runs]
+    typical = sorted(range(len(runs)), key=lambda at: timed[at].cycles)[len(runs) // 2]
+    on_gpus = [time_on_gpus(compiled.graph, (gpu,), runs[typical])[0] for gpu in gpus]
+    first = timed[0]
+    turns = fmean(first.seconds(_cycles_of_turns(program, one)) for one in timed)
+    device = fmean(one.seconds(one.cycles) for one in timed)
+    scores_bytes = network.batch * network.classes * WORD_BYTES
+    request = machine.host.request_seconds
+    out = request + scores_bytes / machine.host.bytes_per_second
+    energies = [one.energy for one in timed if one.energy is not None]
+    return Inference(
+        batch=network.batch,
+        timesteps=network.timesteps,
+        runs=len(runs),
+        peak_bytes=first.memory.peak_bytes,
+        limit_bytes=first.memory.limit_bytes,
+        tiles_used=max(one.tiles_used for one in timed),
+        slowest_seconds=max(one.seconds(one.cycles) for one in timed) + first.host_seconds + out,
+        fixed_seconds=device - turns,
+        incomparable=first.incomparable,
+        tiled=InferenceTime(
+            machine=first.machine,
+            title=first.title,
+            how="compiled to tiles",
+            device_seconds=device,
+            device_low=fmean(one.seconds_low - one.host_exposed_seconds for one in timed),
+            device_high=fmean(one.seconds_high - one.host_exposed_seconds for one in timed),
+            host_seconds=first.host_seconds + out,
+            exposed_seconds=fmean(one.host_exposed_seconds for one in timed),
+            timestep_seconds=turns / network.timesteps,
+            timestep_host_seconds=request + (first.host_seconds - request) / network.timesteps + out,
+            timestep_how="one turn of the repeat",
+            joules=fmean(each.joules for each in energies) if energies else None,
+            joules_low=fmean(each.joules_low for each in energies) if energies else 0.0,
+            joules_high=fmean(each.joules_high for each in energies) if energies else 0.0,
+        ),
+        gpus=tuple(
+            _on_gpu(profiles, gpu, network.timesteps, scores_bytes)
+            for gpu, profiles in zip(gpus, on_gpus, strict=True)
+            if any(not profile.never_built for profile in profiles)
+        ),
+    )
+
+
+def _cycles_of_turns(program: Program, tiled: TiledProfile) -> int:
+    """Cycles within the repeat over the timesteps, its control among them."""
+    within = [bool(stretch.repeats) for stretch in program.stretches() for _ in stretch.body]
+    within += [True] * (len(tiled.spans) - len(within))  # control of loops has spans of its own, behind
+    return sum(span.cycles for span, inside in zip(tiled.spans, within, strict=True) if inside)
+
+
+def _on_gpu(profiles: Sequence[GpuProfile], gpu: GpuMachine, timesteps: int, scores_bytes: int) -> InferenceTime:
+    """The strongest strategy for whole samples, and the strongest of those that take one timestep after another."""
+    built = [profile for profile in profiles if not profile.never_built]
+    best = min(built, key=lambda one: _device_seconds(one) + one.host_seconds)
+    device = _device_seconds(best)
+    low, high = next(ends for name, ends in STRATEGIES[best.strategy].band.items() if name == best.precision)
+    walking = [one for one in built if not STRATEGIES[one.strategy].hoisted]
+    stepwise = min(walking, key=lambda one: _seconds_of_turns(one, timesteps), default=None)
+    out = gpu.launch.host_synchronisation_seconds + scores_bytes / gpu.host.bytes_per_second
+    energy = best.energy
+    return InferenceTime(
+        machine=gpu.name,
+        title=gpu.title,
+        how=f"{best.strategy}, {best.precision}",
+        device_seconds=device,
+        device_low=device * low,
+        device_high=device * high,
+        host_seconds=best.host_seconds + out,
+        exposed_seconds=best.host_exposed_seconds,
+        timestep_seconds=_seconds_of_turns(stepwise, timesteps) / timesteps if stepwise else None,
+        timestep_host_seconds=best.host_seconds / timesteps + out,
+        timestep_how=f"{stepwise.strategy}, {stepwise.precision}" if stepwise else "",
+        joules=energy.joules if energy else None,
+        joules_low=energy.joules_low if energy else 0.0,
+        joules_high=energy.joules_high if energy else 0.0,
+    )
+
+
+def _device_seconds(profile: GpuProfile) -> float:
+    return sum(span.seconds for span in profile.spans)
+
+
+def _seconds_of_turns(profile: GpuProfile, timesteps: int) -> float:
+    """Of kernels that are launched in every timestep."""
+    return sum(span.seconds for span in profile.spans if span.times >= timesteps)
