@@ -14,8 +14,7 @@ from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.area_power import silicon_profile
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import SiliconProfile
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
-from mimdsim.validation.sensitivity import Bearing
+from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable
 
 COLUMNS = {"chip", "machine", "changes", "metric", "value", "unit", "tolerance", "judged"}
 METRICS = {"area_mm2": "mm2", "sram_share": "of the area", "full_load_watts": "W"}

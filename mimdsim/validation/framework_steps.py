@@ -20,8 +20,7 @@ from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Doubt
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
-from mimdsim.validation.sensitivity import Bearing, codelet_parts
+from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, codelet_parts
 from mimdsim.workload import load_workload
 
 COLUMNS = {"framework", "machine", "dense", "batch", "T", "beta", "dtype", "optimiser", "images_per_s"}

@@ -18,11 +18,11 @@ from mimdsim.base.search_path import files_of, looked_in, own_folder, several
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.chips import CHIPS
 from mimdsim.validation.framework_steps import FRAMEWORK_STEPS
-from mimdsim.validation.gpus.event_rows import EVENT_DRIVEN
+from mimdsim.validation.gpus.event_driven import EVENT_DRIVEN
 from mimdsim.validation.gpus.networks import predict_snn_row
 from mimdsim.validation.gpus.products import predict_gemm_row, product_flops
 from mimdsim.validation.gpus.training_steps import GPU_STEPS
-from mimdsim.validation.products.rows import (
+from mimdsim.validation.products import (
     NEEDED,
     predict_tiled_gemm_row,
     predict_tiled_product,
@@ -33,11 +33,11 @@ from mimdsim.validation.reference_table import Asked, Cells, Fields, Progress, R
 from mimdsim.validation.silicon.gather import GATHERS
 from mimdsim.validation.silicon.loops import LOOPS
 from mimdsim.validation.silicon.vertices import TILE_VERTICES
-from mimdsim.validation.sparse.rows import SPARSE_PRODUCTS
-from mimdsim.validation.stencil.rows import STENCIL_PHASES
-from mimdsim.validation.stencil.solver_rows import SOLVER_STEPS
+from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS
+from mimdsim.validation.stencil.blur import STENCIL_PHASES
+from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS
 from mimdsim.validation.training_runs import TRAINING_STEPS, golden_rows
-from mimdsim.validation.vendor.registry import vendor_cycles
+from mimdsim.validation.vendor import vendor_cycles
 
 MAX_REFERENCE_BYTES = 32 << 20
 MOST_TOLERANCE = 1.0

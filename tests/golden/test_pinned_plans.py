@@ -22,9 +22,9 @@ from mimdsim.graph.losses import Loss
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.validation.gpus.networks import predict_snn_row
 from mimdsim.validation.gpus.products import predict_gemm_row
+from mimdsim.validation.sparse.codelets import SparseShape
 from mimdsim.validation.sparse.plan import plan_sparse_product
-from mimdsim.validation.sparse.reductions import place_reductions
-from mimdsim.validation.sparse.shapes import SparseShape
+from mimdsim.validation.sparse.static import place_reductions
 from mimdsim.workload import filled_activity
 
 TABLE = Path(__file__).resolve().parent / "pinned_plans.csv"

@@ -25,8 +25,7 @@ from mimdsim.gpu.elementwise import (
     reduction_seconds,
 )
 from mimdsim.gpu.gemm import gemm_seconds
-from mimdsim.validation.gpus.devices import KNOWN, described, find_device, find_precision
-from mimdsim.validation.gpus.eager import (
+from mimdsim.validation.gpus.networks import (
     FRAMEWORKS,
     FUSED,
     QUEUED_LAUNCHES,
@@ -34,8 +33,9 @@ from mimdsim.validation.gpus.eager import (
     Pass,
     eager_seconds,
     fused_seconds,
+    predict_snn_row,
 )
-from mimdsim.validation.gpus.networks import predict_snn_row
+from mimdsim.validation.gpus.products import KNOWN, described, find_device, find_precision
 
 MEASURED = Path(__file__).resolve().parents[3] / "shared" / "references" / "gpu_snn_measurements.csv"
 RTX3090, H100, V100 = described("rtx3090"), described("h100"), described("v100")

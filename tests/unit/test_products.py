@@ -26,8 +26,13 @@ from mimdsim.pipeline import memory_profile
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.timing import time_program
-from mimdsim.validation.products.matrix_vector import matrix_vector_program, tutorial_segments
-from mimdsim.validation.products.rows import predict_tiled_gemm, predict_tiled_gemm_row, predict_tiled_product
+from mimdsim.validation.products import (
+    matrix_vector_program,
+    predict_tiled_gemm,
+    predict_tiled_gemm_row,
+    predict_tiled_product,
+    tutorial_segments,
+)
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,8 +18,7 @@ from mimdsim.graph import Adam, Graph, Layer, SpikingNetwork, training_graph
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.gpus.devices import KNOWN, described, find_device, find_precision
-from mimdsim.validation.gpus.products import LARGEST_EXTENT
+from mimdsim.validation.gpus.products import KNOWN, LARGEST_EXTENT, described, find_device, find_precision
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 
 COLUMNS = {"gpu", "strategy", "precision", "widths", "recurrent", "batch", "timesteps", "spikes", "listed", "ms", "mJ"}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from mimdsim.base.errors import MimdsimError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
-from mimdsim.validation.silicon.handwritten_vertices import DIVIDE, DIVIDE_LEAST, DIVIDE_MOST
+from mimdsim.validation.silicon.vertices import DIVIDE, DIVIDE_LEAST, DIVIDE_MOST
 
 COLUMNS = {"id", "language", "workers_per_tile", "iterations_per_tile", "unroll_factor", "tile_cycles_max"}
 MACHINE = "bow"  # clock of 1.85 GHz, as printed

@@ -1,9 +1,13 @@
-"""Predicted steps of the published solvers on Mk2 chips: `references/stencil_mk2_chips.csv` and `devito_ipu.csv`.
+"""Predicted steps of the published solvers and of the STREAM triad on Mk2 chips: `references/stencil_mk2_chips.csv` and
+`devito_ipu.csv`.
 
 Both tables time a loop on the device from the host; a step is the time over the iterations, with its share of the
 host's request. A program that was measured more than once, in whichever table, is judged by the nearer end of the
 range of its measurements, as far as they are alike; each row shows its own measurement beside. Nothing is fitted to a
 row.
+
+In the triad, a = b + q c, every context has its own elements and nothing is exchanged. As in simehaa/IPU, STREAMTriad:
+a compiled loop over single elements, or one of two elements a bundle in assembly.
 """
 
 from __future__ import annotations
@@ -15,15 +19,230 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+import numpy as np
+
 from mimdsim.base.csv_table import numbered, parse_table
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError, shortened
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import files_of
 from mimdsim.base.units import show_bytes
-from mimdsim.machine import MimdMachine
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, refused
-from mimdsim.validation.sensitivity import Bearing
-from mimdsim.validation.stencil.solver_times import Timed, mk2, solver_cycles, solver_times, triad_times
+from mimdsim.compiler import measure_memory
+from mimdsim.machine import MimdMachine, changed_machine, load_machine
+from mimdsim.pipeline import memory_profile
+from mimdsim.profile import MemoryProfile
+from mimdsim.program import (
+    Codelet,
+    Column,
+    Field,
+    Program,
+    RecordedActivity,
+    Repeat,
+    Superstep,
+    Term,
+    TileMapping,
+    Variable,
+    VertexTable,
+    WorkerBundles,
+)
+from mimdsim.timing.critical_path import critical_path, loop_spans
+from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.timing.uncertainty import uncertain_parts
+from mimdsim.timing.worker_cycles import program_loads
+from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, refused
+from mimdsim.validation.stencil.solver_program import SOLVERS, Solver, codelet_of, solver_program
+
+FACTOR = np.float32(3)
+STATE_BUNDLES = 16  # three pointers and lengths and the factor are loaded, as of the solvers' vertices
+AROUND_LOOP = 7  # three bundles fill the pipeline, two empty it; nop and rpt
+MOST_ELEMENTS = 1 << 24  # of a context; a tile of this kind holds less than 2^18 floats
+
+
+def triad(a: np.ndarray, b: np.ndarray, c: np.ndarray, *_turns: int) -> None:
+    """One vertex: each [1, 1, elements]."""
+    a[...] = b + FACTOR * c
+
+
+def turns_of(elements: int, assembly: bool) -> int:
+    """Turns of the loop: pairs but for the first two, or single elements."""
+    return elements // 2 - 2 if assembly else elements
+
+
+def turn_bundles(assembly: bool) -> int:
+    """Compiled: two loads, a store, two operations, index and branch for one element."""
+    return 1 if assembly else 7
+
+
+def triad_codelet(*, assembly: bool) -> Codelet:
+    """The vertex of one context."""
+    turn = Term(bundles=turn_bundles(assembly), extents=("turns",), pairable=0 if assembly else 2)
+    return Codelet(
+        name="TriadVertexAssembly" if assembly else "TriadVertex",
+        fields=tuple(
+            Field(name=name, access="write" if name == "a" else "read", box=("one", "context", ":")) for name in "abc"
+        ),
+        columns=("turns",),
+        compute=triad,
+        form="vertex",
+        cost=WorkerBundles(
+            fixed=STATE_BUNDLES + (AROUND_LOOP if assembly else 0),
+            terms=(turn,),
+            kind="derived",
+            source="instructions of STREAMTriad in simehaa/IPU (codelets.cpp), the assembly bundle by bundle",
+        ),
+        flops=(Term(bundles=4 if assembly else 2, extents=("turns",)),),
+        extents={"turns": Column("turns")},
+    )
+
+
+def triad_program(machine: MimdMachine, elements: int, *, assembly: bool) -> Program:
+    """One pass over `elements` of every context; inputs 'b' and 'c', output 'a', float32[tiles, contexts, elements].
+
+    Raises MappingError for fewer than 4 elements (the assembly's loop needs them) or more than 2^24.
+    """
+    if not 4 <= elements <= MOST_ELEMENTS:
+        raise MappingError(f"{elements} elements for a context; give 4 to {MOST_ELEMENTS:,}")
+    tiles, contexts = machine.chip.tiles, machine.tile.worker_contexts
+    mapping = TileMapping.evenly(0, tiles, np.arange(tiles))
+    number = np.arange(tiles * contexts)
+    table = VertexTable(
+        codelet=triad_codelet(assembly=assembly),
+        layer="",
+        tiles=number // contexts,
+        operands={name: name for name in "abc"},
+        columns={
+            "one": number // contexts,
+            "context": number % contexts,
+            "turns": np.full(len(number), turns_of(elements, assembly)),
+        },
+    )
+    step = Superstep(name="triad", op="triad", phase="forward", stage="triad", tables=(table,), mergeable=False)
+    return Program(
+        tiles=tiles,
+        variables={
+            name: Variable(
+                name=name, shape=(tiles, contexts, elements), dtype="float32", mapping=mapping, category="neuron states"
+            )
+            for name in "abc"
+        },
+        body=(Repeat(times=1, body=(step,)),),
+        inputs={"b": "b", "c": "c"},
+        outputs={"a": "a"},
+    )
+
+
+MACHINE = "mk2"
+MOST_CHIPS = 64  # of the published programs
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Of one step: cycles, with every instruction a bundle as tile.compiled_dual_issue has it; low: what can share a
+    bundle does; high: constants and row pointers are loaded again every turn; both widened by what else is doubted.
+    turns: of the inner loop of the context that takes longest, each of `slots` bundles; link_cycles: part of cycles.
+    """
+
+    cycles: float
+    low: float
+    high: float
+    link_cycles: float
+    turns: int
+    slots: float
+    clock_hz: float
+    request_seconds: float
+    memory: MemoryProfile
+
+    def slots_of(self, cycles: float, issue_cycles: int = 6) -> float:
+        """Bundles a turn with which a step would take `cycles`."""
+        return self.slots + (cycles - self.cycles) / (issue_cycles * self.turns)
+
+
+@lru_cache(maxsize=256)
+def solver_times(
+    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None = None
+) -> Timed:
+    """One step of the solver SOLVERS[problem, order, vertex] on `chips` chips, Mk2 unless another is described.
+
+    Raises MappingError for a solver that is not there, for chips other than 1 to 64 and as `solver_program`.
+    """
+    solver, machine = _solver(problem, order, vertex), _machine(chips, chip)
+    program = solver_program(solver, grid, machine, chips)
+    loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
+    table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
+    turns, slots = int(table.columns[extent].max()), loop.term(extent).bundles
+    return _timed(program, machine, codelet_of(solver, reloaded=True), solver.turning, turns, slots)
+
+
+def solver_cycles(
+    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine, described: MimdMachine
+) -> float:
+    """Cycles of one step of the solver's program for `chip` on another description of it."""
+    program = _made((problem, order, vertex), grid, chips, chip)
+    return _cycles(program, _machine(chips, described)) / _solver(problem, order, vertex).turning
+
+
+@lru_cache(maxsize=8)
+def _made(named: tuple[str, int, str], grid: tuple[int, ...], chips: int, chip: MimdMachine) -> Program:
+    return solver_program(_solver(*named), grid, _machine(chips, chip), chips)
+
+
+def _solver(problem: str, order: int, vertex: str) -> Solver:
+    solver = SOLVERS.get((problem, order, vertex))
+    if solver is None:
+        alike = [key for key in SOLVERS if key[0] == problem] or SOLVERS
+        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in alike)
+        given = f"{shortened(problem, 40)} of order {order}, {shortened(vertex, 40)}"
+        raise MappingError(f"no program of {given}; known: {known}")
+    return solver
+
+
+@lru_cache(maxsize=64)
+def triad_times(elements: int, assembly: bool, chip: MimdMachine | None = None) -> Timed:
+    """One pass of the triad over `elements` of every context of one chip; raises MappingError for none."""
+    machine, codelet = _machine(1, chip), triad_codelet(assembly=assembly)
+    program = triad_program(machine, elements, assembly=assembly)
+    return _timed(program, machine, codelet, 1, turns_of(elements, assembly), turn_bundles(assembly))
+
+
+def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
+    if not 1 <= chips <= MOST_CHIPS:
+        raise MappingError(f"{chips} chips; the published programs run on 1 to {MOST_CHIPS}")
+    return changed_machine(chip or mk2(), {"links.chips": chips})
+
+
+def mk2() -> MimdMachine:
+    machine = load_machine(MACHINE)
+    assert isinstance(machine, MimdMachine)
+    return machine
+
+
+def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float) -> Timed:
+    """Not verified, as that takes memory for every cell: tests verify smaller grids."""
+    paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
+    loads = program_loads(program, NOTHING, TileIssue.of(machine))
+    path = critical_path(program, machine, loads)
+    loops = sum(span.sync_cycles for span in loop_spans(program, machine))
+    doubts = uncertain_parts(loads, path, loops, machine)
+    aside = sum(doubt.half_width_cycles for doubt in doubts if doubt.name != f"codelet {slowest.name}")
+    reloaded = program.with_codelet(slowest.name, slowest)
+    return Timed(
+        cycles=_cycles(program, machine) / steps,
+        low=(_cycles(program, paired) - aside) / steps,
+        high=(_cycles(reloaded, machine) + aside) / steps,
+        link_cycles=sum(part.link for part in path) / steps,
+        turns=turns,
+        slots=slots,
+        clock_hz=machine.chip.clock_hz,
+        request_seconds=machine.host.request_seconds,
+        memory=memory_profile(program, measure_memory(program, machine), machine),
+    )
+
+
+def _cycles(program: Program, machine: MimdMachine) -> int:
+    path = critical_path(program, machine, program_loads(program, NOTHING, TileIssue.of(machine)))
+    loops = sum(span.sync_cycles for span in loop_spans(program, machine))
+    return loops + sum(part.compute + part.exchange + part.sync for part in path)
+
 
 TABLES = ("stencil_mk2_chips.csv", "devito_ipu.csv")
 MOST_TABLE_BYTES = 1 << 20
