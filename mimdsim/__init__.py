@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from mimdsim.base.errors import MimdsimError
     from mimdsim.checking import check_kernel
     from mimdsim.execution import Executor
-    from mimdsim.frameworks import from_torch, to_torch
+    from mimdsim.frameworks import from_torch, to_torch, torch_function
     from mimdsim.kernels import Kernel
     from mimdsim.machine import list_machines, load_machine
     from mimdsim.profile import load_profile
     from mimdsim.profile.queries import open_report
     from mimdsim.timing import explain
     from mimdsim.validation import calibrate, validate
-    from mimdsim.workload import list_workloads, load_workload
+    from mimdsim.workload import from_events, list_workloads, load_workload
 
 __all__ = [
     "Executor",
@@ -41,6 +41,7 @@ __all__ = [
     "check_kernel",
     "compare",
     "explain",
+    "from_events",
     "from_torch",
     "list_machines",
     "list_workloads",
@@ -53,19 +54,20 @@ __all__ = [
     "study",
     "sweep",
     "to_torch",
+    "torch_function",
     "validate",
 ]
 
 _HOMES = {
     **dict.fromkeys(("check", "compare", "place", "run", "study", "sweep"), "api"),
     **dict.fromkeys(("list_machines", "load_machine"), "machine"),
-    **dict.fromkeys(("list_workloads", "load_workload"), "workload"),
+    **dict.fromkeys(("from_events", "list_workloads", "load_workload"), "workload"),
     **dict.fromkeys(("calibrate", "validate"), "validation"),
     "Executor": "execution",
     "Kernel": "kernels",
     "MimdsimError": "base.errors",
     "check_kernel": "checking",
-    **dict.fromkeys(("from_torch", "to_torch"), "frameworks"),
+    **dict.fromkeys(("from_torch", "to_torch", "torch_function"), "frameworks"),
     "explain": "timing",
     "load_profile": "profile",
     "open_report": "profile.queries",

@@ -5,9 +5,17 @@ from mimdsim.execution.checkpoint import UNKNOWN_CODE, Checkpoints
 from mimdsim.execution.engines import engine_refusals
 from mimdsim.execution.execute import Executor
 from mimdsim.execution.initial import InitialActivity, scaled_to_activity
-from mimdsim.execution.schedules import RateSchedule
+from mimdsim.execution.schedules import RateSchedule, scheduled_values
 from mimdsim.execution.strict import execute_strictly
-from mimdsim.execution.trainer import Evaluation, TrainingLog, TrainingPlan, evaluate, initial_weights, train
+from mimdsim.execution.trainer import (
+    Evaluation,
+    TrainingLog,
+    TrainingPlan,
+    draw_randomness,
+    evaluate,
+    initial_weights,
+    train,
+)
 from mimdsim.execution.whole_tensors import WholeTensors
 
 __all__ = [
@@ -23,10 +31,12 @@ __all__ = [
     "activity_problem",
     "activity_profiles",
     "constant_layers",
+    "draw_randomness",
     "engine_refusals",
     "evaluate",
     "execute_strictly",
     "initial_weights",
     "scaled_to_activity",
+    "scheduled_values",
     "train",
 ]

@@ -216,10 +216,14 @@ class Executor:
         held = {name: self.arrays.get(self.program.inputs.get(name, ""), NOTHING) for name in values}
         given = {name: check_value(self.program, name, value, held[name]) for name, value in values.items()}
         for name, value in given.items():
-            held[name][...] = value
+            self.replace(self.program.inputs[name], value)
             self.given.add(self.program.inputs[name])
-            if self.program.inputs[name] in self._halves:
-                _round(held[name])
+
+    def replace(self, variable: str, values: npt.ArrayLike) -> None:
+        """Give a variable of the program other values, rounded as its vertices' are."""
+        self.arrays[variable][...] = values
+        if variable in self._halves:
+            _round(self.arrays[variable])
 
     def read(self, name: str) -> np.ndarray:
         """A copy of the variable that holds graph value `name`; MappingError if that is no output of the program."""

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mimdsim.base.errors import MissingExtra
-from mimdsim.workload import Workload
+from mimdsim.machine import MimdMachine, tiled_machine
+from mimdsim.workload import Workload, load_workload
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["from_torch", "parameter_names", "to_torch"]
+    from mimdsim.frameworks.torch_program import TorchProgram
+
+__all__ = ["from_torch", "parameter_names", "to_torch", "torch_function"]
 
 
 class Trained(Protocol):
@@ -86,6 +89,29 @@ def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
 
     load_trained(module, trained.workload, trained.weights)
     return module
+
+
+def torch_function(workload: str | Path | Workload, machine: str | Path | MimdMachine = "bow") -> TorchProgram:
+    """A module of PyTorch whose forward and backward pass run the compiled program of `workload` on `machine`, so that
+    a loss and an optimiser of your own train it.
+
+    program = mimdsim.torch_function(workload, "bow")
+    optimiser = torch.optim.SGD(program.parameters(), lr=0.1)
+    torch.nn.functional.cross_entropy(program(spikes), labels).backward()
+    optimiser.step()
+    print(program.profile().cycles)
+
+    It takes spikes [timesteps, samples, inputs] and returns what the workload's loss would read (training.reading),
+    without logit scale. Parameters begin as those of a run. `program.profile()` has the time of the last step;
+    `mimdsim.to_torch(module, program)` writes the parameters back into the module that `from_torch` read. Raises
+    DescriptionError for a workload whose loss has a part of its own (training.firing_strength), and MappingError where
+    it does not fit the machine.
+    """
+    _require_torch()
+    from mimdsim.frameworks.torch_program import TorchProgram
+
+    found = workload if isinstance(workload, Workload) else load_workload(workload)
+    return TorchProgram(found, tiled_machine(machine, "give a tiled machine, such as 'bow'"))
 
 
 def parameter_names(workload: Workload) -> list[tuple[str, str, bool]]:

@@ -1,0 +1,342 @@
+"""Samples that somebody has in memory, as an event file and a workload of it: recordings with labels, as tonic's data
+sets and lists of structured arrays have them, arrays of spikes, batches of a PyTorch DataLoader, and CSV of events."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DataFileError, DescriptionError, shortened
+from mimdsim.base.files import writable_folder, write_atomically
+from mimdsim.base.schema import toml_text
+from mimdsim.workload.description.workload import Workload, load_workload
+
+Ints = npt.NDArray[np.int64]
+NAMES = {  # of columns, as data sets and programs call them
+    "t": ("t", "ts", "time", "timestamp"),
+    "x": ("x",),
+    "y": ("y",),
+    "p": ("p", "pol", "polarity"),
+    "unit": ("unit", "units", "channel"),
+}
+MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}  # of a unit of time
+DENSE_BIN_SECONDS = 1e-3  # of a timestep of arrays, which have no clock
+FILE, DESCRIPTION = "events.npz", "events.toml"
+MOST_CSV_BYTES = 1 << 30
+DEFAULT_HIDDEN = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """Events of one sample: microseconds, and either pixels with polarities or units. inputs, timesteps: of an array of
+    spikes, whose shape says them."""
+
+    label: int
+    microseconds: Ints
+    place: dict[str, Ints]
+    inputs: int = 0
+    timesteps: int = 0
+
+
+def from_events(
+    train: Any,
+    test: Any = None,
+    *,
+    sensor: tuple[int, ...] | None = None,
+    inputs: int = 0,
+    classes: int = 0,
+    timesteps: int = 0,
+    bin_seconds: float = 0.0,
+    time_unit: str = "",
+    time_axis: int = 0,
+    out: str | Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Workload:
+    """A workload whose data are your own samples, for `run`, `check`, `place`, `compare` and `from_torch`.
+
+    train, test: samples (events, label), in a list, a data set as tonic has them, or anything else that yields them;
+    without test, a fifth of train is held out. Events are a structured array or a mapping of columns t, x, y, p (or t,
+    unit); or spikes of 0 and 1, dense or a sparse tensor, with time on `time_axis`, one sample each or, where the label
+    is an array, a batch of samples on the first axis that is not time (a PyTorch DataLoader). Or the path of a CSV file
+    with the columns sample, label, t and x, y, p or unit.
+
+    sensor: width, height, polarities (default: the data set's `sensor_size`); inputs: number of units, for events
+    without a position. time_unit: "us" (default of whole numbers), "ms" or "s". Polarities are 0 and 1, -1 and 1 or
+    booleans. timesteps of bin_seconds: default, bins of 1 ms up to the last event of train, or those of the arrays.
+    input_capacity and batch can be given in `changes`, keys of the made description. out: a folder for events.npz and
+    events.toml, which all commands and `from_torch(workload=...)` take (default: one for this process).
+
+    Raises DescriptionError, by sample, for what is not understood.
+    """
+    if time_unit and time_unit not in MICROSECONDS:
+        raise _refused(f"time_unit '{shortened(time_unit)}' is none of {', '.join(MICROSECONDS)}")
+    sensor = sensor or _sensor_of(train)
+    how = _Reading(time_unit=time_unit, time_axis=time_axis, polarities=sensor[-1] if sensor is not None else 0)
+    halves = [[*how.recordings(part)] for part in (train, test) if part is not None]
+    every = [each for half in halves for each in half]
+    if not halves[0]:
+        raise _refused("there are no samples to train on")
+    arrays = every[0].timesteps
+    if arrays:
+        sensor, inputs, timesteps = None, inputs or every[0].inputs, timesteps or arrays
+        bin_seconds = bin_seconds or DENSE_BIN_SECONDS
+    if sensor is None and not inputs:
+        raise _refused("say what recorded: sensor=(width, height, polarities), or inputs= for units without a position")
+    bin_seconds = bin_seconds or DENSE_BIN_SECONDS
+    last = max((int(each.microseconds.max(initial=0)) for each in halves[0]), default=0)
+    timesteps = timesteps or max(1, int(last // (bin_seconds * 1e6)) + 1)
+    classes = classes or max(each.label for each in every) + 1
+    data: dict[str, Any] = {"source": "events", "path": FILE, "classes": classes, "timesteps": timesteps}
+    data |= {"sensor": list(sensor)} if sensor is not None else {"inputs": inputs}
+    data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds, sensor)}
+    folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
+    _write_events(folder / FILE, halves, sensor)
+    widths = sensor[0] * sensor[1] * sensor[2] if sensor is not None else inputs
+    table = {
+        "title": f"{len(every):,} recordings of one's own: {widths}-{DEFAULT_HIDDEN}-{classes}",
+        "seed": 1,
+        "data": data,
+        "network": {"hidden": [DEFAULT_HIDDEN], "activity": 0.1, "output_capacity": classes, "reset_gradient": "mask"},
+        "training": {"batch": min(48, len(halves[0])), "epochs": 10, "learning_rate": 0.001},
+    }
+    path = folder / DESCRIPTION
+    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_events; edit freely."))
+    return load_workload(path, dict(changes or {}))
+
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _own_folder() -> str:
+    """A folder that is gone when the process ends."""
+    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="mimdsim-from-events-"))
+    return _FOLDERS[-1].name
+
+
+def _refused(problem: str) -> DescriptionError:
+    return DescriptionError("from_events", [problem])
+
+
+def _sensor_of(train: Any) -> tuple[int, ...] | None:
+    """What a data set of tonic says of its sensor."""
+    given = getattr(train, "sensor_size", None)
+    return None if given is None else tuple(int(number) for number in given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """How samples are read; polarities: of the sensor, 0 without one."""
+
+    time_unit: str
+    time_axis: int
+    polarities: int
+
+    def recordings(self, samples: Any) -> Iterator[Recording]:
+        if isinstance(samples, (str, os.PathLike)):
+            yield from self._of_csv(Path(samples))
+            return
+        for number, item in enumerate(_items(samples)):
+            where = f"sample {number}"
+            try:
+                events, label = item
+            except (TypeError, ValueError):
+                raise _refused(f"{where} is {type(item).__name__}, not a pair of events and a label") from None
+            labels = np.asarray(label)
+            if labels.ndim > 1 or labels.dtype.kind not in "iub":
+                raise _refused(f"{where}: its label is {shortened(repr(label))}; whole numbers from 0 are needed")
+            if (columns := _columns(events)) is not None:
+                if labels.ndim:
+                    raise _refused(f"{where}: columns of events have one label, here are {labels.size}")
+                yield self._of_columns(columns, int(labels), where)
+            else:
+                yield from self._of_spikes(events, labels, where)
+
+    def _of_columns(self, columns: Mapping[str, Any], label: int, where: str) -> Recording:
+        """One sample of columns."""
+        found = {ours: _first(columns, names) for ours, names in NAMES.items()}
+        wanted = ("x", "y", "p") if self.polarities else ("unit",)
+        if not self.polarities and found["unit"] is None:
+            found["unit"] = found["x"]  # units as tonic's SHD has them
+        if found["t"] is None or found[wanted[0]] is None:
+            raise _refused(f"{where} has columns {', '.join(columns) or 'of no name'}; t and {wanted[0]} are needed")
+        t = np.asarray(found["t"])
+        microseconds = self._microseconds(t, where)
+        place = {}
+        for name in wanted:
+            values = np.zeros(t.shape, np.int64) if found[name] is None else np.asarray(found[name])
+            if name == "p":
+                place[name] = _polarity(values, self.polarities, where)
+            else:
+                place[name] = _whole(values, f"{where}, column '{name}'")
+            if place[name].shape != t.shape:
+                raise _refused(f"{where}: column '{name}' has {place[name].size} entries, t has {t.size}")
+        return Recording(label=_label(label, where), microseconds=microseconds, place=place)
+
+    def _microseconds(self, t: npt.NDArray[Any], where: str) -> Ints:
+        if t.ndim != 1 or t.dtype.kind not in "iuf":
+            raise _refused(f"{where}: t is {t.dtype}{list(t.shape)}, not a column of numbers")
+        if t.dtype.kind == "f" and not self.time_unit:
+            raise _refused(f"{where}: times are {t.dtype}, whose unit nothing says; give time_unit='s', 'ms' or 'us'")
+        # half-precision times would overflow in microseconds
+        scaled = t.astype(np.float64) * MICROSECONDS[self.time_unit or "us"]
+        if not np.isfinite(scaled).all() or scaled.min(initial=0) < 0 or scaled.max(initial=0) > 2**52:
+            raise _refused(f"{where}: times must be finite, count from 0 and stay below 2^52 us")
+        return np.rint(scaled).astype(np.int64)
+
+    def _of_spikes(self, events: Any, labels: npt.NDArray[Any], where: str) -> Iterator[Recording]:
+        """A sample, or a batch of them, as an array or a sparse tensor of 0 and 1."""
+        shape, entries = _entries(events, where)
+        batched = bool(labels.ndim)
+        if len(shape) < 2 + batched or not -len(shape) <= self.time_axis < len(shape):
+            raise _refused(f"{where}: spikes have the shape {list(shape)}; time and inputs are needed")
+        order = [self.time_axis % len(shape)]
+        order = [axis for axis in range(len(shape)) if axis not in order][: int(batched)] + order
+        order += [axis for axis in range(len(shape)) if axis not in order]
+        sizes = [shape[axis] for axis in order]
+        if batched and sizes[0] != labels.size:
+            raise _refused(f"{where}: {sizes[0]} samples and {labels.size} labels; time is on axis {self.time_axis}")
+        coordinates = entries[order]
+        inside = np.ravel_multi_index(tuple(coordinates[1 + batched :]), tuple(sizes[1 + batched :]))
+        sample = coordinates[0] if batched else np.zeros(inside.size, np.int64)
+        for number, label in enumerate(labels if batched else [labels]):
+            mine = sample == number
+            yield Recording(
+                label=_label(int(label), where),
+                microseconds=coordinates[int(batched)][mine].astype(np.int64) * 1000,
+                place={"unit": inside[mine].astype(np.int64)},
+                inputs=int(np.prod(sizes[1 + batched :])),
+                timesteps=sizes[int(batched)],
+            )
+
+    def _of_csv(self, path: Path) -> Iterator[Recording]:
+        """Rows of events, samples in the order of their numbers."""
+        try:
+            if path.stat().st_size > MOST_CSV_BYTES:
+                raise DataFileError(path, f"is over {MOST_CSV_BYTES} bytes; write an NPZ file (docs/event-format.md)")
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise DataFileError(path, f"cannot be read as text: {problem}") from None
+        first, _, rest = text.partition("\n")
+        header = [name.strip().lower() for name in next(csv.reader([first]), [])]
+        for name in ("sample", "label"):
+            if name not in header:
+                raise DataFileError(path, f"has no column '{name}'; columns are sample, label, t and x, y, p or unit")
+        if not rest.strip():
+            return
+        try:
+            rows = np.loadtxt(io.StringIO(rest), delimiter=",", ndmin=2, dtype=np.float64)
+        except ValueError as problem:
+            raise DataFileError(path, f"events: {problem} (rows are counted below the header)") from None
+        if rows.shape[1] != len(header):
+            raise DataFileError(path, f"has {len(header)} columns in its header and {rows.shape[1]} below")
+        table = dict(zip(header, rows.T, strict=True))
+        sample, label = (_whole(table[name], f"{path}, column '{name}'") for name in ("sample", "label"))
+        times = next((name for name in NAMES["t"] if name in table), None)
+        if times is not None and not self.time_unit and (table[times] == np.rint(table[times])).all():
+            table[times] = table[times].astype(np.int64)  # whole numbers are microseconds
+        for number in np.unique(sample):
+            mine = sample == number
+            if len(set(label[mine].tolist())) > 1:
+                raise DataFileError(path, f"sample {number} has more than one label")
+            columns = {name: values[mine] for name, values in table.items() if name not in ("sample", "label")}
+            yield self._of_columns(columns, int(label[mine][0]), f"{path}, sample {number}")
+
+
+def _items(samples: Any) -> Iterable[Any]:
+    """Of a data set with a length and an index, or of anything that can be iterated; data sets need not end a loop."""
+    if hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
+        return (samples[at] for at in range(len(samples)))
+    if not isinstance(samples, Iterable):
+        raise _refused(f"samples are {type(samples).__name__}, which holds no pairs of events and a label")
+    return samples
+
+
+def _columns(events: Any) -> Mapping[str, Any] | None:
+    """Events by the name of their column; None where they are an array of spikes."""
+    if isinstance(events, Mapping):
+        return events
+    names = getattr(getattr(events, "dtype", None), "names", None)
+    return None if names is None else {name: events[name] for name in names}
+
+
+def _first(columns: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    lowered = {str(name).lower(): values for name, values in columns.items()}
+    return next((lowered[name] for name in names if name in lowered), None)
+
+
+def _entries(events: Any, where: str) -> tuple[tuple[int, ...], Ints]:
+    """(shape, int64[axes, spikes]) of an array or sparse tensor of 0 and 1."""
+    if getattr(events, "is_sparse", False):
+        whole = events.coalesce()
+        values, found = np.asarray(whole.values()), np.asarray(whole.indices())
+        shape, found = tuple(int(size) for size in whole.shape), found[:, values != 0]
+    else:
+        array = np.asarray(events)
+        if array.dtype.kind not in "biuf":
+            raise _refused(f"{where}: events are {type(events).__name__}, neither columns nor an array of spikes")
+        shape, found, values = array.shape, np.stack(np.nonzero(array)) if array.ndim else np.zeros((0, 0)), array
+    if not np.isin(values, (0, 1)).all():
+        raise _refused(f"{where}: an array of spikes holds 0 and 1; this holds {shortened(str(values.max()))}")
+    return shape, found.astype(np.int64)
+
+
+def _whole(values: npt.NDArray[Any], where: str) -> Ints:
+    if values.dtype.kind not in "biuf" or not np.isfinite(values).all() or not (values == np.rint(values)).all():
+        raise _refused(f"{where}: not whole numbers")
+    if values.size and not 0 <= values.min() <= values.max() < 2**31:
+        raise _refused(f"{where}: numbers from {values.min()} to {values.max()}; from 0 are needed")
+    return values.astype(np.int64)
+
+
+def _polarity(values: npt.NDArray[Any], polarities: int, where: str) -> Ints:
+    if polarities == 1 and np.unique(values).size <= 1:
+        return np.zeros(values.shape, np.int64)  # whatever it is called
+    if polarities == 1:
+        raise _refused(f"{where}: has two polarities, and sensor says one: give sensor=(width, height, 2)")
+    if not (np.isin(values, (0, 1)).all() or np.isin(values, (-1, 1)).all()):
+        raise _refused(f"{where}: polarities are {shortened(str(np.unique(values)[:5]))}, not 0 and 1 or -1 and 1")
+    return (values > 0).astype(np.int64)
+
+
+def _label(label: int, where: str) -> int:
+    if not 0 <= label < 65_536:
+        raise _refused(f"{where}: label {label} is not from 0 to 65,535")
+    return label
+
+
+def _capacity(every: list[Recording], bin_seconds: float, sensor: tuple[int, ...] | None) -> int:
+    """The most inputs that fire in a timestep of any sample, so that none is dropped."""
+    most = 1
+    for each in every:
+        flat = each.place["unit"] if sensor is None else np.zeros_like(each.microseconds)
+        if sensor is not None:
+            flat = each.place["x"] + sensor[0] * (each.place["y"] + sensor[1] * each.place["p"])
+        bins = each.microseconds // max(1, round(bin_seconds * 1e6))
+        places = np.unique(np.stack([bins, flat]), axis=1)[0]
+        most = max(most, int(np.unique(places, return_counts=True)[1].max(initial=0)))
+    return most
+
+
+def _write_events(path: Path, halves: list[list[Recording]], sensor: tuple[int, ...] | None) -> None:
+    every = [each for half in halves for each in half]
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "offsets": np.cumsum([0, *(each.microseconds.size for each in every)]),
+        "labels": np.array([each.label for each in every]),
+        "t_microseconds": np.concatenate([each.microseconds for each in every]),
+    }
+    for name in ("unit",) if sensor is None else ("x", "y", "p"):
+        arrays[name] = np.concatenate([each.place[name] for each in every])
+    if len(halves) > 1:
+        arrays["split"] = np.repeat([0, 1], [len(half) for half in halves])
+    packed = io.BytesIO()
+    np.savez_compressed(packed, allow_pickle=False, **arrays)
+    write_atomically(path, packed.getvalue())
