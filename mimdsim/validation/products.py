@@ -23,12 +23,13 @@ all tiles, packets as large as the host link carries them, 1,024 bytes to a tile
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened, suggest
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.codelets.matrix_vector import DOT_PRODUCT, PLACE, ROW_SUM
 from mimdsim.compiler import measure_memory
@@ -49,7 +50,7 @@ from mimdsim.program import (
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT
 from mimdsim.timing import time_program
-from mimdsim.validation.reference_table import Bearing
+from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, within_bounds
 
 PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256
 ITEM_BYTES = 4
@@ -203,9 +204,10 @@ def _superstep(name: str, tables: tuple[VertexTable, ...] = (), copies: tuple[Co
     )
 
 
-NEEDED = {"operation", "machine", "m", "k", "n", "dtype", "variant", "metric", "value", "unit"}
+COLUMNS = {"operation", "machine", "m", "k", "n", "dtype", "variant", "metric", "value", "unit"}
 PREDICTED = ("matmul", "matvec")
-Cycles = dict[str, float]
+UNITS = {"tflops": "TFLOP/s"}  # of metrics; of all others cycles
+Cycles = dict[str, tuple[float, float, float]]  # by metric, with its interval
 # The table's name of a device -> the machine whose clock its figures must come from: 60 TFLOP/s in fp32 would be 96 %
 # of what a GC200 can at 1.33 GHz, exchange included, so the chips were Bow (1.85 GHz).
 DEVICES = {"IPU(GC200)": "bow"}
@@ -218,85 +220,68 @@ def predict_tiled_gemm(m: int, k: int, n: int, dtype: str, machine: str = "bow")
 
 
 def _microseconds(machine: MimdMachine, m: int, k: int, n: int, dtype: str) -> float:
-    return _matmul(machine, m, k, n, dtype, dtype)["microseconds"]
+    return _matmul(machine, m, k, n, dtype, dtype)["microseconds"][0]
 
 
-def tiled_gemm_bearing(row: dict[str, str], line: int, measured: float) -> Bearing:
+def tiled_gemm_bearing(row: Cells, measured: float) -> Bearing:
     """Of a row that is predicted, in microseconds."""
     m, n, k = (int(row[name]) for name in ("M", "N", "K"))
     dtype = DTYPES[row["dtype"].lower()]
-    return Bearing(
-        line=line,
-        machine=DEVICES[row["gpu"]],
-        measured=measured,
-        again=lambda machine: _microseconds(machine, n, k, m, dtype),
-        formula=f"product in {dtype}",
-    )
+    again = partial(_microseconds, m=n, k=k, n=m, dtype=dtype)
+    return row.bearing(DEVICES[row["gpu"]], measured, again, formula=f"product in {dtype}")
 
 
-def predict_tiled_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
-    """Seconds of a row with the columns gpu, dtype, batch, M, N, K, and a note; seconds None: the note says why.
+def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
+    """Seconds of a row with the columns gpu, dtype, batch, M, N, K; raises MimdsimError where there are none.
 
     C[M, N] = A[M, K] B[K, N] with B as the weights: its transpose is planned, N by K times K by M.
     """
     if row["gpu"] not in DEVICES:
-        return None, f"no description of device '{row['gpu']}'; known: {', '.join(DEVICES)}"
+        raise MimdsimError(f"no description of device '{row['gpu']}'; known: {', '.join(DEVICES)}")
     dtype = DTYPES.get(row["dtype"].lower())
     if dtype is None:
-        return None, f"no tiled product for dtype '{row['dtype']}'; known: fp16, fp32"
+        raise MimdsimError(f"no tiled product for dtype '{row['dtype']}'; known: fp16, fp32")
+    m, n, k, batch = product_shape(row)
+    if batch != 1:
+        raise MimdsimError(f"batch = {batch}: only single products are planned on tiled machines")
+    return 1e-6 * predict_tiled_gemm(n, k, m, dtype, DEVICES[row["gpu"]])
+
+
+def product_shape(row: Mapping[str, str]) -> tuple[int, int, int, int]:
+    """M, N, K and batch; raises MimdsimError when one is no whole number."""
     try:
         m, n, k, batch = (int(row.get(name) or 1) for name in ("M", "N", "K", "batch"))
-        if batch != 1:
-            return None, f"batch = {batch}: only single products are planned on tiled machines"
-        machine = DEVICES[row["gpu"]]
-        return 1e-6 * predict_tiled_gemm(n, k, m, dtype, machine), f"{machine}, planned product, syncs left out"
     except ValueError:
-        return None, f"M={row['M']} N={row['N']} K={row['K']} batch={row.get('batch')}: must be whole numbers"
-    except MimdsimError as problem:
-        return None, str(problem)
+        text = f"M={row['M']} N={row['N']} K={row['K']} batch={row.get('batch')}: must be whole numbers"
+        raise MimdsimError(text) from None
+    return m, n, k, batch
 
 
-def predict_tiled_product(row: dict[str, str]) -> tuple[float | None, float, float, str]:
-    """(prediction, low, high, note) of one row of the table; prediction None: the note says why."""
+def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:
+    """(prediction, low, high) of one row of the table; raises MimdsimError where there is none."""
     try:
         for name in ("m", "k", "n"):
             int(row[name])
-        _clock_of(row)
+        clock = _clock_of(row)
     except ValueError:
-        return None, 0.0, 0.0, f"m={row['m']} k={row['k']} n={row['n']} clock_hz={row.get('clock_hz')}: not numbers"
+        text = f"m={row['m']} k={row['k']} n={row['n']} clock_hz={row.get('clock_hz')}: not numbers"
+        raise MimdsimError(text) from None
     if row["operation"] == "matmul" and row["variant"] != "poplibs":
-        return None, 0.0, 0.0, f"'{row['variant']}' is another software stack; only PopLibs' planner is described"
+        raise MimdsimError(f"'{row['variant']}' is another software stack; only PopLibs' planner is described")
     if row["operation"] not in PREDICTED:
-        return None, 0.0, 0.0, f"no operation '{row['operation']}'{suggest(row['operation'], PREDICTED)}"
-    try:
-        found = _predicted(row, _machine(row["machine"], _clock_of(row)))
-    except MimdsimError as problem:
-        return None, 0.0, 0.0, str(problem)
+        raise MimdsimError(f"no operation '{row['operation']}'{suggest(row['operation'], PREDICTED)}")
+    found = _cycles_of(row, _machine(row["machine"], clock))
     metric = row["metric"]
-    known = sorted(name for name in found if not name.endswith((".low", ".high")))
-    if metric not in known:
-        return None, 0.0, 0.0, f"no metric '{metric}' of a {row['operation']}{suggest(metric, known)}"
-    return found[metric], found[f"{metric}.low"], found[f"{metric}.high"], ""
+    if metric not in found:
+        raise MimdsimError(f"no metric '{metric}' of a {row['operation']}{suggest(metric, sorted(found))}")
+    return found[metric]
 
 
-def tiled_product_bearing(row: dict[str, str], line: int, measured: float) -> Bearing:
-    """Of a row that is predicted."""
-    clock = _clock_of(row)
-    changes = {} if clock is None else {"chip.clock_hz": clock}
-    return Bearing(
-        line=line,
-        machine=row["machine"],
-        measured=measured,
-        again=lambda machine: _predicted(row, changed_machine(machine, changes))[row["metric"]],
-        formula=f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}",
-    )
-
-
-def _clock_of(row: dict[str, str]) -> float | None:
+def _clock_of(row: Mapping[str, str]) -> float | None:
     return float(row["clock_hz"]) if row.get("clock_hz") else None
 
 
-def _predicted(row: dict[str, str], machine: MimdMachine) -> Cycles:
+def _cycles_of(row: Mapping[str, str], machine: MimdMachine) -> Cycles:
     m, k, n = (int(row[name]) for name in ("m", "k", "n"))
     if row["operation"] == "matmul":
         return _matmul(machine, m, k, n, row["dtype"], row.get("partials") or row["dtype"])
@@ -310,8 +295,8 @@ def _machine(name: str, clock_hz: float | None) -> MimdMachine:
     return machine
 
 
-def _with_interval(found: Cycles, name: str, middle: float, low: float, high: float) -> None:
-    found[name], found[f"{name}.low"], found[f"{name}.high"] = middle, low, high
+def _off_by(middle: float, off: float) -> tuple[float, float, float]:
+    return middle, middle - off, middle + off
 
 
 @lru_cache(maxsize=256)
@@ -321,18 +306,15 @@ def _matmul(machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials_d
     compute_off, exchange_off = UNCERTAINTY["published"] * compute, UNCERTAINTY["derived"] * exchange
     sync_off = UNCERTAINTY["derived"] * sync
     cycles, off = compute + exchange, compute_off + exchange_off
-    clock = machine.chip.clock_hz
-    found: Cycles = {}
-    _with_interval(found, "compute_cycles", compute, compute - compute_off, compute + compute_off)
-    _with_interval(found, "exchange_cycles", exchange, exchange - exchange_off, exchange + exchange_off)
-    _with_interval(found, "cycles", cycles, cycles - off, cycles + off)
-    total, total_off = cycles + sync, off + sync_off
-    _with_interval(found, "total_cycles", total, total - total_off, total + total_off)
-    in_us = 1e6 / clock
-    _with_interval(found, "microseconds", cycles * in_us, (cycles - off) * in_us, (cycles + off) * in_us)
-    rate = 2e-12 * m * k * n * clock
-    _with_interval(found, "tflops", rate / cycles, rate / (cycles + off), rate / (cycles - off))
-    return found
+    in_us, rate = 1e6 / machine.chip.clock_hz, 2e-12 * m * k * n * machine.chip.clock_hz
+    return {
+        "compute_cycles": _off_by(compute, compute_off),
+        "exchange_cycles": _off_by(exchange, exchange_off),
+        "cycles": _off_by(cycles, off),
+        "total_cycles": _off_by(cycles + sync, off + sync_off),
+        "microseconds": (cycles * in_us, (cycles - off) * in_us, (cycles + off) * in_us),
+        "tflops": (rate / cycles, rate / (cycles + off), rate / (cycles - off)),
+    }
 
 
 @lru_cache(maxsize=16)
@@ -343,19 +325,13 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
     memory = memory_profile(program, measure_memory(program, machine), machine)
     profile = time_program(program, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory)
     kind = UNCERTAINTY["derived" if variant == "c++" else "published"]
-    found: Cycles = {}
-    compute = sum(span.busy_cycles for span in profile.spans) / program.tiles
-    busy = _bundles(program) / program.tiles
-    exchange = sum(span.exchange_cycles for span in profile.spans)
-    total = sum(span.cycles for span in profile.spans)
-    for name, middle, off in (
-        ("compute_cycles", compute, kind),
-        ("busy_cycles", busy, kind),
-        ("exchange_cycles", exchange, UNCERTAINTY["assumed"]),
-        ("total_cycles", total, kind),
-    ):
-        _with_interval(found, name, middle, middle * (1 - off), middle * (1 + off))
-    return found
+    means = (
+        ("compute_cycles", sum(span.busy_cycles for span in profile.spans) / program.tiles, kind),
+        ("busy_cycles", _bundles(program) / program.tiles, kind),
+        ("exchange_cycles", sum(span.exchange_cycles for span in profile.spans), UNCERTAINTY["assumed"]),
+        ("total_cycles", sum(span.cycles for span in profile.spans), kind),
+    )
+    return {name: (middle, middle * (1 - off), middle * (1 + off)) for name, middle, off in means}
 
 
 def _bundles(program: Program) -> float:
@@ -371,3 +347,35 @@ def _bundles(program: Program) -> float:
                 extents = [every[name] for name in term.extents]
                 total += times * term.bundles * float(np.prod(extents, axis=0).sum())
     return total
+
+
+def _product_row(row: Cells, _asked: Asked) -> Fields:
+    published = row.number("value")
+
+    def again(machine: MimdMachine) -> float:
+        clock = _clock_of(row)
+        changed = changed_machine(machine, {} if clock is None else {"chip.clock_hz": clock})
+        return _cycles_of(row, changed)[row["metric"]][0]
+
+    def predict() -> Fields:
+        found = predict_tiled_product(row)
+        if row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
+            raise MimdsimError(f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'")
+        formula = f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}"
+        return within_bounds(*found) | {"bearing": row.bearing(row["machine"], published, again, formula=formula)}
+
+    return {
+        "name": f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
+        f"{row['variant']} {row['metric']}",
+        "unit": row["unit"],
+        "published": published,
+        "tolerance": row.number("tolerance", default=0.15),
+        "source": row.get("source", ""),
+        "kind": f"{row['operation']} {row['metric']}",
+        "predict": predict,
+    }
+
+
+TILED_PRODUCTS = ReferenceTable(
+    needed=COLUMNS, also={"clock_hz", "partials", "tolerance", "source"}, read_row=_product_row
+)

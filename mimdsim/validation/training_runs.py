@@ -368,7 +368,7 @@ TRAINING_STEPS = ReferenceTable(
     needed={"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"},
     also={"ms_keras", "max_activity"},
     ignored={"ms_median", "final_loss"},
-    predict_all=training_step_rows,
+    read_all=training_step_rows,
 )
 
 

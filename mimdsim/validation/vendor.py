@@ -17,6 +17,7 @@ from mimdsim.costs.library.arithmetic import (
     Elements,
     NoCycleFormula,
 )
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
 from mimdsim.validation.vendor_formulas import horizontal_mac_cycles, scaled_add_1d_cycles
 
 
@@ -54,36 +55,44 @@ def formats(dtype: str) -> tuple[str, str]:
     return first, second or first
 
 
-def _over_n(function: Callable[..., Elements], **fixed: Any) -> Formula:
-    return lambda op, dtype, p: function(p.count("n"), dtype=dtype, **fixed)
+def _value(p: VendorParams, text: str) -> int | list[int]:
+    """A parameter as the table below writes it: "n", "n=1" or "n=m" with a number or another one where it is missing,
+    "n?" a flag, "n|" several."""
+    name, has_default, default = text.partition("=")
+    if name.endswith("?"):
+        return p.flag(name[:-1])
+    if name.endswith("|"):
+        return p.counts(name[:-1])
+    if not has_default:
+        return p.count(name)
+    return p.count(name, int(default) if default.isdigit() else p.count(default))
 
 
-def _op_over_n(function: Callable[..., Elements], **fixed: Any) -> Formula:
-    return lambda op, dtype, p: function(p.count("n"), op=op, dtype=dtype, **fixed)
+def _of(
+    function: Callable[..., Elements],
+    parameters: str,
+    *,
+    op: bool = False,
+    formats_as: tuple[str, ...] | None = None,
+    **named: str | bool,
+) -> Formula:
+    """The function of these parameters, and by keyword of others; texts are parameters, what is not is passed on.
 
+    op: whether it takes the operation. formats_as: keywords for the one or two formats; None: all of it is `dtype`.
+    """
 
-def _op_over_rows(function: Callable[..., Elements], **fixed: Any) -> Formula:
-    return lambda op, dtype, p: function(p.counts("rows"), op=op, dtype=dtype, **fixed)
-
-
-def _scaled(op: str) -> Formula:
-    def formula(_: str, dtype: str, p: VendorParams) -> Elements:
-        return scaled_add_1d_cycles(
-            p.count("n"),
-            op=op,
-            dtype=formats(dtype)[0],
-            memory_constrained=p.flag("memConstrained"),
-            constant_scale=p.flag("isConstant"),
-            as_vendor=True,
-        )
+    def formula(operation: str, dtype: str, p: VendorParams) -> Elements:
+        given = [_value(p, text) for text in parameters.split()]
+        more: dict[str, Any] = {name: _value(p, one) if isinstance(one, str) else one for name, one in named.items()}
+        more |= {"dtype": dtype} if formats_as is None else dict(zip(formats_as, formats(dtype), strict=False))
+        return function(*given, **more, **({"op": operation} if op else {}))
 
     return formula
 
 
-def _outer(function: Callable[..., Elements]) -> Formula:
-    return lambda op, dtype, p: function(
-        p.count("rows"), p.count("cols"), op=op, dtype=dtype, misaligned=p.flag("misaligned")
-    )
+def _scaled(op: str) -> Formula:
+    function = partial(scaled_add_1d_cycles, op=op, as_vendor=True)
+    return _of(function, "n", formats_as=("dtype",), memory_constrained="memConstrained?", constant_scale="isConstant?")
 
 
 def _bias(op: str, dtype: str, p: VendorParams) -> Elements:
@@ -94,35 +103,9 @@ def _bias(op: str, dtype: str, p: VendorParams) -> Elements:
     )
 
 
-def _cast_1d(op: str, dtype: str, p: VendorParams) -> Elements:
-    source, target = formats(dtype)
-    return casts.cast_1d_cycles(p.count("n"), source=source, target=target)
-
-
-def _cast_2d(op: str, dtype: str, p: VendorParams) -> Elements:
-    source, target = formats(dtype)
-    return casts.cast_2d_cycles(p.counts("rows"), source=source, target=target)
-
-
-def _slice_1d(op: str, dtype: str, p: VendorParams) -> Elements:
-    return reductions.dynamic_slice_1d_cycles(p.count("regionSize"), p.count("numSubElements"), dtype=dtype)
-
-
 def _slice_2d(op: str, dtype: str, p: VendorParams, *, update: bool) -> Elements:
     regions = p.counts("regions" if "regions" in p else "regionSize") * p.count("numRegions", 1)
     return reductions.dynamic_slice_2d_cycles(regions, p.count("numSubElements"), dtype=dtype, update=update)
-
-
-def _multi_slice(op: str, dtype: str, p: VendorParams, *, update: bool) -> Elements:
-    return reductions.multi_slice_cycles(
-        p.count("elemsPerSlice"),
-        p.count("numOffsets"),
-        in_range=p.count("inRange", p.count("numOffsets")),
-        dtype=dtype,
-        update=update,
-        sorted_indices=p.flag("sorted"),
-        split_single_region=p.flag("splitSingleRegion"),
-    )
 
 
 def _scatter(op: str, dtype: str, p: VendorParams, *, scaled: bool) -> Elements:
@@ -165,98 +148,28 @@ def _reduce(template: str, dtype: str, p: VendorParams) -> Elements:
     raise NoCycleFormula("reduction", special, ["STRIDED", "SCALAR_SINGLE_INPUT", "ALL_REGIONS_CONTINUOUS"])
 
 
-def _nan_check(op: str, dtype: str, p: VendorParams) -> Elements:
-    return network.nan_check_1d_cycles(
-        p.count("sizeIn8BytesPerWorker"),
-        extra_vector_workers=p.count("remWorkerId", 0),
-        rest=p.count("remExtras", 0),
-        infinities=p.flag("checkInf"),
-        dtype=dtype,
-    )
-
-
-POPOPS: dict[str, Formula] = {
-    "popops::BinaryOp1D": _op_over_n(elementwise.binary_1d_cycles),
-    "popops::BinaryOp1DInPlace": _op_over_n(elementwise.binary_1d_cycles, in_place=True),
-    "popops::BinaryOp2D": _op_over_rows(elementwise.binary_2d_cycles),
-    "popops::BinaryOp2DInPlace": _op_over_rows(elementwise.binary_2d_cycles, in_place=True),
-    "popops::BroadcastClamp": lambda op, dtype, p: elementwise.clamp_cycles(p.counts("rows"), dtype=dtype),
-    "popops::BroadcastScalar1D": _op_over_n(elementwise.broadcast_scalar_1d_cycles),
-    "popops::BroadcastScalar1DInPlace": _op_over_n(elementwise.broadcast_scalar_1d_cycles, in_place=True),
-    "popops::BroadcastScalar2DData": _op_over_rows(elementwise.broadcast_scalar_2d_cycles),
-    "popops::BroadcastScalar2DDataInPlace": _op_over_rows(elementwise.broadcast_scalar_2d_cycles, in_place=True),
-    "popops::BroadcastSelect": lambda op, dtype, p: elementwise.broadcast_select_cycles(p.counts("rows"), dtype=dtype),
-    "popops::BroadcastVectorInner1D": _bias,
-    "popops::BroadcastVectorOuterByColumn1D": _outer(elementwise.broadcast_outer_by_column_cycles),
-    "popops::BroadcastVectorOuterByColumn1DInPlace": _outer(elementwise.broadcast_outer_by_column_cycles),
-    "popops::BroadcastVectorOuterByRow1D": _outer(elementwise.broadcast_outer_by_row_cycles),
-    "popops::BroadcastVectorOuterByRow1DInPlace": _outer(elementwise.broadcast_outer_by_row_cycles),
-    "popops::Cast1D": _cast_1d,
-    "popops::Cast2D": _cast_2d,
-    "popops::Clamp": lambda op, dtype, p: elementwise.clamp_cycles(p.counts("rows"), dtype=dtype),
-    "popops::DynamicSlice1D": _slice_1d,
-    "popops::DynamicSlice2D": partial(_slice_2d, update=False),
-    "popops::DynamicUpdateSlice1D": _slice_1d,
-    "popops::DynamicUpdateSlice2D": partial(_slice_2d, update=True),
-    "popops::EncodeOneHot": lambda op, dtype, p: network.one_hot_cycles(
-        p.count("n" if "n" in p else "numIndices"), dtype=dtype
-    ),
-    "popops::Fill": _over_n(casts.fill_cycles),
-    "popops::HasNaNOrInf1D": _nan_check,
-    "popops::HeapSortVertex": lambda op, dtype, p: network.heap_sort_cycles(p.count("n")),
-    "popops::HeapSortVertexKV": lambda op, dtype, p: network.heap_sort_cycles(p.count("n"), key_and_value=True),
-    "popops::MultiSlice": partial(_multi_slice, update=False),
-    "popops::MultiUpdate": partial(_multi_slice, update=True),
-    "popops::MultiUpdateOp": partial(_scatter, scaled=False),
-    "popops::Reduce": _reduce,
-    "popops::ScaledAddSupervisor": _scaled("ADD"),
-    "popops::ScaledMultiUpdateOp": partial(_scatter, scaled=True),
-    "popops::ScaledSubtractSupervisor": _scaled("SUBTRACT"),
-    "popops::Select": lambda op, dtype, p: elementwise.select_cycles(p.counts("rows")),
-    "popops::UnaryOp1D": _op_over_n(elementwise.unary_1d_cycles),
-    "popops::UnaryOp1DInPlace": _op_over_n(elementwise.unary_1d_cycles, in_place=True),
-    "popops::UnaryOp2D": _op_over_rows(elementwise.unary_2d_cycles),
-    "popops::UnaryOp2DInPlace": _op_over_rows(elementwise.unary_2d_cycles, in_place=True),
-    "popops::aXMinusbYSupervisor": _scaled("AXMINUSBY"),
-    "popops::aXPlusbYSupervisor": _scaled("AXPLUSBY"),
-}
-
-
-def _reduce_add(op: str, dtype: str, p: VendorParams) -> Elements:
-    source, target = formats(dtype)
-    return reductions.reduce_add_cycles(
-        p.count("numOutputs"),
-        p.count("numPartials"),
-        dtype=source,
-        out_dtype=target,
-        single_input=p.flag("singleInput"),
-        interleaved=p.flag("interleaved"),
-    )
-
-
-def _conv_units(dtype: str, partials: str) -> int:
-    # Half inputs with float partials are limited by the store of the partials to eight units.
-    return 8 if (dtype, partials) == ("f16", "f32") else 16
+def _amp(dtype: str, p: VendorParams) -> dict[str, Any]:
+    """What convolutions on the matrix units have in common."""
+    data, sums = formats(dtype)
+    return {
+        "conv_groups": p.count("numConvGroups", 1),
+        "in_groups": p.count("numInGroups", 1),
+        "out_groups": p.count("numOutGroups", 1),
+        "out_channels_per_group": p.count("outChansPerGroup"),
+        "in_channels_per_group": p.count("inChansPerGroup", 16 if data == "f16" else 8),
+        "dtype": data,
+        "partials_dtype": sums,
+        # Half inputs with float partials are limited by the store of the partials to eight units.
+        "conv_units": p.count("convUnits", 8 if (data, sums) == ("f16", "f32") else 16),
+        "load_bytes_per_cycle": p.count("coeffBytesPerCycle", 8),
+    }
 
 
 def _conv_1x1(op: str, dtype: str, p: VendorParams) -> Elements:
-    data, sums = formats(dtype)
-    return dense.amp_1x1_cycles(
-        p.count("positions"),
-        conv_groups=p.count("numConvGroups", 1),
-        in_groups=p.count("numInGroups", 1),
-        out_groups=p.count("numOutGroups", 1),
-        out_channels_per_group=p.count("outChansPerGroup"),
-        in_channels_per_group=p.count("inChansPerGroup", 16 if data == "f16" else 8),
-        dtype=data,
-        partials_dtype=sums,
-        conv_units=p.count("convUnits", _conv_units(data, sums)),
-        load_bytes_per_cycle=p.count("coeffBytesPerCycle", 8),
-    )
+    return dense.amp_1x1_cycles(p.count("positions"), **_amp(dtype, p))
 
 
 def _conv_nx1(op: str, dtype: str, p: VendorParams) -> Elements:
-    data, sums = formats(dtype)
     outer, _, inner = p.get("kernel", "1x1").partition("x")
     kernel = VendorParams(outer=outer, inner=inner)
     height = p.count("filterHeight", 1)
@@ -265,46 +178,13 @@ def _conv_nx1(op: str, dtype: str, p: VendorParams) -> Elements:
         kernel_outer=-(-kernel.count("outer") // height),
         kernel_inner=kernel.count("inner"),
         filter_height=height,
-        conv_groups=p.count("numConvGroups", 1),
-        in_groups=p.count("numInGroups", 1),
-        out_groups=p.count("numOutGroups", 1),
-        out_channels_per_group=p.count("outChansPerGroup"),
-        in_channels_per_group=p.count("inChansPerGroup", 16 if data == "f16" else 8),
         zeroed_elements=p.count("zeroedElems", 0),
-        dtype=data,
-        partials_dtype=sums,
-        conv_units=p.count("convUnits", _conv_units(data, sums)),
-        load_bytes_per_cycle=p.count("coeffBytesPerCycle", 8),
+        **_amp(dtype, p),
     )
 
 
-def _horizontal_mac(op: str, dtype: str, p: VendorParams) -> Elements:
-    data, sums = formats(dtype)
-    return horizontal_mac_cycles(
-        p.count("convSizePerWorker"),
-        in_channels_per_group=p.count("inChansPerGroup"),
-        out_channels_per_group=p.count("outChansPerGroup"),
-        kernel=p.count("kernel", 1),
-        zeroed_elements=p.count("zeroedElems", 0),
-        dtype=data,
-        partials_dtype=sums,
-    )
-
-
-def _outer_product(op: str, dtype: str, p: VendorParams) -> Elements:
-    return dense.outer_product_cycles(p.count("width"), p.count("numChannels"), p.count("chansPerGroup"), dtype=dtype)
-
-
-def _sparse(function: Callable[..., int], **fixed: Any) -> Formula:
-    return lambda op, dtype, p: function(
-        p.count("numX"),
-        p.count("numZ"),
-        p.count("numY"),
-        dtype=formats(dtype)[0],
-        buckets=p.count("buckets", 1),
-        subgroups=p.count("subgroups", 1),
-        **fixed,
-    )
+def _sparse(function: Callable[..., int], **fixed: bool) -> Formula:
+    return _of(function, "numX numZ numY", formats_as=("dtype",), buckets="buckets=1", subgroups="subgroups=1", **fixed)
 
 
 def _sparse_block(edges: str, dtype: str, p: VendorParams) -> Elements:
@@ -322,44 +202,105 @@ def _sparse_block(edges: str, dtype: str, p: VendorParams) -> Elements:
     )
 
 
-def _random(function: Callable[..., Elements], **fixed: Any) -> Formula:
-    return lambda op, dtype, p: function(p.count("n"), dtype=dtype, **fixed)
-
-
-def _transpose(op: str, dtype: str, p: VendorParams) -> Elements:
-    return sparse.transpose_cycles(p.count("numTransposes"), p.count("rows"), p.count("cols"), dtype=dtype)
-
-
-OTHER_LIBRARIES: dict[str, Formula] = {
+# By name without template arguments; those reach the formula as its first argument.
+FORMULAS: dict[str, Formula] = {
+    "popops::BinaryOp1D": _of(elementwise.binary_1d_cycles, "n", op=True),
+    "popops::BinaryOp1DInPlace": _of(elementwise.binary_1d_cycles, "n", op=True, in_place=True),
+    "popops::BinaryOp2D": _of(elementwise.binary_2d_cycles, "rows|", op=True),
+    "popops::BinaryOp2DInPlace": _of(elementwise.binary_2d_cycles, "rows|", op=True, in_place=True),
+    "popops::BroadcastClamp": _of(elementwise.clamp_cycles, "rows|"),
+    "popops::BroadcastScalar1D": _of(elementwise.broadcast_scalar_1d_cycles, "n", op=True),
+    "popops::BroadcastScalar1DInPlace": _of(elementwise.broadcast_scalar_1d_cycles, "n", op=True, in_place=True),
+    "popops::BroadcastScalar2DData": _of(elementwise.broadcast_scalar_2d_cycles, "rows|", op=True),
+    "popops::BroadcastScalar2DDataInPlace": _of(
+        elementwise.broadcast_scalar_2d_cycles, "rows|", op=True, in_place=True
+    ),
+    "popops::BroadcastSelect": _of(elementwise.broadcast_select_cycles, "rows|"),
+    "popops::BroadcastVectorInner1D": _bias,
+    **{
+        f"popops::BroadcastVectorOuterBy{name}1D{in_place}": _of(
+            function, "rows cols", op=True, misaligned="misaligned?"
+        )
+        for name, function in (
+            ("Column", elementwise.broadcast_outer_by_column_cycles),
+            ("Row", elementwise.broadcast_outer_by_row_cycles),
+        )
+        for in_place in ("", "InPlace")
+    },
+    "popops::Cast1D": _of(casts.cast_1d_cycles, "n", formats_as=("source", "target")),
+    "popops::Cast2D": _of(casts.cast_2d_cycles, "rows|", formats_as=("source", "target")),
+    "popops::Clamp": _of(elementwise.clamp_cycles, "rows|"),
+    "popops::DynamicSlice1D": _of(reductions.dynamic_slice_1d_cycles, "regionSize numSubElements"),
+    "popops::DynamicSlice2D": partial(_slice_2d, update=False),
+    "popops::DynamicUpdateSlice1D": _of(reductions.dynamic_slice_1d_cycles, "regionSize numSubElements"),
+    "popops::DynamicUpdateSlice2D": partial(_slice_2d, update=True),
+    "popops::EncodeOneHot": _of(network.one_hot_cycles, "n=numIndices"),
+    "popops::Fill": _of(casts.fill_cycles, "n"),
+    "popops::HasNaNOrInf1D": _of(
+        network.nan_check_1d_cycles,
+        "sizeIn8BytesPerWorker",
+        extra_vector_workers="remWorkerId=0",
+        rest="remExtras=0",
+        infinities="checkInf?",
+    ),
+    "popops::HeapSortVertex": _of(network.heap_sort_cycles, "n", formats_as=()),
+    "popops::HeapSortVertexKV": _of(network.heap_sort_cycles, "n", formats_as=(), key_and_value=True),
+    **{
+        name: _of(
+            reductions.multi_slice_cycles,
+            "elemsPerSlice numOffsets",
+            in_range="inRange=numOffsets",
+            update=update,
+            sorted_indices="sorted?",
+            split_single_region="splitSingleRegion?",
+        )
+        for name, update in (("popops::MultiSlice", False), ("popops::MultiUpdate", True))
+    },
+    "popops::MultiUpdateOp": partial(_scatter, scaled=False),
+    "popops::Reduce": _reduce,
+    "popops::ScaledAddSupervisor": _scaled("ADD"),
+    "popops::ScaledMultiUpdateOp": partial(_scatter, scaled=True),
+    "popops::ScaledSubtractSupervisor": _scaled("SUBTRACT"),
+    "popops::Select": _of(elementwise.select_cycles, "rows|", formats_as=()),
+    "popops::UnaryOp1D": _of(elementwise.unary_1d_cycles, "n", op=True),
+    "popops::UnaryOp1DInPlace": _of(elementwise.unary_1d_cycles, "n", op=True, in_place=True),
+    "popops::UnaryOp2D": _of(elementwise.unary_2d_cycles, "rows|", op=True),
+    "popops::UnaryOp2DInPlace": _of(elementwise.unary_2d_cycles, "rows|", op=True, in_place=True),
+    "popops::aXMinusbYSupervisor": _scaled("AXMINUSBY"),
+    "popops::aXPlusbYSupervisor": _scaled("AXPLUSBY"),
     "poplin::ConvPartial1x1Out": _conv_1x1,
-    "poplin::ConvPartialHorizontalMac": _horizontal_mac,
+    "poplin::ConvPartialHorizontalMac": _of(
+        horizontal_mac_cycles,
+        "convSizePerWorker",
+        formats_as=("dtype", "partials_dtype"),
+        in_channels_per_group="inChansPerGroup",
+        out_channels_per_group="outChansPerGroup",
+        kernel="kernel=1",
+        zeroed_elements="zeroedElems=0",
+    ),
     "poplin::ConvPartialnx1": _conv_nx1,
-    "poplin::OuterProduct": _outer_product,
-    "poplin::ReduceAdd": _reduce_add,
-    "popnn::NonLinearityGrad1D": lambda op, dtype, p: network.nonlinearity_gradient_1d_cycles(
-        p.count("n"), op=op, dtype=dtype
+    "poplin::OuterProduct": _of(dense.outer_product_cycles, "width numChannels chansPerGroup"),
+    "poplin::ReduceAdd": _of(
+        reductions.reduce_add_cycles,
+        "numOutputs numPartials",
+        formats_as=("dtype", "out_dtype"),
+        single_input="singleInput?",
+        interleaved="interleaved?",
     ),
-    "popnn::ReduceMaxClassGather": lambda op, dtype, p: network.arg_max_cycles(
-        p.count("size"), p.count("workerSize"), dtype=dtype
-    ),
-    "poprand::Bernoulli": _random(network.bernoulli_cycles, as_vendor=True),
-    "poprand::Dropout": _random(network.dropout_cycles),
-    "poprand::Normal": _random(network.normal_cycles),
-    "poprand::Uniform": _random(network.uniform_cycles, as_vendor=True),
+    "popnn::NonLinearityGrad1D": _of(network.nonlinearity_gradient_1d_cycles, "n", op=True),
+    "popnn::ReduceMaxClassGather": _of(network.arg_max_cycles, "size workerSize"),
+    "poprand::Bernoulli": _of(network.bernoulli_cycles, "n", as_vendor=True),
+    "poprand::Dropout": _of(network.dropout_cycles, "n"),
+    "poprand::Normal": _of(network.normal_cycles, "n"),
+    "poprand::Uniform": _of(network.uniform_cycles, "n", as_vendor=True),
     "popsparse::SparseDenseMatMulBlock": _sparse_block,
     "popsparse::SparseDenseMatMulElementWise": _sparse(sparse.sparse_dense_elementwise_cycles),
     "popsparse::SparseDenseMatMulElementWiseTranspose": _sparse(sparse.sparse_dense_transposed_cycles),
     "popsparse::SparseDenseMatMulGradAElementWise": _sparse(sparse.sparse_dense_elementwise_cycles, gradient_a=True),
     "popsparse::SparseDenseMatMulGradWElementWise": _sparse(sparse.sparse_gradient_w_cycles),
-    "popsparse::SparseGatherElementWise": lambda op, dtype, p: sparse.sparse_gather_cycles(
-        p.count("numIndices"), dtype=formats(dtype)[0]
-    ),
-    "popsparse::Transpose(half/float)": _transpose,
+    "popsparse::SparseGatherElementWise": _of(sparse.sparse_gather_cycles, "numIndices", formats_as=("dtype",)),
+    "popsparse::Transpose(half/float)": _of(sparse.transpose_cycles, "numTransposes rows cols"),
 }
-
-
-# By name without template arguments; those reach the formula as its first argument.
-FORMULAS: dict[str, Formula] = {**POPOPS, **OTHER_LIBRARIES}
 
 
 def vendor_cycles(codelet: str, dtype: str, params: Mapping[str, str]) -> int | None:
@@ -378,3 +319,33 @@ def vendor_cycles(codelet: str, dtype: str, params: Mapping[str, str]) -> int | 
         return None
     except MimdsimError as problem:
         raise MimdsimError(f"codelet {codelet}: {problem}") from None
+
+
+def _vendor_row(row: Cells, _asked: Asked) -> Fields:
+    return {
+        "name": f"{row['codelet']} {row['dtype']} {row['params']}",
+        "unit": f"{row['scope']} cycles",
+        "published": row.number("cycles"),
+        "tolerance": 0.01,
+        "source": row.get("vendor_source", ""),
+        "kind": f"{row['scope']} cycles",
+        "predict": partial(_predict, row),
+    }
+
+
+def _predict(row: Cells) -> Fields:
+    try:
+        parameters = dict(part.split("=", 1) for part in row["params"].split(";") if part)
+        cycles = vendor_cycles(row["codelet"], row["dtype"], parameters)
+    except ValueError:
+        raise MimdsimError(f"params '{row['params']}' are not key=value;...") from None
+    except ArithmeticError as failure:  # a count of units or bytes that is 0
+        raise MimdsimError(f"the formula has no result for params '{row['params']}' ({failure})") from None
+    if cycles is None:
+        raise MimdsimError("no formula for this codelet")
+    return around(float(cycles), 0.0)
+
+
+VENDOR_CODELETS = ReferenceTable(
+    needed={"codelet", "scope", "dtype", "params", "cycles"}, also={"vendor_source"}, read_row=_vendor_row, on=""
+)

@@ -17,6 +17,7 @@ sequence (2 passes).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,14 +37,8 @@ from mimdsim.gpu.elementwise import (
 )
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
-from mimdsim.validation.gpus.products import (
-    KNOWN,
-    KNOWN_FORMATS,
-    LARGEST_EXTENT,
-    described,
-    find_device,
-    find_precision,
-)
+from mimdsim.validation.gpus.products import LARGEST_EXTENT, check_given, device_of, precision_of
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
 
 QUEUED_LAUNCHES = 1024  # how far the host runs ahead of the device; published: depth of a CUDA stream's queue
 INDEXED, SLICED, ASSIGNED = 4, 3, 2  # passes over the whole sequence, as above; derived
@@ -306,9 +301,9 @@ Measured = Literal["recurrent layer", "linear layer and neurons", "neurons alone
 
 @dataclass(frozen=True, kw_only=True)
 class SnnPrediction:
-    """seconds None: the row cannot be computed, `note` says why. tolerance: relative. spread: low and high multiple."""
+    """tolerance: relative. spread: low and high multiple of the seconds."""
 
-    seconds: float | None
+    seconds: float
     note: str
     tolerance: float = 0.25
     spread: tuple[float, float] = (0.8, 1.25)
@@ -329,51 +324,44 @@ class _Case:
     directions: tuple[Direction, ...]
 
 
-def predict_snn_row(row: dict[str, str]) -> SnnPrediction:
-    """The prediction for one row, or the reason why there is none."""
+def predict_snn_row(row: Mapping[str, str]) -> SnnPrediction:
+    """The prediction for one row; raises MimdsimError where there is none."""
     case = _read(row)
-    if isinstance(case, str):
-        return SnnPrediction(seconds=None, note=case)
-    try:
-        return _predict(case)
-    except MimdsimError as problem:
-        return SnnPrediction(seconds=None, note=str(problem))
+    if case.measured == "recurrent layer":
+        return _recurrent(case)
+    return _fused(case) if re.search(r"cupy|triton", case.framework) else _eager(case)
 
 
-def _read(row: dict[str, str]) -> _Case | str:
-    missing = [name for name in NEEDED if not (row.get(name) or "").strip()]
-    if missing:
-        return f"row has no {', '.join(missing)}"
+def _read(row: Mapping[str, str]) -> _Case:
+    check_given(row, NEEDED)
     valid = (row.get("timing_valid") or "ok").strip()
     if not valid.startswith("ok"):
-        return f"its time cannot be trusted: {valid}"
-    device = find_device(row["gpu"])
-    if device is None:
-        return f"no description of device '{row['gpu']}'; known: {', '.join(KNOWN)}"
+        raise MimdsimError(f"its time cannot be trusted: {valid}")
+    gpu, _ = device_of(row["gpu"])
     if row["metric"] not in METRICS:
-        return f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}"
+        raise MimdsimError(f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}")
     try:
         batch, timesteps, neurons = (int(row[name]) for name in ("batch_B", "steps_T", "neurons_or_layers"))
     except ValueError:
-        return (
+        raise MimdsimError(
             f"batch {row['batch_B']}, timesteps {row['steps_T']}, neurons {row['neurons_or_layers']}: "
             f"must be whole numbers"
-        )
+        ) from None
     if min(batch, timesteps, neurons) < 1:
-        return f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1"
+        raise MimdsimError(f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1")
     if max(batch, timesteps, neurons) > LARGEST_EXTENT:
-        return f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds"
-    precision = find_precision(row.get("dtype") or "fp32")
-    if precision is None:
-        return f"no model for dtype '{row['dtype']}'; known: {KNOWN_FORMATS}"
+        raise MimdsimError(f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds")
+    precision = precision_of(row.get("dtype") or "fp32")
     measured = _measured(row["task"].lower())
     if measured is None:
-        return f"no model for task '{row['task']}'; known: 1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
+        known = "1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
+        raise MimdsimError(f"no model for task '{row['task']}'; known: {known}")
     directions = METRICS[row["metric"]]
     if measured != "recurrent layer" and ("backward_inputs" in directions) != ("backward_weights" in directions):
-        return f"no model for metric '{row['metric']}' of {measured}; known: the backward pass as a whole"
+        known = "the backward pass as a whole"
+        raise MimdsimError(f"no model for metric '{row['metric']}' of {measured}; known: {known}")
     return _Case(
-        gpu=described(device[0]),
+        gpu=gpu,
         label=row["gpu"].lower(),
         framework=row["framework"].lower(),
         style=(row.get("exec_style") or "").lower(),
@@ -397,16 +385,11 @@ def _measured(task: str) -> Measured | None:
     return "linear layer and neurons" if one else None
 
 
-def _predict(case: _Case) -> SnnPrediction:
-    if case.measured == "recurrent layer":
-        return _recurrent(case)
-    if re.search(r"cupy|triton", case.framework):
-        return _fused(case)
+def _eager(case: _Case) -> SnnPrediction:
+    """A loop over timesteps."""
     framework = _eager_framework(case)
-    if isinstance(framework, str):
-        return SnnPrediction(seconds=None, note=framework)
     if case.precision != "fp32":
-        return SnnPrediction(seconds=None, note=f"eager frameworks are described in fp32 only, not {case.precision}")
+        raise MimdsimError(f"eager frameworks are described in fp32 only, not {case.precision}")
     call = next((period for label, period in HOSTS if re.search(label, case.label)), None)
     total, bounds = 0.0, []
     passes = {"forward" if item == "forward" else "backward" for item in case.directions}
@@ -432,29 +415,28 @@ def _predict(case: _Case) -> SnnPrediction:
     )
 
 
-def _eager_framework(case: _Case) -> Framework | str:
-    """The counted program that a row describes, or why none does."""
+def _eager_framework(case: _Case) -> Framework:
+    """The counted program that a row describes; raises MimdsimError if none does."""
     named = {"snntorch": "snnTorch", "sinabs": "Sinabs", "norse": "Norse", "rockpool": "Rockpool"}
     named["spikingjelly"] = "SpikingJelly"
     name = next((ours for label, ours in named.items() if label in case.framework), None)
     if name is None or "exodus" in case.framework or "compile" in case.framework:
-        return f"no count of the operations of framework '{case.framework}'; known: {', '.join(FRAMEWORKS)}"
+        known = ", ".join(FRAMEWORKS)
+        raise MimdsimError(f"no count of the operations of framework '{case.framework}'; known: {known}")
     if "loop" not in case.style:
-        return f"'{case.framework}' as '{case.style}' has no loop over timesteps that is described"
-    if case.measured == "neurons alone":
-        if name != "SpikingJelly":
-            return f"no count of the operations of '{case.framework}' without a linear layer"
-        return FRAMEWORKS["SpikingJelly, neurons only"]
-    return FRAMEWORKS[name]
+        raise MimdsimError(f"'{case.framework}' as '{case.style}' has no loop over timesteps that is described")
+    if case.measured != "neurons alone":
+        return FRAMEWORKS[name]
+    if name != "SpikingJelly":
+        raise MimdsimError(f"no count of the operations of '{case.framework}' without a linear layer")
+    return FRAMEWORKS["SpikingJelly, neurons only"]
 
 
 def _fused(case: _Case) -> SnnPrediction:
     """One kernel over all timesteps, behind one product over all of them where there is a layer."""
     neurons = find_fused(case.framework, case.precision)
     if neurons is None:
-        return SnnPrediction(
-            seconds=None, note=f"no count of what fused neurons of '{case.framework}' move in {case.precision}"
-        )
+        raise MimdsimError(f"no count of what fused neurons of '{case.framework}' move in {case.precision}")
     values = case.neurons * case.batch * case.timesteps
     seconds = 0.0
     passes = {"forward" if item == "forward" else "backward" for item in case.directions}
@@ -476,9 +458,7 @@ def _recurrent(case: _Case) -> SnnPrediction:
     layer = RecurrentLayer(neurons=case.neurons, gates=gates, batch=case.batch, timesteps=case.timesteps)
     how = _recurrent_program(case)
     if how is None:
-        return SnnPrediction(
-            seconds=None, note=f"no description of '{case.framework}' as a program for recurrent layers"
-        )
+        raise MimdsimError(f"no description of '{case.framework}' as a program for recurrent layers")
     if isinstance(how, LibraryLoop):
         # DeepBench's forward pass is that of inference and leaves its training buffer zero, so gradients are zeros too
         # (code/nvidia/rnn_bench.cu), which draw too little for a power limit to act.
@@ -519,3 +499,32 @@ def _recurrent_program(case: _Case) -> LibraryLoop | PersistentKernel | None:
     if "cudnn" in text:
         return CUDNN_PERSISTENT if "persistent" in text else CUDNN_LOOP
     return None
+
+
+def _network_row(row: Cells, _asked: Asked) -> Fields:
+    marks = [f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)]
+
+    def predict() -> Fields:
+        found = predict_snn_row(row)
+        low, high = found.spread
+        interval = within_bounds(found.seconds, low * found.seconds, high * found.seconds)
+        return interval | {"tolerance": found.tolerance}
+
+    return {
+        "unit": "s",
+        "name": f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}{''.join(marks)}",
+        "published": row.number("value_s"),
+        "tolerance": 0.25,
+        "source": row["source"],
+        "kind": f"{row['framework']} {row['metric']}",
+        "predict": predict,
+    }
+
+
+NETWORKS = ReferenceTable(
+    needed={"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"},
+    also={"batch_B", "steps_T", "task", "dtype", "exec_style", "timing_valid"},
+    ignored={"gpu_basis", "peak_mem_bytes"},
+    read_row=_network_row,
+    on="",
+)

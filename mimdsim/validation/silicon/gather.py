@@ -26,8 +26,8 @@ from mimdsim.base.units import UNCERTAINTY
 from mimdsim.costs.library.casts import fill_cycles
 from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar_1d_cycles
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
-from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, each_row
+from mimdsim.machine import MimdMachine
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row
 
 ITEM_BYTES = INDEX_BYTES = 4
 LEAST_INDICES = 32  # minIndicesPerTile
@@ -184,6 +184,7 @@ def gather_phases(machine: MimdMachine, plan: GatherPlan, lookups: int) -> dict[
 COLUMNS = {"id", "operation", "table_rows", "row_floats", "dtype", "lookups", "tiles", "lookups_per_tile", "time_ms"}
 MACHINE = "c600"
 GATHER, COPY = "popops::multiSlice", "copy"
+OFF = UNCERTAINTY["derived"]
 
 
 Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
@@ -192,7 +193,7 @@ Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups
 def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     """Fields of one row per measured gather, and of the copy where gathers with and without it are given; on C600 chips
     unless a machine is asked for."""
-    machine = asked.machine or _machine()
+    machine = asked.machine_or(MACHINE)
     plain: dict[Shape, list[float]] = {}
     copied: dict[Shape, list[tuple[float, str]]] = {}
 
@@ -200,8 +201,8 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         published = row.number("time_ms", above=0)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
         source = row.get("source_path", "")
-        fields = _fields(row["id"], published, "gather and copy" if more else "gather", source)
-        try:
+
+        def predict() -> Fields:
             if operation != GATHER or (more and not more.startswith(COPY)):
                 given_one = shortened(row["operation"])
                 raise MimdsimError(f"no program for '{given_one}'; known: {GATHER}, alone or with '+ {COPY}'")
@@ -209,21 +210,21 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
                 raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
             shape = _shape(row, machine)
             plan = _plan(machine, *shape[:3])
-            cycles = _cycles(machine, plan, shape, bool(more))
-        except MimdsimError as refusal:
-            return fields | {"note": str(refusal)}
-        if more:
-            copied.setdefault(shape, []).append((published, source))
-        else:
-            plain.setdefault(shape, []).append(published)
-        remark = (
-            f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups in "
-            f"{plan.lookup_parts} parts"
-        )
-        bearing = Bearing(
-            line=row.line, machine=machine.name, measured=published, again=partial(_again, plan, shape, bool(more))
-        )
-        return {**fields, **_predicted(machine, cycles, "derived"), "note": remark, "bearing": bearing}
+            again = partial(_milliseconds, plan, shape, bool(more))
+            milliseconds = again(machine)
+            if more:
+                copied.setdefault(shape, []).append((published, source))
+            else:
+                plain.setdefault(shape, []).append(published)
+            return {
+                **around(milliseconds, OFF),
+                "note": f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups "
+                f"in {plan.lookup_parts} parts",
+                "bearing": row.bearing(machine.name, published, again),
+            }
+
+        kind = "gather and copy" if more else "gather"
+        return {**_fields(row["id"], published, kind, source), "predict": predict}
 
     yield from each_row(lines, asked, gather)
     for shape in sorted(copied.keys() & plain.keys()):
@@ -233,14 +234,8 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
                 continue
             fields = _fields("copy alone: with it less without", time - without, "copy", source)
             cycles = copy_cycles(machine, _plan(machine, *shape[:3]), shape[1], shape[4])
-            yield {**fields, **_predicted(machine, cycles, "derived"), "note": "difference of two rounded times"}
-
-
-@lru_cache(maxsize=1)
-def _machine() -> MimdMachine:
-    machine = load_machine(MACHINE)
-    assert isinstance(machine, MimdMachine)
-    return machine
+            milliseconds = 1e3 * cycles / machine.chip.clock_hz
+            yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times"}
 
 
 @lru_cache(maxsize=32)
@@ -248,14 +243,10 @@ def _plan(machine: MimdMachine, rows: int, width: int, lookups: int) -> GatherPl
     return plan_gather(machine, rows, width, lookups)
 
 
-def _cycles(machine: MimdMachine, plan: GatherPlan, shape: Shape, copied: bool) -> float:
+def _milliseconds(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
     cycles = sum(gather_phases(machine, plan, shape[2]).values())
-    return cycles + (copy_cycles(machine, plan, shape[1], shape[4]) if copied else 0.0)
-
-
-def _again(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
-    """Milliseconds of the same plan."""
-    return 1e3 * _cycles(machine, plan, shape, copied) / machine.chip.clock_hz
+    cycles += copy_cycles(machine, plan, shape[1], shape[4]) if copied else 0.0
+    return 1e3 * cycles / machine.chip.clock_hz
 
 
 def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -> float:
@@ -271,24 +262,8 @@ def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -
     return machine.sync.internal_cycles + fabric.fixed_cycles + fabric.route_cycles + max(wire, control)
 
 
-def _fields(name: str, published: float, kind: str, source: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "unit": "ms",
-        "predicted": None,
-        "published": published,
-        "tolerance": 0.25,
-        "low": None,
-        "high": None,
-        "source": source,
-        "kind": kind,
-    }
-
-
-def _predicted(machine: MimdMachine, cycles: float, kind: str) -> dict[str, float]:
-    milliseconds = 1e3 * cycles / machine.chip.clock_hz
-    off = UNCERTAINTY[kind]
-    return {"predicted": milliseconds, "low": (1 - off) * milliseconds, "high": (1 + off) * milliseconds}
+def _fields(name: str, published: float, kind: str, source: str) -> Fields:
+    return {"name": name, "unit": "ms", "published": published, "tolerance": 0.25, "source": source, "kind": kind}
 
 
 def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
@@ -307,5 +282,5 @@ GATHERS = ReferenceTable(
     needed=COLUMNS,
     also={"source_path"},
     ignored={"row_bytes", "repeats_amortised", "bytes_gathered"},
-    predict_all=gather_rows,
+    read_all=gather_rows,
 )

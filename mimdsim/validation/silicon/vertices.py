@@ -25,14 +25,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import tiled_machine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 from mimdsim.validation.vendor_formulas import scaled_add_1d_cycles
 
@@ -305,39 +304,31 @@ UNKNOWN = "no formula and no count for this vertex"
 THE_LAUNCH_ITSELF = "the launch of every other row is derived from this figure: nothing to compare"
 
 
-@lru_cache(maxsize=1)
-def _contexts() -> int:
-    machine = load_machine(MACHINE)
-    assert isinstance(machine, MimdMachine)
-    return machine.tile.worker_contexts
-
-
 def vertex_row(row: Cells, _asked: Asked) -> Fields:
     """Fields of a measured vertex."""
-    published = row.number("cycles", above=0)
     bound = row["certainty"] == "upper_bound"
-    fields: Fields = {
+
+    def predict() -> Fields:
+        answer = _answer(row, bound)
+        timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
+        off = UNCERTAINTY[answer.kind] * answer.cycles
+        return {
+            "predicted": timers + answer.launches * LAUNCH_CYCLES + answer.cycles,
+            "tolerance": 0.0 if bound else answer.tolerance,
+            "low": timers + answer.launches * LAUNCH_LEAST + answer.cycles - off,
+            "high": timers + answer.launches * LAUNCH_MOST + answer.cycles + off,
+            "kind": "upper bounds" if bound else answer.group,
+            "note": answer.remark,
+        }
+
+    return {
         "name": row["id"],
         "unit": "cycles",
-        "published": published,
+        "published": row.number("cycles", above=0),
         "source": row.get("source_path", ""),
         "kind": "upper bounds" if bound else "other",
         "upper_bound": bound,
-    }
-    try:
-        answer = _answer(row, bound)
-    except MimdsimError as refusal:
-        return {**fields, "note": str(refusal)}
-    timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
-    off = UNCERTAINTY[answer.kind] * answer.cycles
-    return {
-        **fields,
-        "predicted": timers + answer.launches * LAUNCH_CYCLES + answer.cycles,
-        "tolerance": 0.0 if bound else answer.tolerance,
-        "low": timers + answer.launches * LAUNCH_LEAST + answer.cycles - off,
-        "high": timers + answer.launches * LAUNCH_MOST + answer.cycles + off,
-        "kind": "upper bounds" if bound else answer.group,
-        "note": answer.remark,
+        "predict": predict,
     }
 
 
@@ -367,7 +358,7 @@ def _answer(row: dict[str, str], bound: bool) -> Answer:
             dtype=DTYPES[row["dtype"]],
             channels=channels,
             in_place=bool(re.search(r"in[ -]?place", text, re.IGNORECASE)),
-            contexts=_contexts(),
+            contexts=tiled_machine(MACHINE, "").tile.worker_contexts,
             found=found,
         )
     )
@@ -377,6 +368,6 @@ TILE_VERTICES = ReferenceTable(
     needed=COLUMNS,
     also={"in_channels", "out_channels", "source_path"},
     ignored={"tiles", "source_value"},
-    predict_row=vertex_row,
+    read_row=vertex_row,
     on="bow",
 )

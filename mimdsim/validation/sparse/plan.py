@@ -20,7 +20,7 @@ from mimdsim.base.errors import DoesNotFit, MimdsimError
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, around
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
 from mimdsim.validation.sparse.codelets import SparseShape, ceil_divide
 from mimdsim.validation.sparse.dynamic import DynamicChoice, plan_dynamic
 from mimdsim.validation.sparse.static import StaticChoice, plan_static
@@ -163,58 +163,45 @@ def sparse_product_row(row: Cells, _asked: Asked) -> Fields:
     published, tolerance = row.number("value"), row.number("tolerance", default=0.25)
     shape = row.whole("m"), row.whole("k"), row.whole("block"), row.number("density", above=0)
     batch = 0 if row["n"] == "best" else row.whole("n")
-    predicted, note = _predict(row, shape, batch)
+
+    def predict() -> Fields:
+        again = partial(_predict, row, shape, batch)
+        formula = f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}"
+        bearing = row.bearing(row["machine"], published, again, formula=formula)
+        return around(again(row["machine"]), 0.2) | {"note": NOTE, "bearing": bearing}
+
     return {
-        **around(predicted, 0.2),
-        "bearing": Bearing(
-            line=row.line,
-            machine=row["machine"],
-            measured=published,
-            again=partial(_again, row, shape, batch),
-            formula=f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}",
-        ),
         "name": f"{row['kind']} {row['dtype']} {shape[0]}x{shape[1]} n={row['n']} block {shape[2]} "
         f"density {shape[3]:g} {'over dense' if row['metric'] == RATIO else ''}".rstrip(),
         "unit": row["unit"],
         "published": published,
         "tolerance": tolerance,
         "source": row.get("source", ""),
-        "note": note,
+        "predict": predict,
     }
 
 
-def _again(row: dict[str, str], shape: Shape, batch: int, machine: MimdMachine) -> float:
-    predicted, note = _predict(row, shape, batch, machine)
-    if predicted is None:
-        raise MimdsimError(note)
-    return predicted
-
-
-def _predict(
-    row: dict[str, str], shape: Shape, batch: int, described: MimdMachine | None = None
-) -> tuple[float | None, str]:
-    """(prediction on the machine described, or that of the row's name; None: the note says why)."""
+def _predict(row: Cells, shape: Shape, batch: int, on: MimdMachine | str) -> float:
+    """On a machine, given itself or by name; raises MimdsimError where there is no prediction."""
     kind, metric = row["kind"], row["metric"]
     if row["operation"] != "sparse_dense_product" or kind not in ("static", "dynamic", "dense"):
-        return None, f"no plan for {kind} {row['operation']}; known: static, dynamic, dense sparse_dense_product"
+        known = "static, dynamic, dense sparse_dense_product"
+        raise MimdsimError(f"no plan for {kind} {row['operation']}; known: {known}")
     if metric not in (RATE, RATIO, CYCLES) or (kind == "dense" and metric != RATE):
-        return None, f"unknown metric '{metric}' of {kind}; known: {RATE} (all), {RATIO}, {CYCLES} (static, dynamic)"
-    try:
-        machine = described or load_machine(row["machine"])
-        if not isinstance(machine, MimdMachine):
-            return None, f"{row['machine']} is not a tiled machine"
-        if kind == "dense":  # all elements multiplied, those that would be nonzero counted
-            return shape[3] * _dense_flops_per_second(machine, row["dtype"], batch, *shape[:2]) / 1e12, NOTE
-        plan = _plan(machine, row["dtype"], kind == "static", batch, *shape)
-        if metric == CYCLES:
-            return float(plan.cycles - plan.terms["sync"]), NOTE
-        rate = plan.flops / _profiled_seconds(plan)
-        if metric == RATE:
-            return rate / 1e12, NOTE
-        dense = _dense_flops_per_second(machine, row["dtype"], batch, *shape[:2])
-        return rate / (dense * shape[3]), NOTE
-    except MimdsimError as refusal:
-        return None, str(refusal)
+        known = f"{RATE} (all), {RATIO}, {CYCLES} (static, dynamic)"
+        raise MimdsimError(f"unknown metric '{metric}' of {kind}; known: {known}")
+    machine = load_machine(on) if isinstance(on, str) else on
+    if not isinstance(machine, MimdMachine):
+        raise MimdsimError(f"{row['machine']} is not a tiled machine")
+    if kind == "dense":  # all elements multiplied, those that would be nonzero counted
+        return shape[3] * _dense_flops_per_second(machine, row["dtype"], batch, *shape[:2]) / 1e12
+    plan = _plan(machine, row["dtype"], kind == "static", batch, *shape)
+    if metric == CYCLES:
+        return float(plan.cycles - plan.terms["sync"])
+    rate = plan.flops / _profiled_seconds(plan)
+    if metric == RATE:
+        return rate / 1e12
+    return rate / (_dense_flops_per_second(machine, row["dtype"], batch, *shape[:2]) * shape[3])
 
 
 def _profiled_seconds(plan: SparsePlan) -> float:
@@ -272,5 +259,5 @@ def _plan(
 
 
 SPARSE_PRODUCTS = ReferenceTable(
-    needed=COLUMNS, also={"tolerance", "source"}, predict_row=sparse_product_row, doing="sparse products"
+    needed=COLUMNS, also={"tolerance", "source"}, read_row=sparse_product_row, doing="sparse products"
 )

@@ -26,7 +26,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.base.units import UNCERTAINTY
 from mimdsim.compiler import measure_memory, plan_exchanges
-from mimdsim.machine import MimdMachine, changed_machine, load_machine
+from mimdsim.machine import MimdMachine, changed_machine, tiled_machine
 from mimdsim.pipeline import memory_profile
 from mimdsim.program import (
     Codelet,
@@ -46,7 +46,7 @@ from mimdsim.program.mapping import FLAT
 from mimdsim.timing import time_program
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.worker_cycles import program_loads
-from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, around
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
 from mimdsim.validation.stencil.boxes import Blocks, tile_blocks, worker_blocks
 from mimdsim.validation.stencil.copies import Placed, column_copies, placed, row_copies
 
@@ -243,6 +243,7 @@ def _in_blocks(blocks: Blocks, rows: int, columns: int) -> TileMapping:
     return TileMapping.split(FLAT, blocks.tile[block][order], starts[order], stops[order])
 
 
+MACHINE = "mk1"
 STAGES = {"compute": "blur", "pre copies": "pre copies", "post copies": "post copies"}  # phase -> stage of supersteps
 PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
 # the blur, exchange and sync are derived, what is copied is assumed
@@ -251,50 +252,39 @@ WIDTH = {phase: UNCERTAINTY["assumed" if "copies" in phase else "derived"] for p
 
 def stencil_row(row: Cells, asked: Asked) -> Fields:
     """Fields of a published figure, of Mk1 chips unless a machine is asked for."""
-    chip = asked.machine or _mk1()
+    chip = asked.machine_or(MACHINE)
     chips, published, tolerance = row.whole("chips"), row.number("cycles"), row.number("tolerance")
-    fields: Fields = {
-        "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {row['phase']}",
+    phase = row["phase"]
+
+    def again(machine: MimdMachine) -> float:
+        return _phases(machine, chip, row["type"], chips)[phase]
+
+    def predict() -> Fields:
+        if published == 0:
+            raise MimdsimError("0 was published; this run does not have that phase: no ratio")
+        if phase not in PHASES:
+            raise MimdsimError(f"phase '{phase}' is none of {', '.join(PHASES)}")
+        derived = phase in ("copies", "sum")  # from phases that have rows of their own
+        bearing = None if derived else row.bearing(chip.name, published, again)
+        return around(again(chip), WIDTH[phase]) | {"bearing": bearing}
+
+    return {
+        "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}",
         "unit": "cycles a step",
         "published": published,
         "tolerance": tolerance,
         "source": row["source"],
-        "kind": row["phase"],
+        "kind": phase,
+        "predict": predict,
     }
-    if published == 0:
-        return fields | {"note": "0 was published; this run does not have that phase: no ratio"}
-    if row["phase"] not in PHASES:
-        return fields | {"note": f"phase '{row['phase']}' is none of {', '.join(PHASES)}"}
-    try:
-        predicted = _phases(chip, chip, row["type"], chips)[row["phase"]]
-    except MimdsimError as refusal:
-        return fields | {"note": str(refusal)}
-    bearing = _bearing(chip, row.line, row, chips, published)
-    return fields | around(predicted, WIDTH[row["phase"]]) | {"bearing": bearing}
-
-
-def _mk1() -> MimdMachine:
-    machine = load_machine("mk1")
-    assert isinstance(machine, MimdMachine)
-    return machine
-
-
-def _bearing(chip: MimdMachine, line: int, row: dict[str, str], chips: int, published: float) -> Bearing | None:
-    if row["phase"] in ("copies", "sum"):  # of phases that have rows of their own
-        return None
-    return Bearing(
-        line=line,
-        machine=chip.name,
-        measured=published,
-        again=lambda machine: _phases(machine, chip, row["type"], chips)[row["phase"]],
-    )
 
 
 def published_phases(
     variant: str, chips: int, rows: int = PUBLISHED_ROWS, columns: int = PUBLISHED_COLUMNS
 ) -> dict[str, float]:
     """Phases of one step of the published image, or of another of rows x columns pixels, on Mk1 chips, by name."""
-    return _phases(_mk1(), _mk1(), variant, chips, rows, columns)
+    chip = tiled_machine(MACHINE, "")
+    return _phases(chip, chip, variant, chips, rows, columns)
 
 
 @lru_cache(maxsize=64)
@@ -342,5 +332,5 @@ def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
 
 
 STENCIL_PHASES = ReferenceTable(
-    needed={"chips", "type", "phase", "cycles", "tolerance", "source"}, predict_row=stencil_row
+    needed={"chips", "type", "phase", "cycles", "tolerance", "source"}, read_row=stencil_row
 )

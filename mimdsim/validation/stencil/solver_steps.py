@@ -27,7 +27,7 @@ from mimdsim.base.files import read_bounded_text
 from mimdsim.base.search_path import files_of
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler import measure_memory
-from mimdsim.machine import MimdMachine, changed_machine, load_machine
+from mimdsim.machine import MimdMachine, changed_machine, tiled_machine
 from mimdsim.pipeline import memory_profile
 from mimdsim.profile import MemoryProfile
 from mimdsim.program import (
@@ -48,7 +48,7 @@ from mimdsim.timing.critical_path import critical_path, loop_spans
 from mimdsim.timing.tile_cycles import TileIssue
 from mimdsim.timing.uncertainty import uncertain_parts
 from mimdsim.timing.worker_cycles import program_loads
-from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, refused
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, each_row, within_bounds
 from mimdsim.validation.stencil.solver_program import SOLVERS, Solver, codelet_of, solver_program
 
 FACTOR = np.float32(3)
@@ -207,13 +207,7 @@ def triad_times(elements: int, assembly: bool, chip: MimdMachine | None = None) 
 def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
     if not 1 <= chips <= MOST_CHIPS:
         raise MappingError(f"{chips} chips; the published programs run on 1 to {MOST_CHIPS}")
-    return changed_machine(chip or mk2(), {"links.chips": chips})
-
-
-def mk2() -> MimdMachine:
-    machine = load_machine(MACHINE)
-    assert isinstance(machine, MimdMachine)
-    return machine
+    return changed_machine(chip or tiled_machine(MACHINE, ""), {"links.chips": chips})
 
 
 def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float) -> Timed:
@@ -270,6 +264,10 @@ ALSO = {"heat": "heat3d"}  # names of the second table
 FIRST, SECOND = ("simehaa/IPU", "2.2"), ("TszwangKo/FYP_IPU_DEVITO", "3.2")  # author and SDK unless a note says other
 
 
+class NotDescribed(MimdsimError):
+    """A row whose program is not described; the message says why."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """What a row measures; elements: of a context, for the triad, which has no grid. seconds: of an iteration."""
@@ -323,59 +321,45 @@ class Case:
 
 def solver_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     """Fields of one row per published figure, of Mk2 chips unless a machine is asked for."""
-    chip = asked.machine or mk2()
-    cases = [_case_or_refusal(row) for row in lines]
-    measured = _measured([case for case in cases if isinstance(case, Case)])
-    for number, (case, row) in enumerate(zip(cases, lines, strict=True)):
-        asked.progress("solvers", number, len(lines))
-        if not isinstance(case, Case):
-            yield case
-            continue
-        fields = _row(case, row, measured, chip)
-        if case.fits and case.seconds is not None:
-            fields["bearing"] = Bearing(
-                line=row.line,
-                machine=chip.name,
-                measured=1e6 * case.seconds,
-                again=partial(case.microseconds, chip),
-                formula=case.codelet,
-            )
-        yield fields
+    chip = asked.machine_or(MACHINE)
+    measured: dict[tuple[object, ...], list[float]] = {}  # seconds of an iteration by program
+    for case in (*_cases(lines), *carried_cases()):
+        if case.seconds is not None:
+            measured.setdefault(case.program, []).append(case.seconds)
+
+    def read(row: Cells, _asked: Asked) -> Fields:
+        try:
+            case = _case(row)
+        except NotDescribed as why:
+            return _refused(row, str(why))
+        return {**_fields(row, case), "predict": partial(_predict, row, case, measured, chip)}
+
+    yield from each_row(lines, asked, read, "solvers")
 
 
-def _case_or_refusal(row: Cells) -> Case | Fields:
-    try:
-        case = _case(row)
-    except MimdsimError as problem:
-        return refused(row, problem)
-    return _refused(row, case) if isinstance(case, str) else case
-
-
-def _row(case: Case, row: Cells, measured: dict[tuple[object, ...], list[float]], chip: MimdMachine) -> Fields:
-    fields = _fields(row, case.name)
-    fields["kind"] = f"{case.author}, SDK {case.sdk}"
-    try:
-        timed = case.timed(chip)
-    except MimdsimError as refusal:
-        return fields | {"published": _us(case.seconds), "note": str(refusal)}
+def _predict(row: Cells, case: Case, measured: dict[tuple[object, ...], list[float]], chip: MimdMachine) -> Fields:
+    timed = case.timed(chip)
     if not case.fits:
-        return fields | _memory(timed, row)
+        return _memory(timed, row)
     launch = case.launch_seconds(timed.request_seconds)
     predicted, low, high = (cycles / timed.clock_hz + launch for cycles in (timed.cycles, timed.low, timed.high))
-    fields |= {"predicted": _us(predicted), "low": _us(low), "high": _us(high)}
-    if case.seconds is None:
-        return fields | {"note": "no time is given"}
+    fields = within_bounds(1e6 * predicted, 1e6 * low, 1e6 * high)
     own = case.seconds
+    if own is None:
+        return fields | {"note": "no time is given"}
     every = [one for one in measured[case.program] if own / ALIKE <= one <= own * ALIKE]
     nearest = min(every, key=lambda seconds: abs(predicted / seconds - 1))
-    fields["published"] = _us(nearest)
+    fields |= {
+        "published": 1e6 * nearest,
+        "bearing": row.bearing(chip.name, 1e6 * own, partial(case.microseconds, chip), formula=case.codelet),
+    }
     if max(every) > (1 + 1e-3) * min(every):
-        fields |= {"second": _us(case.seconds), "second_name": "this measurement"}
-    if abs(predicted / case.seconds - 1) > FAR:
-        slots = timed.slots_of((case.seconds - launch) * timed.clock_hz)
+        fields |= {"second": 1e6 * own, "second_name": "this measurement"}
+    if abs(predicted / own - 1) > FAR:
+        slots = timed.slots_of((own - launch) * timed.clock_hz)
         fields["note"] = (
             f"counted are {timed.slots:g} issue slots a turn of the inner loop; {slots:.1f} would take the "
-            f"{1e6 * case.seconds:.4g} us of this measurement"
+            f"{1e6 * own:.4g} us of this measurement"
         )
     return fields
 
@@ -388,17 +372,15 @@ def _memory(timed: Timed, row: Cells) -> Fields:
     return {
         "unit": "B of the fullest tile",
         "predicted": float(peak),
+        "published": None,
         "note": f"{fits}: {show_bytes(peak)} of {show_bytes(limit)}{published}",
         "kind": "does not fit",
     }
 
 
-def _fields(row: Cells, name: str) -> Fields:
-    return {
-        "name": name,
-        "unit": "us an iteration",
-        "tolerance": TOLERANCE,
-        "source": f"{(FIRST if 'mesh' in row else SECOND)[0]}: {row['source_path']}",
+def _fields(row: Cells, case: Case) -> Fields:
+    return _named(row, case.name, f"{case.author}, SDK {case.sdk}") | {
+        "published": None if case.seconds is None else 1e6 * case.seconds
     }
 
 
@@ -406,59 +388,58 @@ def _refused(row: Cells, why: str) -> Fields:
     where = shortened(row.get("processor") or "IPU", 40)
     problem, size, chips = (shortened(row.get(name) or "", 40) for name in ("problem", "mesh", "chips"))
     size = size or shortened(row.get("grid", ""), 40)
-    return _fields(row, f"{problem} {size}, {chips} x {where}") | {"note": why, "kind": where}
+    return _named(row, f"{problem} {size}, {chips} x {where}", where) | {"note": why}
 
 
-def _us(seconds: float | None) -> float | None:
-    return None if seconds is None else 1e6 * seconds
+def _named(row: Cells, name: str, kind: str) -> Fields:
+    source = f"{(FIRST if 'mesh' in row else SECOND)[0]}: {row['source_path']}"
+    return {"name": name, "unit": "us an iteration", "tolerance": TOLERANCE, "source": source, "kind": kind}
 
 
-def _measured(cases: Iterable[Case]) -> dict[tuple[object, ...], list[float]]:
-    """Seconds of an iteration by program: of these rows, and of the tables that come with the package."""
-    found: dict[tuple[object, ...], list[float]] = {}
-    for case in (*cases, *carried_cases()):
-        if case.seconds is not None:
-            found.setdefault(case.program, []).append(case.seconds)
-    return found
+def _cases(lines: Iterable[Cells]) -> Iterator[Case]:
+    """Of the lines that can be read."""
+    for row in lines:
+        with contextlib.suppress(MimdsimError):
+            yield _case(row)
 
 
 @lru_cache(maxsize=1)
 def carried_cases() -> tuple[Case, ...]:
     """What the tables that come with the package measure, or in their place those of the same name of the user."""
     files = files_of("references", "")
-    cases = []
+    cases: list[Case] = []
     for path in (files[name] for name in TABLES if name in files):
         with contextlib.suppress(OSError, ValueError, KeyError, DataFileError):
             rows = parse_table(path, read_bounded_text(path, MOST_TABLE_BYTES)).rows
-            cases += [_case_or_refusal(Cells(row, line)) for line, row in numbered(rows)]
-    return tuple(case for case in cases if isinstance(case, Case))
+            cases += _cases(Cells(row, line) for line, row in numbered(rows))
+    return tuple(cases)
 
 
-def _case(row: Cells) -> Case | str:
-    """What a row measures, or why it is not computed."""
+def _case(row: Cells) -> Case:
+    """What a row measures; raises NotDescribed for other programs, MimdsimError for cells that cannot be read."""
     chips = row.number("chips", above=0)
     iterations = row.number("iterations", above=0) if row["iterations"] else None
     if row.get("processor", "IPU") != "IPU":
-        return f"processor '{shortened(row['processor'], 40)}': only programs on Mk2 chips are described"
+        raise NotDescribed(f"processor '{shortened(row['processor'], 40)}': only programs on Mk2 chips are described")
     if row["dtype"] != "float32":
-        return f"dtype '{shortened(row['dtype'], 40)}': the published codelets are of float32"
+        raise NotDescribed(f"dtype '{shortened(row['dtype'], 40)}': the published codelets are of float32")
     if chips != int(chips) or row["tiles"] not in ("", str(TILES * int(chips))):
-        return f"{shortened(row['tiles'], 40)} tiles on {shortened(row['chips'], 40)} chips: a Mk2 has {TILES}"
+        raise NotDescribed(
+            f"{shortened(row['tiles'], 40)} tiles on {shortened(row['chips'], 40)} chips: a Mk2 has {TILES}"
+        )
     problem = ALSO.get(row["problem"], row["problem"])
     order = row.number("space_order", above=0) if row.get("space_order") else 2.0
     vertex = row.get("vertex") or VERTICES.get(problem, "")
     (author, sdk), column = (FIRST, "mesh") if "mesh" in row else (SECOND, "grid")
     if order != int(order) or order > MOST_ORDER:
-        return f"space_order '{shortened(row['space_order'], 40)}' is not a whole number up to {MOST_ORDER}"
+        text = shortened(row["space_order"], 40)
+        raise NotDescribed(f"space_order '{text}' is not a whole number up to {MOST_ORDER}")
     if problem.startswith("stream_triad"):
         problem, vertex = "stream_triad", "TriadVertexAssembly" if problem.endswith("asm") else "TriadVertex"
     note = re.search(r"SDK (\d+\.\d+)", row.get("note", ""))
     if note and note[1] != sdk:
         author, sdk = FIRST if note[1] == FIRST[1] else (author, note[1])
-    try:
-        grid = _grid(row[column], elements=problem == "stream_triad")
-    except MappingError as refusal:
-        return str(refusal)
+    grid = _grid(row[column], elements=problem == "stream_triad")
     fits = row.get("fits", "yes") != "no"
     if not fits:  # their sides leave out the cells around the grid
         grid = tuple(extent + int(order) // 2 * 2 for extent in grid)
@@ -483,7 +464,7 @@ def _grid(text: str, *, elements: bool) -> tuple[int, ...]:
     form = r"\d{1,12}(?= elements|$)" if elements else r"\d{1,7}(x\d{1,7}){1,2}$"
     found = re.match(form, text)
     if found is None:
-        raise MappingError(f"'{shortened(text, 60)}' is not a number of cells, such as 320x320x320 or '1000 elements'")
+        raise NotDescribed(f"'{shortened(text, 60)}' is not a number of cells, such as 320x320x320 or '1000 elements'")
     return tuple(int(part) for part in found[0].split("x"))
 
 
@@ -499,6 +480,6 @@ def _seconds(row: Cells, points: int, iterations: float | None) -> float | None:
 
 
 SOLVER_STEPS = tuple(
-    ReferenceTable(needed=needed, also=SOLVER_ALSO, ignored=SOLVER_IGNORED, predict_all=solver_rows)
+    ReferenceTable(needed=needed, also=SOLVER_ALSO, ignored=SOLVER_IGNORED, read_all=solver_rows)
     for needed in (CHIPS_COLUMNS, ORDER_COLUMNS)
 )
