@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.search_path import Named, several
 from mimdsim.base.units import counted, parse_numbers
-from mimdsim.execution import constant_layers
+from mimdsim.execution import Checkpoints, constant_layers
 from mimdsim.machine import GpuMachine, MimdMachine, given_machine
 from mimdsim.pipeline.detail import WINDOW, is_kept
 from mimdsim.pipeline.firing import constant_layer_texts
 from mimdsim.pipeline.overrides import load_gpu, load_line_up, load_tiled, split_changes
-from mimdsim.pipeline.pipeline import Progress, recorded_spikes, silent
+from mimdsim.pipeline.pipeline import recorded_spikes
 from mimdsim.pipeline.result import Run
 from mimdsim.pipeline.what_if import Request
 from mimdsim.profile import MAPPING_FILE, save_profile
@@ -84,21 +85,22 @@ def run(
     wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
     gpus = several(gpus)
     beside = tuple(load_gpu(gpu) for gpu in gpus)
+    saved = None
+    if checkpoint is not None:
+        saved = Checkpoints(path=Path(checkpoint), resume=resume, accept_other_code=accept_other_code)
     chosen = WINDOW if window is None else _window(window, wanted.data.timesteps)
     with _backgrounds(report) as (advising, drawing):
         made = simulate(
             *(wanted, tiled, beside),
             dump=None if dump is None else Path(dump),
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-            resume=resume,
-            accept_other_code=accept_other_code,
+            checkpoints=saved,
             described=descriptions_of(workload, (machine, *gpus), mapping),
             progress=progress,
             changes=for_workload | for_machine | _from_file(mapping),
-            asked=_asked(workload, machine, changes, mapping),
             background=advising,
         )
-        return _written(replace(made, window=chosen), report, progress, advising, drawing)
+        made = replace(made, window=chosen, asked=_asked(workload, machine, changes, mapping))
+        return _written(made, report, progress, advising, drawing)
 
 
 @contextlib.contextmanager
@@ -146,9 +148,9 @@ def compare(
             described=descriptions_of(workload, line_up, mapping),
             progress=progress,
             changes=for_workload | for_machine | _from_file(mapping),
-            asked=_asked(workload, _first_tiled(line_up), changes, mapping),
             background=advising,
         )
+        made = replace(made, asked=_asked(workload, _first_tiled(line_up), changes, mapping))
         return _written(made, report, progress, advising, drawing)
 
 

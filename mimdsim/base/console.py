@@ -16,6 +16,11 @@ import click
 from mimdsim.base.errors import shortened
 
 RAISE = "MIMDSIM_TRACEBACK"  # if set: internal errors keep their traceback, for debugging
+Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Progress that is not shown."""
 
 
 def printable(text: str) -> str:

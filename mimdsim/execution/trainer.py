@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
@@ -21,7 +21,6 @@ from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, list
 from mimdsim.graph.spikes import STATE_BITS
 from mimdsim.program import Program, RecordedActivity
 
-Progress = Callable[[str, int, int], None]  # what is done and how it stands, training steps done, all of them
 RECENT = 20  # training steps whose mean loss is shown
 
 
@@ -171,7 +170,7 @@ def train(
     *,
     weights: dict[str, np.ndarray],
     checkpoints: Checkpoints | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> TrainingLog:
     """Train from `weights` as planned and record the activity of the last training step.
 
@@ -192,8 +191,7 @@ def train(
         ends = training.step()
         if checkpoints is not None and ends:
             write_checkpoint(checkpoints, engine.program(), course, engine.name)
-        if progress is not None:
-            progress(f"training, {training.progress_text()}", course.done, training.total)
+        progress(f"training, {training.progress_text()}", course.done, training.total)
     return training.log()
 
 

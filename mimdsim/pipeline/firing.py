@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.console import Progress
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
@@ -33,7 +34,6 @@ SHARE = 0.05  # of the neurons in a timestep: as in the authors' accuracy study 
 FACTORS = (4.0, 32.0, 256.0, 4096.0)  # on the scale of the weights, or of the threshold
 LENGTH = ("training", "max_training_steps")
 Changes = dict[tuple[str, str], Any]  # by section and key
-Progress = Callable[[str, int, int], None]
 Again = Callable[[Workload, int], TrainingLog]  # so many training steps of a changed workload, on the same samples
 
 
