@@ -120,42 +120,22 @@ class _Done(Exception):
 
 
 def _worked_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
+    """`work(given, item)` of every item; other processes begin after the first: what that imports and loads is then
+    theirs, too."""
     work, given = pickle.loads(sent)
     _LAST.clear()
-    made = _shared_by(processes, work, given, items)
+    made = [work(given, item) for item in items[:1]]
+    if processes < 2:
+        made += [work(given, item) for item in items[1:]]
+    else:
+        with process_pool(processes, _begin, (work, given)) as pool:
+            made += pool.map(_worked, items[1:])
     _LAST.append((given, items, made))
     return made
 
 
 def _go_on(then: Callable[[Any, Sequence[Any], list[Any]], None]) -> None:
     then(*_LAST[0])
-
-
-def _shared_by(processes: int, work: Callable[[Any, Any], Any], given: Any, items: Sequence[Any]) -> list[Any]:
-    """`work(given, item)` of every item, by this process and others that begin after the first: what that imports and
-    loads is then theirs, too."""
-    if processes < 2:
-        return [work(given, item) for item in items]
-    found = {0: work(given, items[0])}
-    shared = work, given, items, multiprocessing.Value("q", 1)
-    with process_pool(processes - 1, _begin, (_worked_rest, shared)) as pool:
-        begun = [pool.submit(_worked, None) for _ in range(1, processes)]
-        found |= _worked_rest(shared)
-        for part in begun:
-            found |= part.result()
-    return [found[place] for place in range(len(items))]
-
-
-def _worked_rest(shared: tuple[Callable[[Any, Any], Any], Any, Sequence[Any], Any], _: None = None) -> dict[int, Any]:
-    """Of items by their places, one after another, that no other process has taken; `shared` counts those taken."""
-    work, given, items, taken = shared
-    found: dict[int, Any] = {}
-    while True:
-        with taken.get_lock():
-            place, taken.value = taken.value, taken.value + 1
-        if place >= len(items):
-            return found
-        found[place] = work(given, items[place])
 
 
 def shared_work(work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]) -> Iterator[Made]:
