@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base import __version__
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.identity import Input, code_digest
 from mimdsim.base.processes import Background
-from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import (
     Checkpoints,

@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base import __version__
 from mimdsim.base.errors import DoesNotFit, MimdsimError
-from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, fits_executable
 from mimdsim.execution import activity_problem, constant_layers
 from mimdsim.graph import SpikingNetwork, training_graph

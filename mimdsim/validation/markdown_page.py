@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+from mimdsim.base import __version__
 from mimdsim.base.files import write_atomically
-from mimdsim.base.version import __version__
 from mimdsim.report.formatting import plain, significant
 from mimdsim.validation.console_table import Summary, files_of, kinds_of, ranges_of, summarised
 from mimdsim.validation.disagreements import Disagreement, Notes, load_notes
