@@ -20,8 +20,7 @@ import torch
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
-from mimdsim.frameworks.linear_run import run_neuron
-from mimdsim.frameworks.neurons import neuron_key
+from mimdsim.frameworks.neurons import neuron_key, run_neuron
 from mimdsim.frameworks.recording import (
     Input,
     Made,
@@ -66,7 +65,6 @@ class TorchLayer:
 def workload_of(
     module: torch.nn.Module,
     example_input: torch.Tensor,
-    *,
     timesteps: int | None,
     loss: str | Mapping[str, Any],
     output: str,

@@ -14,13 +14,14 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.execution import Executor, draw_randomness, initial_weights, scheduled_values
+from mimdsim.execution import Executor, draw_randomness, scheduled_values
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
+from mimdsim.pipeline.pipeline import first_weights
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity, Superstep
-from mimdsim.workload import Workload, given_weights
+from mimdsim.workload import Workload
 
 LOSS_FIELDS = {"totals", "labels", "losses", "gradient"}  # of every codelet of a loss
 BEFORE_UPDATE = ("forward", "loss", "backward")
@@ -39,11 +40,7 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         self.workload, self.machine = workload, machine
         self._compiled = compile_workload(workload, machine)
         self.network = self._compiled.network
-        recipe = workload.training
-        drawn = initial_weights(
-            self.network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale
-        )
-        weights = given_weights(workload, self.network) or drawn
+        weights = first_weights(workload, self.network)
         self._names = {name: parameter.public for name, parameter in self.network.parameters.items()}
         for name, public in self._names.items():
             shape = self.network.parameters[name].shape

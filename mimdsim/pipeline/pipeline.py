@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mimdsim.base import __version__
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError
@@ -27,7 +29,7 @@ from mimdsim.execution import (
     scaled_to_activity,
     train,
 )
-from mimdsim.graph import training_graph
+from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.pipeline.firing import firing_findings, label_warning, learning_findings
 from mimdsim.pipeline.identity import (
@@ -231,6 +233,13 @@ def check_engine(workload: Workload, compiled: Compiled) -> None:
         )
 
 
+def first_weights(workload: Workload, network: SpikingNetwork) -> dict[str, np.ndarray]:
+    """By parameter: those that the workload names a file for, else drawn ones."""
+    recipe = workload.training
+    drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
+    return given_weights(workload, network) or drawn
+
+
 def train_workload(
     workload: Workload,
     compiled: Compiled,
@@ -241,8 +250,7 @@ def train_workload(
     """Train the compiled program as the workload says, with the engine it names."""
     check_engine(workload, compiled)
     recipe, network = workload.training, compiled.network
-    drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
-    weights = given_weights(workload, network) or drawn
+    weights = first_weights(workload, network)
     if recipe.initial_activity and not (checkpoints is not None and checkpoints.resume):
         wanted = InitialActivity(share=recipe.initial_activity, tolerance=recipe.initial_activity_tolerance)
         weights = scaled_to_activity(compiled.program, network, data[0], weights, wanted, workload.seed)

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 zoo = pytest.importorskip("torch_networks")
 frameworks = pytest.importorskip("mimdsim.frameworks")
+reading = pytest.importorskip("mimdsim.frameworks.reading")
 
 
 def given_to(network: SpikingNetwork, weights: Any, spikes: np.ndarray, labels: np.ndarray) -> Given:
@@ -57,7 +58,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     loss32, single = zoo.gradients_of(made, module, spikes, labels)
     loss64, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     assert outcome.loss == pytest.approx(loss64, rel=1e-5, abs=abs(loss32 - loss64))
-    links = frameworks.parameter_names(workload)
+    links = reading.parameter_names(workload)
     assert {parameter for parameter, _, _ in links} == set(double)
     for parameter, array, transposed in links:
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
