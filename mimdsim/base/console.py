@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mimdsim.base.errors import shortened
-from mimdsim.base.files import other_kind
+from mimdsim.base.files import other_kind, path_problem
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Path]  # generic from click 8.2 on
@@ -130,10 +130,6 @@ class Bars:
         print(f"{what}: {done:,} of {total:,}{stands}{left}", file=sys.stderr, flush=True)
 
 
-LONGEST_NAME = 255  # bytes of one part; the limit of Linux's file systems (limits.h, NAME_MAX)
-LONGEST_PATH = 4095  # PATH_MAX, without the zero byte at its end
-
-
 class GivenPath(_ParamType):
     """A path that is given on the command line; `written`: a file to write, so no folder."""
 
@@ -144,29 +140,13 @@ class GivenPath(_ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Path:
         text = os.fspath(value)
-        if problem := _problem(text):
-            self.fail(problem, param, context)
+        if problem := path_problem(text):
+            self.fail(f"the path {shortened(ascii(text))} {problem}.", param, context)
         path = Path(text)
         kind = "a folder" if text.endswith(os.sep) or _is_folder(path) else other_kind(path)
         if self.written and kind:
             self.fail(f"{shortened(text)} is {kind}; give a file.", param, context)
         return path
-
-
-def _problem(text: str) -> str:
-    """Why no file can have this path; '' if one can."""
-    if not text.strip():
-        return "the path is empty; give a name."
-    try:
-        parts = text.encode().split(b"/")
-    except UnicodeEncodeError:
-        return f"{shortened(ascii(text))} is not UTF-8; give another name."
-    longest = max(map(len, parts))
-    if b"\0" in text.encode():
-        return f"{shortened(ascii(text))} holds a zero byte; give another name."
-    if longest > LONGEST_NAME or len(text.encode()) > LONGEST_PATH:
-        return f"{shortened(text)} is too long for a file; give a shorter name."
-    return ""
 
 
 def _is_folder(path: Path) -> bool:

@@ -23,6 +23,24 @@ KINDS = {
 }  # fmt: skip
 
 
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes of a part, of all: NAME_MAX and PATH_MAX of Linux, less its ending zero
+
+
+def path_problem(text: str) -> str:
+    """Why no file can have this path, in words that follow it; '' if one can."""
+    if not text.strip():
+        return "is empty; give a name"
+    try:
+        path = text.encode()
+    except UnicodeEncodeError:
+        return "is not UTF-8; give another name"
+    if b"\0" in path:
+        return "holds a zero byte; give another name"
+    if max(map(len, path.split(b"/"))) > LONGEST_NAME or len(path) > LONGEST_PATH:
+        return "is too long for a file; give a shorter name"
+    return ""
+
+
 def open_regular(path: Path) -> BufferedReader:
     """A regular file, opened for reading; every file that others may have written is opened here.
 

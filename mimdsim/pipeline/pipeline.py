@@ -157,7 +157,7 @@ def _timed(
         tiled_beside=tuple(retime(theirs, other, log.activity) for other, theirs in beside),
         earlier_code_sha256=log.earlier_code,
         gpus=lineup,
-        training=training_profile(workload, log, network.batch),
+        training=training_profile(log, network.batch),
         activity=activity_profiles(network, log.activity),
         warnings=warnings,
     )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from mimdsim.base.units import UNITS, dimension, distinct_texts
+from mimdsim.base.units import common_unit, distinct_texts
 from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
@@ -99,19 +99,6 @@ def clipped(text: str, width: int) -> str:
     """`text` in at most `width` characters; a cut is marked by '..'."""
     text = plain(text)
     return text if len(text) <= width else text[: max(width - 2, 0)] + ".."
-
-
-def common_unit(field: str, numbers: Iterable[float]) -> tuple[float, str]:
-    """Factor and name of the largest unit of `field` in which none of the numbers but zero is below one; 1 and '' for a
-    count."""
-    units = UNITS.get(dimension(field) or "", {})
-    sizes = [abs(number) for number in numbers if number and math.isfinite(number)]
-    ascending = sorted((factor, unit) for unit, factor in units.items())
-    if not ascending:
-        return 1.0, ""
-    if not sizes:
-        return next((factor, unit) for unit, factor in units.items())
-    return max((pair for pair in ascending if pair[0] <= min(sizes)), default=ascending[0])
 
 
 def quantity(field: str, middle: float, low: float, high: float) -> str:
