@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.atomic_folder import DRAFT, LOCK, replace_files
 from mimdsim.base.errors import DescriptionError, MimdsimError

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.files import folders_to_write
 
