@@ -14,12 +14,11 @@ from mimdsim.pipeline.pipeline import (
 )
 from mimdsim.pipeline.result import Run
 from mimdsim.pipeline.retiming import Programs, retime, time_on_gpus
-from mimdsim.pipeline.warnings import beyond_sources, half_warning, other_costs, unscaled_energy, unused_chips
+from mimdsim.pipeline.warnings import half_warning, machine_warnings
 
 __all__ = [
     "Programs",
     "Run",
-    "beyond_sources",
     "compile_workload",
     "config_digest",
     "constant_layer_texts",
@@ -27,14 +26,12 @@ __all__ = [
     "detail_of",
     "half_warning",
     "is_worth_advice",
+    "machine_warnings",
     "memory_profile",
     "open_data",
-    "other_costs",
     "retime",
     "sample_warnings",
     "simulate",
     "time_on_gpus",
     "train_workload",
-    "unscaled_energy",
-    "unused_chips",
 ]

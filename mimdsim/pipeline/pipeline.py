@@ -44,19 +44,16 @@ from mimdsim.pipeline.inputs import absent_classes, event_findings
 from mimdsim.pipeline.result import Run, recorded_changes, training_profile
 from mimdsim.pipeline.retiming import retime, time_on_gpus
 from mimdsim.pipeline.warnings import (
-    beyond_sources,
     engine_note,
     fewer_slots,
     half_warning,
     loss_warning,
+    machine_warnings,
     no_detail,
-    other_costs,
     repeated_samples,
     rounded_tiles,
     stash_note,
     surplus_warning,
-    unscaled_energy,
-    unused_chips,
 )
 from mimdsim.pipeline.what_if import estimates
 from mimdsim.profile import Finding, RunProfile
@@ -182,13 +179,8 @@ def _findings_and_warnings(
         *absent_classes(workload, data),
         *unusual,
         *label_warning(workload, data, log),
-        *beyond_sources(machine),
-        *other_costs(compiled.program, machine),
-        *(said for other, theirs in others for said in other_costs(theirs.program, other)),
-        *unscaled_energy(machine, changes),
-        *(f"{other.name}: {said}" for other, _ in others for said in beyond_sources(other)),
-        *unused_chips(compiled, machine),
-        *(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other)),
+        *machine_warnings(compiled, machine, changes),
+        *(said for other, theirs in others for said in machine_warnings(theirs, other, named=f"{other.name}: ")),
         *no_detail(compiled.program),
         *rounded_tiles(workload, compiled.placement),
         *half_warning(workload),
