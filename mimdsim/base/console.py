@@ -38,11 +38,8 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() or letter == "\n" else _escaped(letter) for letter in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape", "surrogatepass").decode()
+    escaped = (letter.encode("unicode_escape", "surrogatepass").decode() for letter in text)
+    return "".join(one if one.isprintable() or one == "\n" else code for one, code in zip(text, escaped, strict=True))
 
 
 def say(text: str, *, nl: bool = True, err: bool = False, bad: bool = False) -> None:

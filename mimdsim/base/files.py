@@ -56,7 +56,8 @@ def open_regular(path: Path) -> BufferedReader:
         raise NotAFile(errno.ENOENT, what, str(path)) from None
     except ValueError:  # a zero byte
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-    file = open(path, "rb", opener=_opened_at_once)  # noqa: SIM115
+    at_once = getattr(os, "O_NONBLOCK", 0)  # a pipe would wait for its writer
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once))  # noqa: SIM115
     try:
         _refuse_other_kinds(path, os.fstat(file.fileno()))
     except BaseException:
@@ -75,10 +76,6 @@ def open_data(path: Path, missing: str = "no such file") -> Iterator[BinaryIO]:
         raise DataFileError(path, missing) from None
     except OSError as problem:
         raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
-
-
-def _opened_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for its writer
 
 
 def other_kind(path: Path) -> str:

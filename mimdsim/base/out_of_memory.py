@@ -32,15 +32,12 @@ def lacks_memory(failure: BaseException | None) -> bool:
     while failure is not None and failure not in chain:
         if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
             return True
-        if isinstance(failure, (RuntimeError, OSError, ImportError)) and _says_so(str(failure)):
+        told = str(failure).lower() if isinstance(failure, (RuntimeError, OSError, ImportError)) else ""
+        if any(saying in told for saying in _SAYINGS):
             return True
         chain.append(failure)
         failure = failure.__cause__ or failure.__context__
     return False
-
-
-def _says_so(text: str) -> bool:
-    return any(saying in text.lower() for saying in _SAYINGS)
 
 
 def out_of_memory_text(what: str) -> str:

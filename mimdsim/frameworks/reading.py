@@ -355,7 +355,7 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
             own = weights[f"r.{name}"]
             currents = currents + (before @ own if own.ndim == 2 else before * own)
         if reading.recurrent_bias:
-            currents = currents + _own_bias(layer)
+            currents = currents + _parameters(calls.module)[reading.recurrent_bias]
         spikes, potentials, _ = run_neuron(reading.neuron, currents)
         first = np.argwhere(
             (spikes != sent) & (np.abs(potentials - reading.neuron.threshold) > NEAR * reading.neuron.threshold)
@@ -367,12 +367,6 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
                 f"{sample}, where model '{reading.model}' sends {spikes[t, sample, neuron]:g} of the same currents: "
                 "something acts on it that is not known here (a state handed in, an option)"
             )
-
-
-def _own_bias(layer: TorchLayer) -> np.ndarray:
-    module: Any = layer.calls.module
-    values: np.ndarray = module.recurrent.bias.detach().cpu().numpy().astype(np.float64)
-    return values
 
 
 # ---- the description

@@ -62,7 +62,11 @@ class Request:
 
     def command(self, more: Mapping[str, Any]) -> str:
         """The command that runs it with more changes; '' for values that a command cannot say."""
-        kept = {key: value for key, value in self.changes.items() if not _is_overridden(key, more)}
+        kept = {  # but for those of which, or of what they are in, a further change says something
+            key: value
+            for key, value in self.changes.items()
+            if not any(f"{key}.".startswith(f"{other}.") for other in more)
+        }
         words = [f"mimdsim {self.name}", shlex.quote(self.workload), shlex.quote(self.machine)]
         words += [f"--mapping {shlex.quote(self.mapping)}"] if self.mapping else []
         try:
@@ -73,11 +77,6 @@ class Request:
 
 
 LeverEstimates = Callable[[], Iterable[tuple[Lever, int | None]]]  # cycles; None: it does not fit
-
-
-def _is_overridden(key: str, more: Mapping[str, Any]) -> bool:
-    """Whether a change says something of this key, or of what is in it."""
-    return any(f"{key}.".startswith(f"{other}.") for other in more)
 
 
 def begin_advice(

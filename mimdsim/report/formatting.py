@@ -11,7 +11,6 @@ from mimdsim.base.units import common_unit, distinct_texts
 from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
-KINDS = ("measured", "published", "derived", "assumed")
 
 
 def thousands(count: float) -> str:
@@ -133,13 +132,14 @@ def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:
     """(key, value) of every field of workload or machine that was changed for this run, as both are shown; a file
     with the end of its path."""
     return [
-        (plain(one.key), _end_of(one.value) if one.key == MAPPING_FILE else clipped(one.value, LONGEST_VALUE))
+        (
+            plain(one.key),
+            clipped(one.value[::-1], LONGEST_VALUE)[::-1]
+            if one.key == MAPPING_FILE
+            else clipped(one.value, LONGEST_VALUE),
+        )
         for one in profile.changes
     ]
-
-
-def _end_of(path: str) -> str:
-    return clipped(path[::-1], LONGEST_VALUE)[::-1]
 
 
 def chance(p: float) -> str:
