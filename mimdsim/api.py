@@ -39,7 +39,7 @@ from mimdsim.workload.interchange.start import write_trained
 
 if TYPE_CHECKING:
     from mimdsim.checking.program import Subject
-    from mimdsim.checking.user_code import Checked
+    from mimdsim.checking.user_code import CheckResult
     from mimdsim.studies import Study, StudyResult
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
@@ -297,7 +297,7 @@ def check(
     reference: str = "reference",
     report: str | Path | None = None,
     progress: Progress = silent,
-) -> Checked:
+) -> CheckResult:
     """Check rules, memory and values of the compiled workload, of what `program` (a function, or a file with `build`)
     makes of it, or of a kernel (a path that ends in .py, with its function `reference`).
 
@@ -305,7 +305,7 @@ def check(
     report: a folder for the report of a kernel.
     """
     from mimdsim.checking.program import check_program, load_build, shrunk
-    from mimdsim.checking.user_code import Checked
+    from mimdsim.checking.user_code import CheckResult
 
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen = load_tiled(machine, for_machine)
@@ -325,7 +325,7 @@ def check(
     build = load_build(Path(program)) if isinstance(program, str | Path) else program
     whole = _loaded(workload, for_workload)
     small = shrunk(whole, timesteps, batch)
-    return Checked(
+    return CheckResult(
         findings=tuple(check_program(small, whole, chosen, build, strict=strict)),
         machine=chosen,
         heading=f"at {counted(small.data.timesteps, 'timestep')} and batch {small.training.batch}; memory at full size",
@@ -349,7 +349,7 @@ def _checked_kernel(
     folder: Path | None,
     asked: Request | None,
     progress: Progress,
-) -> Checked:
+) -> CheckResult:
     from mimdsim.checking.kernel_file import load_kernel, profile_of
     from mimdsim.report import report_files, write_report
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from mimdsim.base.errors import MimdsimError
 
-Given = TypeVar("Given")
+Shared = TypeVar("Shared")
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 _OURS: set[Connection] = set()  # ends of pipes that this process holds, one of each pool
 _WORK: list[tuple[Callable[[Any, Any], Any], Any]] = []  # of a worker process
 _LAST: list[tuple[Any, Sequence[Any], list[Any]]] = []  # of the first process of a background: what it made last
@@ -36,7 +36,7 @@ def process_pool(
     """
     line, ours = multiprocessing.Pipe(duplex=False)
     _OURS.add(ours)
-    pool = ProcessPoolExecutor(processes, initializer=_hold, initargs=(line, ours, begin, given))
+    pool = ProcessPoolExecutor(processes, initializer=_end_with_parent, initargs=(line, ours, begin, given))
     try:
         yield pool
     except BaseException:
@@ -60,11 +60,11 @@ class Background:
 
     def begin(
         self,
-        work: Callable[[Given, Item], Made],
-        given: Given,
+        work: Callable[[Shared, Item], Result],
+        given: Shared,
         items: Sequence[Item],
-        then: Callable[[Given, Sequence[Item], list[Made]], None] | None = None,
-    ) -> Callable[[], list[Made]]:
+        then: Callable[[Shared, Sequence[Item], list[Result]], None] | None = None,
+    ) -> Callable[[], list[Result]]:
         """Begin `work(given, item)` of every item; what is returned waits for them, in their order. Everything is sent
         to the process, so unlike in `shared_work` it can be made after it has begun. then: called there with what was
         made, which is not kept waiting: for what later work of this background finds in the memory of its process.
@@ -74,13 +74,13 @@ class Background:
         """
         try:
             sent = pickle.dumps((work, given), pickle.HIGHEST_PROTOCOL)
-            begun = self._pool.submit(_worked_all, sent, items, min(self._processes, len(items)))
+            begun = self._pool.submit(_work_all, sent, items, min(self._processes, len(items)))
             if then is not None:
-                self._pool.submit(_go_on, then)
+                self._pool.submit(_follow_up, then)
         except (BrokenProcessPool, OSError, pickle.PicklingError, AttributeError, TypeError):
             return lambda: [work(given, item) for item in items]
 
-        def made() -> list[Made]:
+        def made() -> list[Result]:
             try:
                 return begun.result()
             except (BrokenProcessPool, CancelledError):
@@ -119,7 +119,7 @@ class _Done(Exception):
     """Ends a pool as a failure does."""
 
 
-def _worked_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
+def _work_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
     """`work(given, item)` of every item; other processes begin after the first: what that imports and loads is then
     theirs, too."""
     work, given = pickle.loads(sent)
@@ -129,16 +129,16 @@ def _worked_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
         made += [work(given, item) for item in items[1:]]
     else:
         with process_pool(processes, _begin, (work, given)) as pool:
-            made += pool.map(_worked, items[1:])
+            made += pool.map(_work_item, items[1:])
     _LAST.append((given, items, made))
     return made
 
 
-def _go_on(then: Callable[[Any, Sequence[Any], list[Any]], None]) -> None:
+def _follow_up(then: Callable[[Any, Sequence[Any], list[Any]], None]) -> None:
     then(*_LAST[0])
 
 
-def shared_work(work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]) -> Iterator[Made]:
+def shared_work(work: Callable[[Shared, Item], Result], given: Shared, items: Sequence[Item]) -> Iterator[Result]:
     """`work(given, item)` of every item, in their order, by as many processes as there are processors; here if there is
     one, or if this is such a process itself.
 
@@ -150,7 +150,7 @@ def shared_work(work: Callable[[Given, Item], Made], given: Given, items: Sequen
         return
     with process_pool(processes, _begin, (work, given)) as pool:
         try:
-            yield from pool.map(_worked, items)
+            yield from pool.map(_work_item, items)
         except BrokenProcessPool:
             raise MimdsimError(ENDED) from None
 
@@ -159,25 +159,27 @@ def _begin(work: Callable[[Any, Any], Any], given: Any) -> None:
     _WORK[:] = [(work, given)]
 
 
-def _worked(item: Any) -> Any:
+def _work_item(item: Any) -> Any:
     ((work, given),) = _WORK
     return work(given, item)
 
 
-def _hold(line: Connection, other: Connection, begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+def _end_with_parent(
+    line: Connection, other: Connection, begin: Callable[..., None] | None, given: tuple[Any, ...]
+) -> None:
     """In a worker process: end with the parent, which also handles the Ctrl-C that a terminal sends to all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for each in {other, *_OURS}:  # a forked process has those of other pools as well
         each.close()
     try:
-        threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+        threading.Thread(target=_watch_parent, args=(line,), daemon=True).start()
     except RuntimeError:  # no memory for one: the others do its work, or the first process does
         os._exit(1)
     if begin is not None:
         begin(*given)
 
 
-def _end_with(line: Connection) -> None:
+def _watch_parent(line: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
         line.recv()
     os._exit(1)

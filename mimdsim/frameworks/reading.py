@@ -20,18 +20,17 @@ import torch
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
-from mimdsim.frameworks.neurons import neuron_key, run_neuron
+from mimdsim.frameworks.neurons import neuron_key, refusal, run_neuron
 from mimdsim.frameworks.recording import (
+    FunctionResult,
     Input,
-    Made,
+    LayerOutput,
     NeuronCalls,
     Origin,
     Product,
     Recorded,
-    Sent,
     Sum,
     record,
-    refused,
 )
 from mimdsim.workload import Workload, load_workload
 from mimdsim.workload.interchange.importing import base_table, random_table
@@ -75,12 +74,12 @@ def workload_of(
     """See `mimdsim.from_torch`."""
     for name, each, kind in (("module", module, torch.nn.Module), ("example_input", example_input, torch.Tensor)):
         if not isinstance(each, kind):
-            raise refused(
+            raise refusal(
                 f"{name} is {type(each).__name__}; give a torch.{'nn.Module' if name == 'module' else 'Tensor'}"
             )
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
-        raise refused(f"example_input has the shape {shape}; time, samples and inputs are needed")
+        raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
     recorded = record(module, example_input, timesteps)
     layers = _chain(module, recorded)
     weights = _weights(module, layers)
@@ -125,7 +124,7 @@ def _names(layers: list[TorchLayer]) -> list[str]:
 def _chain(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     """The layers from the input to the output."""
     if not recorded.layers:
-        raise refused(
+        raise refusal(
             "no neurons of snntorch, norse or spikingjelly ran in the module; neurons of one's own: docs/neurons.md"
         )
     made = {name: _layer(name, calls) for name, calls in recorded.layers.items()}
@@ -137,31 +136,31 @@ def _chain(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
             break
         if len(following) > 1:
             named = " and ".join(f"'{layer.calls.name}'" for layer in following)
-            raise refused(f"layers {named} read the same spikes; layers form one chain, without branches")
+            raise refusal(f"layers {named} read the same spikes; layers form one chain, without branches")
         order.append(following[0])
         source = following[0].calls.name
     left = [name for name in made if name not in {layer.calls.name for layer in order}]
     if left:
-        raise refused(f"layer '{left[0]}' is not in the chain that begins at the input")
+        raise refusal(f"layer '{left[0]}' is not in the chain that begins at the input")
     _check_returned(recorded, order[-1])
     every = [name for layer in order for name in (layer.weight, *layer.biases, layer.recurrent) if name]
     used = set(every)
     shared = [name for name in every if every.count(name) > 1]
     if shared:
-        raise refused(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
+        raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
     unused = [name for name, _ in module.named_parameters() if name not in used]
     if unused:
-        raise refused(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
+        raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     for layer in order:
         _check_every_call(layer)
     delays = {layer.delay for layer in order[1:]} or {0}
     if len(delays) > 1:
-        raise refused(
+        raise refusal(
             "some layers read the spikes of this timestep, some those of the one before; one for all is needed"
         )
     silent = [layer.calls.name for layer in order[:-1] if not layer.calls.reading.spiking]
     if silent:
-        raise refused(f"layer '{silent[0]}' sends potentials; only the last layer may")
+        raise refusal(f"layer '{silent[0]}' sends potentials; only the last layer may")
     return order
 
 
@@ -172,7 +171,7 @@ def _layer(name: str, calls: NeuronCalls) -> tuple[TorchLayer, str | None]:
     prefix = f"{name}." if name else ""
     origin = calls.origins[last]
     if reading.weights:  # the module multiplies by itself
-        of = origin or Made(by="?", of=())
+        of = origin or FunctionResult(by="?", of=())
         weight = prefix + reading.weights
         parts: list[Origin | None] = [
             Product(of=of, given=calls.currents[last], weight=weight, bias="", transposed=True)
@@ -182,32 +181,32 @@ def _layer(name: str, calls: NeuronCalls) -> tuple[TorchLayer, str | None]:
     feeds, own = [], []
     for part in parts:
         if not isinstance(part, Product):
-            raise refused(f"layer '{name}' reads {_said(part)}; neurons read products of spikes and weights")
-        if isinstance(part.of, Sent) and part.of.layer == name:
+            raise refusal(f"layer '{name}' reads {_describe(part)}; neurons read products of spikes and weights")
+        if isinstance(part.of, LayerOutput) and part.of.layer == name:
             own.append(part)
-        elif isinstance(part.of, (Sent, Input)):
+        elif isinstance(part.of, (LayerOutput, Input)):
             feeds.append(part)
         else:
-            raise refused(
-                f"'{part.weight}' is multiplied by {_said(part.of)}; a layer reads spikes of another, or the input"
+            raise refusal(
+                f"'{part.weight}' is multiplied by {_describe(part.of)}; a layer reads spikes of another, or the input"
             )
     if not feeds:
-        raise refused(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
+        raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
     if len(feeds) != 1 or len(own) > 1 or (own and reading.recurrent):
-        raise refused(
+        raise refusal(
             f"layer '{name}' adds up {len(feeds) + len(own)} products; one of a layer and one of itself are known"
         )
     feed = feeds[0]
     delay, source = 0, None
-    if isinstance(feed.of, Sent):
+    if isinstance(feed.of, LayerOutput):
         if not feed.of.spikes:
-            raise refused(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
+            raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
         source = feed.of.layer
         delay = 0 if calls.in_time else last - feed.of.call
-    if own and not (isinstance(own[0].of, Sent) and own[0].of.spikes and own[0].of.call == last - 1):
-        raise refused(f"layer '{name}' reads itself other than its spikes of the timestep before")
+    if own and not (isinstance(own[0].of, LayerOutput) and own[0].of.spikes and own[0].of.call == last - 1):
+        raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
     if delay not in (0, 1):
-        raise refused(f"layer '{name}' reads spikes of '{source}' {delay} timesteps old; 0 or 1 can run")
+        raise refusal(f"layer '{name}' reads spikes of '{source}' {delay} timesteps old; 0 or 1 can run")
     biases = [each.bias for each in (feed, *own) if each.bias]
     biases += [prefix + reading.recurrent_bias] if reading.recurrent_bias else []
     recurrent = own[0].weight if own else prefix + reading.recurrent if reading.recurrent else ""
@@ -226,50 +225,50 @@ def _layer(name: str, calls: NeuronCalls) -> tuple[TorchLayer, str | None]:
 
 def _check_every_call(layer: TorchLayer) -> None:
     """What a layer reads is the same in every timestep, but for itself in the first."""
-    read = [_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
+    read = [_products_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
     for t, each in enumerate(read):
         if each != read[-1] and not (t == 0 and each <= read[-1]):
-            raise refused(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
+            raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 
-def _read(origin: Origin | None, t: int) -> set[tuple[str, str, int]]:
+def _products_read(origin: Origin | None, t: int) -> set[tuple[str, str, int]]:
     """(weights, layer, timesteps ago) of every product that a layer adds up in timestep t."""
     parts = origin.parts if isinstance(origin, Sum) else (origin,)
-    products = [part for part in parts if isinstance(part, Product) and not isinstance(part.of, Made)]
+    products = [part for part in parts if isinstance(part, Product) and not isinstance(part.of, FunctionResult)]
     return {
         (
             part.weight,
-            part.of.layer if isinstance(part.of, Sent) else "",
-            t - part.of.call if isinstance(part.of, Sent) else 0,
+            part.of.layer if isinstance(part.of, LayerOutput) else "",
+            t - part.of.call if isinstance(part.of, LayerOutput) else 0,
         )
         for part in products
     }
 
 
-def _said(origin: Origin | None) -> str:
+def _describe(origin: Origin | None) -> str:
     if origin is None:
         return "a tensor that comes from nothing that is known"
-    if isinstance(origin, Made):
+    if isinstance(origin, FunctionResult):
         return f"what '{origin.by}' made"
     if isinstance(origin, Sum):
         return "a sum"
     if isinstance(origin, Product):
         return f"a product with '{origin.weight}', without neurons between both"
-    if isinstance(origin, Sent):
+    if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return "the input itself"
 
 
 def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
-    if isinstance(origin, Sent):
+    if isinstance(origin, LayerOutput):
         return {(origin.layer, origin.spikes)}
-    if isinstance(origin, (Made, Sum)):
-        return set().union(*map(_sources, origin.of if isinstance(origin, Made) else origin.parts))
+    if isinstance(origin, (FunctionResult, Sum)):
+        return set().union(*map(_sources, origin.of if isinstance(origin, FunctionResult) else origin.parts))
     return set()
 
 
 def _functions(origin: Origin | None) -> set[str]:
-    if isinstance(origin, Made):
+    if isinstance(origin, FunctionResult):
         return {origin.by}.union(*map(_functions, origin.of))
     return set()
 
@@ -285,10 +284,10 @@ def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
 def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
     found = _returned(recorded, last)
     if not found:
-        raise refused(f"the module does not return what its last layer, '{last.calls.name}', sent")
+        raise refusal(f"the module does not return what its last layer, '{last.calls.name}', sent")
     others = _functions(found[0]) - GATHERS
     if others:
-        raise refused(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
+        raise refusal(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
 
 
 # ---- weights
@@ -308,7 +307,7 @@ def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.
         if layer.recurrent:
             own = held[layer.recurrent]
             if own.ndim < 2 and own.size != neurons:
-                raise refused(
+                raise refusal(
                     f"'{layer.recurrent}' is one number for {neurons} neurons; give each its own, V of that size"
                 )
             made[f"r.{name}"] = own.reshape(-1) if own.ndim < 2 else own.T if layer.recurrent_transposed else own
@@ -362,7 +361,7 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
         )
         if len(first):
             t, sample, neuron = first[0]
-            raise refused(
+            raise refusal(
                 f"layer '{calls.name}' sent {sent[t, sample, neuron]:g} from neuron {neuron} in timestep {t} of sample "
                 f"{sample}, where model '{reading.model}' sends {spikes[t, sample, neuron]:g} of the same currents: "
                 "something acts on it that is not known here (a state handed in, an option)"
@@ -409,20 +408,20 @@ def _recurrence(layer: TorchLayer) -> str:
 def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     """What is read of the last layer: its spikes, or its potentials, of neurons that are reset or not."""
     if wanted not in ("", "spikes", "membrane"):
-        raise refused(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
+        raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
     reading = last.calls.reading
     returned = set().union(*map(_sources, recorded.returned))
     if not wanted:
         only_states = (last.calls.name, True) not in returned
         wanted = "membrane" if only_states else "spikes"
     if wanted == "spikes" and not reading.spiking:
-        raise refused(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
+        raise refusal(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
     if wanted == "spikes":
         return "spikes"
     if not reading.spiking or reading.reset == "none":
         return "membrane"
     if not neuron_key(last.calls.module).startswith("snntorch."):
-        raise refused(
+        raise refusal(
             f"output 'membrane': the last layer, '{last.calls.name}', returns its potential after the reset, which is "
             "not read here; nearest: neurons that never spike, norse LI or spikingjelly NonSpikingLIFNode"
         )
@@ -436,7 +435,7 @@ def _objective(
     if isinstance(loss, Mapping):
         return dict(loss)
     if loss and loss not in LOSSES:
-        raise refused(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
+        raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
     if loss:
         return dict(LOSSES[loss])
     functions = set().union(*map(_functions, _returned(recorded, last)))
@@ -459,7 +458,7 @@ def _read_input(layers: list[TorchLayer], example: torch.Tensor) -> np.ndarray:
         if given.numel() == sequence.numel() and torch.equal(given.reshape(sequence.shape), sequence):
             values: np.ndarray = sequence.detach().cpu().numpy().astype(np.float64)
             return values
-    raise refused(
+    raise refusal(
         f"the first layer reads {list(sequence.shape)} [timesteps, batch, inputs] that are not the example input "
         f"{list(example.shape)} with its first or second axis as time: give spikes as the first layer reads them"
     )
@@ -469,7 +468,7 @@ def _random(values: np.ndarray, classes: int) -> dict[str, Any]:
     """A workload of random spikes, as frequent as those of the example."""
     if not np.isin(values, (0.0, 1.0)).all():
         odd = values[~np.isin(values, (0.0, 1.0))][0]
-        raise refused(
+        raise refusal(
             f"the example input holds {odd:g}; spikes are 0 or 1. Give spikes (for instance snntorch.spikegen.rate), "
             "or a workload whose data are images, as workload='snntorch-mnist'"
         )

@@ -353,9 +353,9 @@ def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
     """(the loss, gradients by the module's names), in the module's precision."""
-    from mimdsim.frameworks.recording import forget
+    from mimdsim.frameworks.recording import reset_states
 
-    forget(module)
+    reset_states(module)
     functional.reset_net(module)
     module.zero_grad()
     with pytest.MonkeyPatch.context() as patch:
@@ -365,7 +365,7 @@ def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -
 
 
 def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
-    from mimdsim.frameworks.recording import forget
+    from mimdsim.frameworks.recording import reset_states
 
     if network.single:
         made = [module(step) for step in spikes]
@@ -374,6 +374,6 @@ def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple
         returned = module(spikes)
     loss = network.judge(returned, labels)
     loss.backward()
-    forget(module)
+    reset_states(module)
     functional.reset_net(module)
     return float(loss), {name: each.grad.numpy().copy() for name, each in module.named_parameters()}
