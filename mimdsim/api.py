@@ -408,7 +408,7 @@ def _written(
     drawing: Background | None,
 ) -> Run:
     """The run with advice; writes its files if `folder` is given."""
-    from mimdsim.pipeline import is_worth_advice
+    from mimdsim.pipeline.pipeline import is_worth_advice
     from mimdsim.report import begin_figures, report_files, write_report
 
     walked = folder is not None and is_kept(made.compiled.program)

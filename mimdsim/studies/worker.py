@@ -18,15 +18,14 @@ from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.pipeline import (
     Programs,
     compile_workload,
-    constant_layer_texts,
-    half_warning,
-    machine_warnings,
     open_data,
     retime,
-    sample_warnings,
     time_on_gpus,
     train_workload,
 )
+from mimdsim.pipeline.firing import constant_layer_texts
+from mimdsim.pipeline.inputs import sample_warnings
+from mimdsim.pipeline.warnings import half_warning, machine_warnings
 from mimdsim.profile import GpuProfile, TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
 from mimdsim.search import Aims, Case, best_of, search
