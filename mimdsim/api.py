@@ -26,8 +26,9 @@ from mimdsim.execution import Checkpoints, constant_layers
 from mimdsim.machine import GpuMachine, MimdMachine, given_machine
 from mimdsim.pipeline.detail import WINDOW, is_kept
 from mimdsim.pipeline.firing import constant_layer_texts
+from mimdsim.pipeline.identity import descriptions_of
 from mimdsim.pipeline.overrides import load_gpu, load_line_up, load_tiled, split_changes
-from mimdsim.pipeline.pipeline import recorded_spikes
+from mimdsim.pipeline.pipeline import is_worth_advice, recorded_spikes, simulate
 from mimdsim.pipeline.result import Run
 from mimdsim.pipeline.what_if import Request
 from mimdsim.profile import MAPPING_FILE, save_profile
@@ -77,8 +78,6 @@ def run(
         raise DescriptionError("resume", [problem])
     if accept_other_code and not resume:
         raise DescriptionError("accept-other-code", ["is for a training that is continued: add  --resume"])
-    from mimdsim.pipeline import descriptions_of, simulate
-
     if report is not None:
         refuse_other(Path(report), RUN)
     for_workload, for_machine = split_changes(dict(changes or {}))
@@ -134,8 +133,6 @@ def compare(
 ) -> Run:
     """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
     are timed with its spikes. `mapping` and `report` as in `run`."""
-    from mimdsim.pipeline import descriptions_of, simulate
-
     if report is not None:
         refuse_other(Path(report), RUN)
     for_workload, for_machine = split_changes(dict(changes or {}))
@@ -408,7 +405,6 @@ def _written(
     drawing: Background | None,
 ) -> Run:
     """The run with advice; writes its files if `folder` is given."""
-    from mimdsim.pipeline.pipeline import is_worth_advice
     from mimdsim.report import begin_figures, report_files, write_report
 
     walked = folder is not None and is_kept(made.compiled.program)
