@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -19,8 +20,9 @@ from mimdsim.base.errors import MimdsimError
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Each = Callable[[Callable[[Any, Any], Any], Sequence[Any]], Iterator[Any]]  # what `shared_pool` yields
 _OURS: set[Connection] = set()  # ends of pipes that this process holds, one of each pool
-_WORK: list[tuple[Callable[[Any, Any], Any], Any]] = []  # of a worker process
+_SHARED: list[Any] = []  # of a worker process: what all its items have in common
 _LAST: list[tuple[Any, Sequence[Any], list[Any]]] = []  # of the first process of a background: what it made last
 MOST = 4  # processes that share work of about a second
 ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
@@ -128,8 +130,8 @@ def _work_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
     if processes < 2:
         made += [work(given, item) for item in items[1:]]
     else:
-        with process_pool(processes, _begin, (work, given)) as pool:
-            made += pool.map(_work_item, items[1:])
+        with process_pool(processes, _share, (given,)) as pool:
+            made += pool.map(partial(_work_item, work), items[1:])
     _LAST.append((given, items, made))
     return made
 
@@ -140,28 +142,36 @@ def _follow_up(then: Callable[[Any, Sequence[Any], list[Any]], None]) -> None:
 
 def shared_work(work: Callable[[Shared, Item], Result], given: Shared, items: Sequence[Item]) -> Iterator[Result]:
     """`work(given, item)` of every item, in their order, by as many processes as there are processors; here if there is
-    one, or if this is such a process itself.
-
-    Raises what `work` raises, and MimdsimError if a process is killed.
-    """
+    one, or if this is such a process itself. Raises as what `shared_pool` yields."""
     processes = min(os.cpu_count() or 1, len(items), MOST)
-    if processes < 2 or multiprocessing.parent_process() is not None:
-        yield from (work(given, item) for item in items)
-        return
-    with process_pool(processes, _begin, (work, given)) as pool:
-        try:
-            yield from pool.map(_work_item, items)
-        except BrokenProcessPool:
-            raise MimdsimError(ENDED) from None
+    with shared_pool(1 if multiprocessing.parent_process() is not None else processes, given) as each:
+        yield from each(work, items)
 
 
-def _begin(work: Callable[[Any, Any], Any], given: Any) -> None:
-    _WORK[:] = [(work, given)]
+@contextlib.contextmanager
+def shared_pool(processes: int, given: Any) -> Iterator[Each]:
+    """`work(given, item)` of every item, in their order, by processes that `given` is sent to once; here if it is one,
+    or one item. It raises what `work` raises, and MimdsimError if a process is killed."""
+    with contextlib.nullcontext() if processes < 2 else process_pool(processes, _share, (given,)) as pool:
+
+        def each(work: Callable[[Any, Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+            if pool is None or len(items) < 2:
+                yield from (work(given, item) for item in items)
+                return
+            try:
+                yield from pool.map(partial(_work_item, work), items)
+            except BrokenProcessPool:
+                raise MimdsimError(ENDED) from None
+
+        yield each
 
 
-def _work_item(item: Any) -> Any:
-    ((work, given),) = _WORK
-    return work(given, item)
+def _share(given: Any) -> None:
+    _SHARED[:] = [given]
+
+
+def _work_item(work: Callable[[Any, Any], Any], item: Any) -> Any:
+    return work(_SHARED[0], item)
 
 
 def _end_with_parent(
