@@ -7,8 +7,10 @@ unpack to more than its header says is refused before it is read. Format: numpy,
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import math
+import os
 import struct
 import zipfile
 import zlib
@@ -21,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, shortened
-from mimdsim.base.files import open_regular
+from mimdsim.base.files import open_data
 
 MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of untrusted files
 MAX_DIMENSIONS = 8
@@ -74,26 +76,17 @@ class NpzFile:
 
     def __init__(self, path: Path):
         self.path = path
-        try:
-            self._file = open_regular(path)
-        except OSError as problem:
-            raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
-        try:
+        with contextlib.ExitStack() as opened:
+            file = opened.enter_context(open_data(path, f"cannot be read: {os.strerror(errno.ENOENT)}"))
             with _refusing(path, "is not an NPZ file, or damaged"):
-                self._archive = zipfile.ZipFile(Bounded(self._file))
-        except BaseException:
-            self._file.close()
-            raise
+                self._archive = zipfile.ZipFile(Bounded(file))
+            self.close = opened.pop_all().close
 
     def __enter__(self) -> NpzFile:
         return self
 
     def __exit__(self, *about: Any) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     @property
     def infos(self) -> list[zipfile.ZipInfo]:
