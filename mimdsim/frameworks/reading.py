@@ -299,20 +299,18 @@ def _parameters(module: torch.nn.Module) -> dict[str, np.ndarray]:
 
 def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.ndarray]:
     """Arrays by mimdsim's names: w.hidden0 [inputs, neurons], r.hidden0 [from, to] or [neurons], b.hidden0."""
-    held, made = _parameters(module), {}
+    held, made = _parameters(module), dict[str, np.ndarray]()
+    for parameter, array, turned in _links(layers):
+        values = held[parameter].T if turned else held[parameter]
+        made[array] = made[array] + values if array in made else values
     for name, layer in zip(_names(layers), layers, strict=True):
-        neurons = layer.calls.outputs[0].shape[-1]
-        values = held[layer.weight]
-        made[f"w.{name}"] = values.T if layer.transposed else values
-        if layer.recurrent:
-            own = held[layer.recurrent]
-            if own.ndim < 2 and own.size != neurons:
+        own, neurons = made.get(f"r.{name}"), layer.calls.outputs[0].shape[-1]
+        if own is not None and own.ndim < 2:
+            if own.size != neurons:
                 raise refusal(
                     f"'{layer.recurrent}' is one number for {neurons} neurons; give each its own, V of that size"
                 )
-            made[f"r.{name}"] = own.reshape(-1) if own.ndim < 2 else own.T if layer.recurrent_transposed else own
-        if layer.biases:
-            made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
+            made[f"r.{name}"] = own.reshape(-1)
     return made
 
 
