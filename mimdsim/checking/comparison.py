@@ -13,6 +13,7 @@ import numpy as np
 from mimdsim.base.errors import near
 from mimdsim.base.units import distinct_texts
 from mimdsim.compiler import Compiled
+from mimdsim.compiler.passes.merge import touched
 from mimdsim.execution import Executor
 from mimdsim.execution.poison import NO_NUMBER
 from mimdsim.program import Program, Superstep
@@ -203,16 +204,12 @@ def way_to(program: Program, variable: str) -> str:
 
     Empty if it is made of inputs alone, by the superstep that is named anyway.
     """
-    supersteps = [superstep for superstep, _, _ in program.supersteps()]
     wanted, names = {variable}, []
-    for superstep in reversed(supersteps):
-        if wanted.isdisjoint(superstep.variables_written):
-            continue
-        wanted |= {copy.source for copy in superstep.copies}
-        wanted |= {
-            table.operands[item.name] for table in superstep.tables for item in table.codelet.fields if item.reads
-        }
-        names.append(superstep.name)
+    for superstep in reversed([superstep for superstep, _, _ in program.supersteps()]):
+        reads, writes = touched(superstep)
+        if not wanted.isdisjoint(writes):
+            wanted |= reads
+            names.append(superstep.name)
     before = [f"'{name}'" for name in dict.fromkeys(names[1:])]
     more = " and earlier ones" if len(before) > MOST_NAMED else ""
     return f"; made of what {', '.join(before[:MOST_NAMED])}{more} left" if before else ""

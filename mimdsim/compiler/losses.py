@@ -107,7 +107,7 @@ def _to_neurons(low: Lowering, op: Operation, forward: str, gradient: str) -> No
     if len(held.shape) < 3 or held.mapping.axis not in (2, BANDED):  # by sample
         return
     du = _potential_gradient(low, op.layer, held.shape)
-    low.emit("scatter gradient", op.kind, copies=(Copy(source=gradient, target=du),), layer=op.layer)
+    low.copies("scatter gradient", op.kind, Copy(source=gradient, target=du), layer=op.layer)
     low.storage[op.outputs[0]] = (du,)
 
 

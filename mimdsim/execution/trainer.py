@@ -65,7 +65,8 @@ class TrainingLog:
 def initial_weights(
     network: SpikingNetwork, seed: int, scale: float, offset: float, recurrent_scale: float = 0.2
 ) -> dict[str, np.ndarray]:
-    """float32 by parameter: weights [inputs, neurons] uniform in +-scale*sqrt(6/inputs) plus `offset` (authors' rule).
+    """float32 by parameter: weights [inputs, neurons] uniform in +-scale*sqrt(6/inputs) plus `offset` (authors' rule);
+    inputs: those of all layers that a layer reads.
 
     Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all,
     without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
@@ -73,13 +74,14 @@ def initial_weights(
     """
     weights = {}
     for layer in network.layers:
-        starts = {"weights": (scale, layer.inputs, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
+        starts = {"weights": (scale, layer.fan_in, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
         for parameter in layer.parameters:
             drawn = np.zeros(parameter.shape)
             if parameter.role in starts:
                 factor, fan_in, more = starts[parameter.role]
                 limit = factor * (6.0 / fan_in) ** 0.5
-                drawn = stream(seed, parameter.role, layer.name).uniform(-limit, limit, parameter.shape) + more
+                names = parameter.role, layer.name, *([parameter.source] if parameter.source else [])
+                drawn = stream(seed, *names).uniform(-limit, limit, parameter.shape) + more
             weights[parameter.name] = drawn.astype(np.float32)
     return weights
 

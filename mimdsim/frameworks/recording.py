@@ -87,6 +87,7 @@ KEEPS_VALUES = {
     "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
 }  # fmt: skip
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
+JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__"}
 
 
@@ -128,14 +129,53 @@ class Sum:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Joined:
+    """Side by side along the axis of neurons, each so wide; None: of no known origin, as zeros before there are
+    spikes."""
+
+    parts: tuple[Origin | None, ...]
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionResult:
-    """Made by a function that no layer has."""
+    """FunctionResult by a function that no layer has."""
 
     by: str
     of: tuple[Origin, ...]
 
 
-Origin = Input | LayerOutput | Parameter | Product | Sum | FunctionResult
+Origin = Input | LayerOutput | Parameter | Product | Sum | Joined | FunctionResult
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Feed:
+    """What a layer reads of one source: a product with rows `first` to `last` - 1 of its weights."""
+
+    of: Origin | None
+    product: Product
+    first: int
+    last: int
+
+    @property
+    def given(self) -> torch.Tensor:
+        return self.product.given[..., self.first : self.last]
+
+
+def feeds_of(origin: Origin | None) -> list[Feed]:
+    """The products that are added up in an origin, source by source."""
+    found = []
+    for each in origin.parts if isinstance(origin, Sum) else (origin,):
+        if isinstance(each, Product):
+            width = each.given.shape[-1]
+            parts, widths = (
+                ((each.of,), (width,)) if not isinstance(each.of, Joined) else (each.of.parts, each.of.widths)
+            )
+            first = 0
+            for part, wide in zip(parts, widths, strict=True):
+                found.append(Feed(of=part, product=each, first=first, last=first + wide))
+                first += wide
+    return found
 
 
 @dataclass(kw_only=True)
@@ -156,12 +196,11 @@ class NeuronCalls:
 
     @property
     def fed(self) -> list[torch.Tensor]:
-        """What was multiplied for the currents of each call, of the first product that is not of its own spikes."""
+        """What was multiplied for the currents of each call, of the input."""
         found = []
         for origin, current in zip(self.origins, self.currents, strict=True):
-            parts = origin.parts if isinstance(origin, Sum) else (origin,)
-            products = [each for each in parts if isinstance(each, Product) and isinstance(each.of, Input)]
-            found.append(products[0].given if products else current)
+            feeds = [feed for feed in feeds_of(origin) if isinstance(feed.of, Input)]
+            found.append(feeds[0].given if feeds else current)
         return found
 
     def sequence(self, tensors: list[torch.Tensor]) -> torch.Tensor:
@@ -223,10 +262,19 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             others = [arg for arg in args if self.origin(arg) is None]
             if all(isinstance(other, (int, float)) and other == 0 for other in others):
                 return self.mark(made, Sum(parts=tuple(known)) if len(known) > 1 else known[0])
+        if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
+            return self.mark(made, joined)
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
         self.functions.add(name)
         return self.mark(made, FunctionResult(by=name, of=tuple(dict.fromkeys(known))))
+
+    def _joined(self, args: Any, kwargs: Any) -> Joined | None:
+        """Tensors side by side along their last axis, that of neurons."""
+        tensors, axis = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
+        if axis not in (-1, tensors[0].ndim - 1):
+            return None
+        return Joined(parts=tuple(map(self.origin, tensors)), widths=tuple(each.shape[-1] for each in tensors))
 
     def _product(self, name: str, args: Any, kwargs: Any) -> Product | None:
         """A product with a parameter, as written by hand."""

@@ -118,13 +118,24 @@ def _out_of_reach(network: SpikingNetwork, constant: Mapping[str, Firing]) -> It
     if names:
         yield (
             f"No input spike gets to {_names(names)} in {counted(network.timesteps, 'timestep')}: from layer to layer "
-            f"it takes one; data.timesteps must be over {len(network.layers) - 1:,}, or network.delay 0"
+            f"it takes one; data.timesteps must be over {max(input_distances(network).values()):,}, or network.delay 0"
         )
 
 
 def unreachable_layers(network: SpikingNetwork) -> list[Any]:
     """The layers that are further from the input than the sequence is long."""
-    return [layer for index, layer in enumerate(network.layers) if index * network.delay >= network.timesteps]
+    far = input_distances(network)
+    return [layer for layer in network.layers if far[layer.name] >= network.timesteps]
+
+
+def input_distances(network: SpikingNetwork) -> dict[str, int]:
+    """Of every layer, how many timesteps after a spike of the input it may fire first."""
+    far = {INPUT: 0} | {layer.name: network.timesteps for layer in network.layers}
+    for _ in network.layers:
+        for layer in network.layers:
+            ways = (far[source.name] + (source.lag or 0) for source in network.sources(layer))
+            far[layer.name] = min(far[layer.name], *ways)
+    return {layer.name: far[layer.name] for layer in network.layers}
 
 
 def _remedy(

@@ -31,7 +31,7 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.program import check_program
 from mimdsim.codelets.elementwise import CALLS, SURROGATE_CALLS, add_surrogate
 from mimdsim.compiler import compile_graph
-from mimdsim.compiler.place.dense_placement import place_arrays
+from mimdsim.compiler.place.placement import place_arrays
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.compiler.place.products import Blocks, ProductPlace, grid_of, largest_piece
 from mimdsim.execution import Executor

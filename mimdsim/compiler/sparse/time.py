@@ -59,25 +59,24 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     low.storage[scan.slices[0].inside] = now
     stash = low.stash
     set_counters(low, "forward", -1)
-    lower_stash.open_forward(low, stash)
-    count_timestep(low, 1)
-    for whole, part in zip(sequence, now, strict=True):
-        slice_slots(low, whole, part, 0, home)
-    for value in previous:
-        for source, target in zip(handed_on(low, value.layer), low.storage[value.name], strict=True):
-            low.emit("hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=value.layer)
-    lower_body(low, scan)
-    finals = len(scan.carries)
-    left_out = stash.anew.values if stash is not None else ()
-    for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
-        if name in left_out:
-            continue
-        low.storage[outer] = _stash(low, scan.body.value(name))
-        if scan.body.value(name).form == "sparse":
-            low.recorded[scan.body.value(name).layer] = low.storage[outer]
-    for name in stash.kept if stash is not None else ():
-        low.storage[lower_stash.sequence_of(stash, name)] = _stash(low, scan.body.value(name))
-    lower_stash.close(low, scan, stash)
+    with lower_stash.forward_turns(low, scan, stash):
+        count_timestep(low, 1)
+        for whole, part in zip(sequence, now, strict=True):
+            slice_slots(low, whole, part, 0, home)
+        for value in previous:
+            for source, target in zip(handed_on(low, value.layer), low.storage[value.name], strict=True):
+                low.copies("hand on spikes", "carry", Copy(source=source, target=target), layer=value.layer)
+        lower_body(low, scan)
+        finals = len(scan.carries)
+        left_out = stash.anew.values if stash is not None else ()
+        for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
+            if name in left_out:
+                continue
+            low.storage[outer] = _stash(low, scan.body.value(name))
+            if scan.body.value(name).form == "sparse":
+                low.recorded[scan.body.value(name).layer] = low.storage[outer]
+        for name in stash.kept if stash is not None else ():
+            low.storage[lower_stash.sequence_of(stash, name)] = _stash(low, scan.body.value(name))
 
 
 def _declare_carried_spikes(low: Lowering, value: Value) -> None:
@@ -142,16 +141,15 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         _add_in_place(low, scan, carry.leaves)
     offset = len(scan.carries)
     set_counters(low, "backward", scan.timesteps)
-    lower_stash.open_backward(low, scan, low.stash, lower_body)
-    made = lower_stash.again_in_timestep(low, scan, low.stash, lower_body)
-    for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
-        if item.inside in made:
-            continue
-        _slice_saved(low, scan.body.value(item.inside), low.storage[outer], item.shift)
-    for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
-        low.storage[inside] = low.storage.get(outer, (outer,))
-    lower_body(low, scan)
-    lower_stash.close(low, scan, low.stash)
+    with lower_stash.backward_turns(low, scan, low.stash, lower_body):
+        made = lower_stash.again_in_timestep(low, scan, low.stash, lower_body)
+        for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
+            if item.inside in made:
+                continue
+            _slice_saved(low, scan.body.value(item.inside), low.storage[outer], item.shift)
+        for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
+            low.storage[inside] = low.storage.get(outer, (outer,))
+        lower_body(low, scan)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
         value = scan.body.value(carry.enters)
