@@ -18,7 +18,8 @@ from mimdsim.workload import Workload, find_workload, inputs_of
 Machine = MimdMachine | GpuMachine
 
 
-KEYS_SINCE = (("training", "over_timesteps", "sum"),)  # since 0.1.0: section, key, what all did without it
+# since 0.1.0: section, key, what all did without it
+KEYS_SINCE: tuple[tuple[str, str, object], ...] = (("training", "over_timesteps", "sum"), ("network", "sources", {}))
 
 
 def config_digest(workload: Workload, *machines: Machine) -> str:
