@@ -24,9 +24,9 @@ from networks import compiled, executed  # noqa: E402
 from test_from_torch import given_to, off  # noqa: E402
 
 import mimdsim  # noqa: E402
-from mimdsim.frameworks import parameter_names  # noqa: E402
-from mimdsim.frameworks.layers import NEAREST  # noqa: E402
 from mimdsim.frameworks.neurons import NEURONS  # noqa: E402
+from mimdsim.frameworks.reading import parameter_names  # noqa: E402
+from mimdsim.frameworks.recording import NEAREST  # noqa: E402
 from mimdsim.workload import network_of  # noqa: E402
 from mimdsim.workload.interchange.start import given_weights  # noqa: E402
 
@@ -45,8 +45,9 @@ the reset. One whose options change what it does is refused. Any surrogate that 
 
 ## Networks that were tried
 *off*: largest difference of a gradient from PyTorch's in float64, relative to the largest element of the parameter, of
-one training step by the compiled program; *PyTorch*: that of PyTorch's own float32. Widths {widths}, {timesteps}
-timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons listed for gradients.
+one training step by the compiled program; *PyTorch*: that of PyTorch's own float32. Widths {widths} (some networks have
+more layers), {timesteps} timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons listed for
+gradients.
 
 | network | neurons | read | off | PyTorch | cycles | strongest A100 strategy, us |
 |---|---|---|---|---|---|---|
@@ -71,9 +72,10 @@ def row(name: str, made: Any) -> str:
     _, single = zoo.gradients_of(made, module, spikes, labels)
     _, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     ours = []
-    for parameter, array, turned in parameter_names(workload):
+    for parameter, array, turned, first in parameter_names(workload):
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
-        ours.append(off((mine.T if turned else mine).reshape(double[parameter].shape), double[parameter]))
+        wanted = double[parameter].T if turned else double[parameter]
+        ours.append(off(mine, wanted.reshape(-1, mine.shape[1])[first : first + len(mine)]))
     theirs = max(off(single[parameter], double[parameter]) for parameter in double)
     result = mimdsim.run(workload, "bow")
     fastest = min(each.seconds_per_training_step for each in result.profile.gpus)

@@ -81,7 +81,7 @@ def drawn_inputs(
     for layer in network.layers:
         if layer.selection.truncation == "random":
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
-    offset = draw.lift * draw.weight_scale / max(layer.inputs for layer in network.layers) ** 0.5
+    offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
         bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
         values[name] = _dyadic(drawn + bias)

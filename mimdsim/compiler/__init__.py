@@ -7,7 +7,7 @@ from mimdsim.compiler.compile import Compiled, Watch, compile_graph, merged_prog
 from mimdsim.compiler.memory_report import fits_executable, memory_profile
 from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.place.layer_partition import Placement
-from mimdsim.compiler.place.sparse_placement import place
+from mimdsim.compiler.place.placement import place
 from mimdsim.program.exchanges import plan_exchanges
 
 __all__ = [

@@ -13,13 +13,11 @@ from mimdsim.base.files import write_atomically
 from mimdsim.base.out_of_memory import keep_freed_memory
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.memory_report import check_fits, refuse_hopeless
-from mimdsim.compiler.passes.dead import drop_dead_code
-from mimdsim.compiler.passes.in_place import stash_in_place
+from mimdsim.compiler.passes.elimination import drop_dead_code, stash_in_place
 from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.passes.merge import merge_levels, merge_supersteps
-from mimdsim.compiler.place.dense_placement import place_arrays
 from mimdsim.compiler.place.layer_partition import Placement
-from mimdsim.compiler.place.sparse_placement import place
+from mimdsim.compiler.place.placement import place, place_arrays
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, Reads
 from mimdsim.program import Program, verify

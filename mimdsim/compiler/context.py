@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import pairwise
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from mimdsim.compiler.place.layer_partition import LayerPlacement, Placement
 from mimdsim.graph import Graph, Layer, Operation, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
 from mimdsim.program.loop_extents import Recorded
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
 from mimdsim.program.vertex_boxes import boxes_of_runs
@@ -33,49 +34,51 @@ LISTS = ("ids", "counts", "gradients")
 Chips = tuple[int, ...]  # of every sample, the chip of its lists
 Family = tuple[str, str]  # one of LISTS, and the layer whose spikes they are of
 Given = ParamSpec("Given")
-Make = Callable[Concatenate["Lowering", Given], TileMapping]
+Result = TypeVar("Result")
 
 
-def made_once(make: Make[Given]) -> Make[Given]:
-    """A mapping made once in every lowering: many variables lie alike."""
+def made_once(
+    make: Callable[Concatenate[Lowering, Given], Result],
+) -> Callable[Concatenate[Lowering, Given], Result]:
+    """A result that is worked out once in every lowering: many variables lie alike."""
 
     @wraps(make)
-    def known(low: Lowering, *given: Given.args, **named: Given.kwargs) -> TileMapping:
+    def known(low: Lowering, *given: Given.args, **named: Given.kwargs) -> Result:
         key = make.__name__, *given, *sorted(named.items())
-        if key not in low.mappings:
-            low.mappings[key] = make(low, *given, **named)
-        return low.mappings[key]
+        if key not in low.known:
+            low.known[key] = make(low, *given, **named)
+        result: Result = low.known[key]
+        return result
 
     return known  # type: ignore[return-value]  # wraps() forgets that the first parameter is positional
 
 
-@dataclass
-class Lowering:
-    """The state of one lowering. `storage` tells in which variables a graph value lies: one for an array, two (ids,
-    counts) for sparse spikes."""
+def in_bands(axis: int, bands: Iterable[tuple[int, int, TileMapping]]) -> TileMapping:
+    """The mapping of (start, stop, mapping) of ranges along an axis; empty ones are left out."""
+    some = (Band(axis=axis, start=start, stop=stop, mapping=each) for start, stop, each in bands if start < stop)
+    return TileMapping.banded(tuple(some))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Lowering(ProgramBuilder):
+    """The builder of a network's program. `storage` tells in which variables a graph value lies: one for an array, two
+    (ids, counts) for sparse spikes."""
 
     network: SpikingNetwork
     placement: Placement
     options: MappingOptions
     machine: MimdMachine
-    variables: dict[str, Variable] = field(default_factory=dict)
     storage: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    body: list[Superstep | Repeat] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)  # weights that copies of a layer use -> those that are trained
-    open: list[list[Superstep | Repeat]] = field(default_factory=list)  # bodies of open repeats, outermost first
-    inputs: dict[str, str] = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     scan_body: Graph | None = None  # being lowered
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
-    families: dict[str, Family] = field(default_factory=dict)  # of lists spread over chips
+    lists: dict[str, tuple[Chips, int, Family | None]] = field(default_factory=dict)  # how each is spread
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
-    mappings: dict[Hashable, TileMapping] = field(default_factory=dict)  # made already
-    known_trees: dict[tuple[str, int], Trees] = field(default_factory=dict)  # by layer and rows of its weights
-    runs: dict[Hashable, tuple[np.ndarray, dict[str, np.ndarray]]] = field(default_factory=dict)  # `slots` made already
+    known: dict[Hashable, Any] = field(default_factory=dict)  # by `made_once`
 
     def layer(self, name: str) -> Layer:
         return next(layer for layer in self.network.layers if layer.name == name)
@@ -92,21 +95,9 @@ class Lowering:
         """Tiles and (row_start, row_stop, start, stop) of one vertex per tile of a layer and worker context, each with
         a share of the samples."""
         placed = self.placed(layer)
-        tiles, rows = [], []
-        for homes, begin, end in zip(placed.homes, placed.batch_edges[:-1], placed.batch_edges[1:], strict=True):
-            shares = min(self.placement.worker_contexts, int(end - begin))
-            edges = begin + (np.arange(shares + 1) * (end - begin)) // shares
-            tiles.append(np.tile(homes, shares))
-            rows.append(tuple(np.repeat(ends, len(homes)) for ends in (edges[:-1], edges[1:])))
-        row_start, row_stop = (np.concatenate(ends) for ends in zip(*rows, strict=True))
-        runs = len(row_start) // len(placed.starts)
-        columns = {
-            "row_start": row_start,
-            "row_stop": row_stop,
-            "start": np.tile(placed.starts, runs),
-            "stop": np.tile(placed.stops, runs),
-        }
-        return np.concatenate(tiles), columns
+        shares = np.minimum(self.placement.worker_contexts, np.diff(placed.batch_edges))
+        tiles = placed.homes[np.repeat(np.arange(placed.copies), shares)].ravel()
+        return tiles, placed.rows(placed.cut_batch(shares))
 
     @property
     def per_sample(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -128,14 +119,13 @@ class Lowering:
 
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
-        shape = (self.network.batch, self.layer(layer).neurons)
-        return self.variable(name, shape, dtype, self.on_neurons(layer, 1), category)
+        return self.with_neurons(name, (self.network.batch, self.layer(layer).neurons), layer, category, dtype)
 
     # ---- variables
 
-    def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str) -> str:
-        """Declare floats [..., batch, neurons] that lie where the layer's neurons do."""
-        return self.variable(name, shape, "float32", self.on_neurons(layer, len(shape) - 1), category)
+    def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str, dtype: str = "float32") -> str:
+        """Declare a variable of [..., batch, neurons] that lies where the layer's neurons do."""
+        return self.variable(name, shape, dtype, self.on_neurons(layer, len(shape) - 1), category)
 
     def variable(
         self,
@@ -175,35 +165,24 @@ class Lowering:
     def by_neuron(self, layer: str, axis: int) -> TileMapping:
         """Split along `axis` as the layer's neurons are, once for every copy of its weights."""
         placed, neurons = self.placed(layer), self.layer(layer).neurons
-        return TileMapping.banded(
-            tuple(
-                Band(axis=axis, start=0, stop=neurons, mapping=self.on_tiles(placed, tiles, axis))
-                for tiles in placed.homes
-            )
-        )
+        return in_bands(axis, ((0, neurons, self.on_tiles(placed, tiles, axis)) for tiles in placed.homes))
 
     @made_once
     def on_neurons(self, layer: str, axis: int) -> TileMapping:
         """Of [..., batch, neurons], neurons along `axis`: where the layer's neurons of each sample are."""
         placed = self.placed(layer)
-        return TileMapping.banded(
-            tuple(
-                Band(axis=axis - 1, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, axis))
-                for (begin, end), tiles in zip(pairwise(placed.batch_edges.tolist()), placed.homes, strict=True)
-            )
-        )
+        return self.in_parts(placed, placed.batch_edges, placed.homes, axis)
 
     @made_once
     def weights_of_copy(self, layer: str, copy: int, rows: int, axis: int) -> TileMapping:
         """Of [..., rows, neurons], neurons along `axis`: where one copy of a layer has weights of this shape."""
         placed = self.placed(layer)
-        return TileMapping.banded(
-            tuple(
-                Band(axis=axis - 1, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, axis))
-                for (begin, end), tiles in zip(pairwise(placed.cut_rows(rows).tolist()), placed.grid[copy], strict=True)
-                if begin < end
-            )
-        )
+        return self.in_parts(placed, placed.cut_rows(rows), placed.grid[copy], axis)
+
+    def in_parts(self, placed: LayerPlacement, edges: np.ndarray, tiles: np.ndarray, axis: int) -> TileMapping:
+        """Of [..., rows, neurons], neurons along `axis`: rows edges[k] to edges[k + 1] with the neurons on tiles[k]."""
+        parts = zip(pairwise(edges.tolist()), tiles, strict=True)
+        return in_bands(axis - 1, ((begin, end, self.on_tiles(placed, row, axis)) for (begin, end), row in parts))
 
     def over_weights(self, layer: str, rows: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Tiles and (copy, row_start, row_stop, start, stop) of every tile that has weights of so many rows."""
@@ -223,9 +202,10 @@ class Lowering:
     def on_tiles(self, placed: LayerPlacement, tiles: np.ndarray, axis: int) -> TileMapping:
         """The neurons of a layer along an axis, on a row of its grid."""
         key = placed.name, int(tiles[0]), axis
-        if key not in self.mappings:
-            self.mappings[key] = TileMapping.split(axis, tiles, placed.starts, placed.stops)
-        return self.mappings[key]
+        if key not in self.known:
+            self.known[key] = TileMapping.split(axis, tiles, placed.starts, placed.stops)
+        mapping: TileMapping = self.known[key]
+        return mapping
 
     def shares(self, layer: str, rows: int) -> Iterator[tuple[int, int, int, np.ndarray]]:
         """(copy, first row, one past the last, tiles) of what each copy of a layer keeps of weights of so many rows."""
@@ -259,26 +239,19 @@ class Lowering:
         shares = placed.chips_of_copies
         return chips.reshape(shares, -1) if len(chips) % shares == 0 else chips[None]
 
+    @made_once
     def trees(self, layer: str, rows: int) -> Trees:
         """Along which weights of so many rows go from chip to chip, and their gradients back."""
-        key = layer, rows
-        if key not in self.known_trees:
-            groups, shares = self.chips_of_shares(layer), self.placed(layer).chips_of_copies
-            nbytes = rows * self.layer(layer).neurons * self.value_bytes("float32")
-            alike = len(groups) == shares  # else the chips do not have as many parts each
-            self.known_trees[key] = best_trees(groups, nbytes, self.machine) if alike else direct(shares)
-        return self.known_trees[key]
+        groups, shares = self.chips_of_shares(layer), self.placed(layer).chips_of_copies
+        nbytes = rows * self.layer(layer).neurons * self.value_bytes("float32")
+        alike = len(groups) == shares  # else the chips do not have as many parts each
+        return best_trees(groups, nbytes, self.machine) if alike else direct(shares)
 
     @made_once
     def shared(self, layer: str, rows: int) -> TileMapping:
         """Of [rows, neurons], one number for all copies: each copy holds a share of the rows of its neurons."""
-        placed = self.placed(layer)
-        return TileMapping.banded(
-            tuple(
-                Band(axis=0, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, 1))
-                for _, begin, end, tiles in self.shares(layer, rows)
-            )
-        )
+        placed, shares = self.placed(layer), self.shares(layer, rows)
+        return in_bands(0, ((begin, end, self.on_tiles(placed, tiles, 1)) for _, begin, end, tiles in shares))
 
     @made_once
     def by_sample(self, axis: int) -> TileMapping:
@@ -294,60 +267,36 @@ class Lowering:
         """The column of vertices that read their tile's counters."""
         return {"tile": tiles}
 
+    @made_once
     def slots(
-        self, width: int, chips: Chips, item_bytes: int, least_bytes: int = WORD_BYTES, family: Family | None = None
+        self, width: int, chips: Chips, item_bytes: int, least_bytes: int, family: Family | None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over the tiles of each
         sample's chip; by the rule 'lists_apart' over those of its family.
 
         A run stays within a sample, is of whole words and has at least `least_bytes` where the sample has them.
         """
-        key = width, chips, item_bytes, least_bytes, family
-        if key not in self.runs:
-            self.runs[key] = self._slots(*key)
-        tiles, columns = self.runs[key]
-        return tiles, dict(columns)
-
-    def _slots(
-        self, width: int, chips: Chips, item_bytes: int, least_bytes: int, family: Family | None
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        found = []
+        word, found = max(1, WORD_BYTES // item_bytes), []
         for chip in sorted(set(chips)):
-            samples = np.flatnonzero(np.array(chips) == chip)
-            found.append(self._slots_on(samples, width, self._tiles_of(family, chip), item_bytes, least_bytes, family))
+            samples, usable = np.flatnonzero(np.array(chips) == chip), self._tiles_of(family, chip)
+            if self._apart(family):  # no tile has two runs where each could have one: more tiles never take longer
+                run = -(-width // (max(1, len(usable) // len(samples)) * word)) * word
+            else:
+                run = -(-len(samples) * width // (len(usable) * word)) * word
+            run = min(width, max(1, least_bytes // item_bytes, run))
+            runs = -(-width // run)
+            sample, start = np.repeat(samples, runs), np.tile(np.arange(runs) * run, len(samples))
+            # far more runs than tiles share tiles in turn
+            tiles = usable[(np.arange(len(sample)) * len(usable)) // len(sample)]
+            found.append((tiles, sample, start, np.minimum(start + run, width)))
         tiles, sample, start, stop = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.argsort(sample, kind="stable")
         return tiles[order], {"sample": sample[order], "slot_start": start[order], "slot_stop": stop[order]}
 
-    def _slots_on(
-        self,
-        samples: np.ndarray,
-        width: int,
-        usable: np.ndarray,
-        item_bytes: int,
-        least_bytes: int,
-        family: Family | None,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Tiles, samples, starts and stops of the runs of some samples on the tiles of a chip."""
-        batch = len(samples)
-        word = max(1, WORD_BYTES // item_bytes)
-        if self._apart(family):  # no tile has two runs where each could have one: more tiles never take longer
-            run = -(-width // (max(1, len(usable) // batch) * word)) * word
-        else:
-            run = -(-batch * width // (len(usable) * word)) * word
-        run = min(width, max(1, least_bytes // item_bytes, run))
-        runs = -(-width // run)
-        sample, start = np.repeat(samples, runs), np.tile(np.arange(runs) * run, batch)
-        # far more runs than tiles share tiles in turn
-        tiles = usable[(np.arange(len(sample)) * len(usable)) // len(sample)]
-        return tiles, sample, start, np.minimum(start + run, width)
-
-    def slots_of(
-        self, variable: str, chips: Chips, least_bytes: int = WORD_BYTES
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """`slots` of a declared variable of [batch, width]."""
-        held = self.variables[variable]
-        return self.slots(held.shape[-1], chips, held.item_bytes, least_bytes, self.families.get(variable))
+    def slots_of(self, variable: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """`slots` of a variable that `spread` declared."""
+        held, (chips, least_bytes, family) = self.variables[variable], self.lists[variable]
+        return self.slots(held.shape[-1], chips, held.item_bytes, least_bytes, family)
 
     def _apart(self, family: Family | None) -> bool:
         """Whether lists of this family have tiles of their own."""
@@ -386,8 +335,7 @@ class Lowering:
         family: Family | None = None,
     ) -> str:
         """A [batch, width] variable, or a sequence of it, in runs over the tiles of chips as `slots` says."""
-        if family is not None:
-            self.families[name] = family
+        self.lists[name] = chips, least_bytes, family
         mapping = self._in_runs(
             PER_TIMESTEP if timesteps else FLAT, width, chips, self.value_bytes(dtype), least_bytes, family
         )
@@ -457,16 +405,14 @@ class Lowering:
         )
         self.storage[name] = (name,)
         if category != MOMENTS and self.placed(layer).copies > 1:
-            copies = tuple(
-                Band(axis=1, start=0, stop=shape[1], mapping=self.weights_of_copy(layer, copy, shape[0], 1))
-                for copy in range(self.placed(layer).copies)
-            )
-            used = self.variable(f"{name}.copies", shape, "float32", TileMapping.banded(copies), category)
+            copies = range(self.placed(layer).copies)
+            everywhere = in_bands(1, ((0, shape[1], self.weights_of_copy(layer, copy, shape[0], 1)) for copy in copies))
+            used = self.variable(f"{name}.copies", shape, "float32", everywhere, category)
             self.kept[used] = name
             self.storage[name] = (used,)
             trees, groups = self.trees(layer, shape[0]), self.chips_of_shares(layer)
             relay = trees.relay(groups, self.placement.chips) if trees.steps > 1 else None
-            self.emit("share weights", "copy", copies=(Copy(source=name, target=used, relay=relay),), layer=layer)
+            self.copies("share weights", "copy", Copy(source=name, target=used, relay=relay), layer=layer)
 
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""
@@ -482,13 +428,8 @@ class Lowering:
         shares, placed = list(self.shares(layer, self.variables[matrix].shape[0])), self.placed(layer)
         if len(shares) == 1:
             return codelet, shares[0][3], {"start": placed.starts, "stop": placed.stops}
-        columns = {
-            "row_start": np.repeat([begin for _, begin, _, _ in shares], len(placed.starts)),
-            "row_stop": np.repeat([end for _, _, end, _ in shares], len(placed.starts)),
-            "start": np.tile(placed.starts, len(shares)),
-            "stop": np.tile(placed.stops, len(shares)),
-        }
-        return on_rows(codelet), np.concatenate([tiles for *_, tiles in shares]), columns
+        edges = np.array([0, *(end for _, _, end, _ in shares)])
+        return on_rows(codelet), np.concatenate([tiles for *_, tiles in shares]), placed.rows(edges)
 
     def over_neurons(
         self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()
@@ -511,30 +452,20 @@ class Lowering:
 
     # ---- supersteps
 
-    def emit(
-        self,
-        stage: str,
-        op: str,
-        *,
-        tables: tuple[VertexTable, ...] = (),
-        copies: tuple[Copy, ...] = (),
-        defines: tuple[tuple[str, str], ...] = (),
-        mergeable: bool = True,
-        layer: str = "",
-    ) -> None:
-        """Append a superstep to the open repeat, or to the program, in the number formats of the options."""
-        tables = tuple(self._in_format(table) for table in tables)
-        superstep = Superstep(
-            name=f"{stage} {layer}".strip(),
-            op=op,
-            phase=self.phase,
-            stage=stage,
-            tables=tables,
-            copies=copies,
-            defines=defines,
-            mergeable=mergeable,
-        )
-        self.block.append(superstep)
+    def _superstep(self, stage: str, op: str, layer: str, **how: Any) -> Superstep:
+        return Superstep(name=f"{stage} {layer}".strip(), op=op, phase=self.phase, stage=stage, **how)
+
+    def copies(self, stage: str, op: str, *copies: Copy, layer: str = "") -> None:
+        """Add copies, which a superstep's exchange makes."""
+        self.add(self._superstep(stage, op, layer, copies=copies))
+
+    @contextmanager
+    def superstep(self, stage: str, op: str, *, layer: str = "", **how: Any) -> Iterator[None]:
+        """What is added within shares a superstep."""
+        self.open_superstep = self._superstep(stage, op, layer, **how)
+        yield
+        shared, self.open_superstep = self.open_superstep, None
+        self.add(shared)
 
     def compute(
         self,
@@ -552,66 +483,46 @@ class Lowering:
         defines: tuple[tuple[str, str], ...] = (),
         mergeable: bool = True,
     ) -> None:
-        """Append a superstep of one table, for an operation and by default its layer. named: after the layer."""
+        """Add vertices for an operation and by default its layer, in the number formats of the options. named: after
+        the layer."""
         kind, owner = (op, "") if isinstance(op, str) else (op.kind, op.layer)
         owner = owner if layer is None else layer
-        table = VertexTable(
-            codelet=codelet,
+        self.add_vertices(
+            self._superstep(stage, kind, owner if named else "", defines=defines, mergeable=mergeable),
+            self._in_format(codelet, operands),
+            tiles,
+            operands,
+            columns,
             layer=owner,
-            tiles=tiles,
-            operands=operands,
-            columns=columns,
-            extents=dict(extents or {}),
-            constants=constants or {},
+            extents=extents,
+            constants=constants,
         )
-        self.emit(stage, kind, tables=(table,), defines=defines, mergeable=mergeable, layer=owner if named else "")
 
-    def _in_format(self, table: VertexTable) -> VertexTable:
-        """The table with its codelet for the formats chosen; library vertices by the variable they move first."""
-        moved = self.variables[table.operands[table.codelet.fields[0].name]].item_bytes
-        kept = [self.variables[name].item_bytes for name in table.operands.values() if self._is_moment(name)]
-        changed = in_format(
-            table.codelet,
+    def _in_format(self, codelet: Codelet, operands: Mapping[str, str]) -> Codelet:
+        """The codelet for the formats chosen; library vertices by the variable they move first."""
+        return in_format(
+            codelet,
             id_bytes=self.options.id_bytes,
             value_bytes=self.options.value_bytes,
-            moved_bytes=moved,
-            kept_bytes=max(kept, default=None),
+            moved_bytes=self.variables[operands[codelet.fields[0].name]].item_bytes,
+            kept_bytes=max(
+                (self.variables[one].item_bytes for one in operands.values() if self._is_moment(one)), default=None
+            ),
         )
-        return table if changed is table.codelet else table.with_codelet(changed)
 
     def _is_moment(self, name: str) -> bool:
         """Whether an optimiser keeps it of a parameter: as large as that, unlike the count of training steps."""
         held = self.variables[name]
         return held.category == MOMENTS and len(held.shape) > 1
 
-    @property
-    def block(self) -> list[Superstep | Repeat]:
-        """What supersteps are appended to."""
-        return self.open[-1] if self.open else self.body
-
-    def open_repeat(self) -> None:
-        self.open.append([])
-
-    def close_repeat(self, times: int, reverse: bool) -> None:
-        body = self.open.pop()
-        self.block.append(Repeat(times=times, body=tuple(body), reverse=reverse))
-
-    def program(self) -> Program:
-        layer_of_tile = [""] * self.placement.tiles
+    def program(self, **about: Any) -> Program:
+        layer_of_tile = [""] * self.tiles
         for layer in self.placement.layers:
             for tile in layer.tiles.tolist():
                 layer_of_tile[tile] = layer.name
-        return Program(
-            tiles=self.placement.tiles,
-            variables=dict(self.variables),
-            body=tuple(self.body),
-            layers=tuple(layer.name for layer in self.network.layers),
-            inputs=dict(self.inputs),
-            outputs=dict(self.outputs),
-            layer_of_tile=tuple(layer_of_tile),
-            recorded=dict(self.recorded),
-            chips=self.placement.chips,
-        )
+        names = tuple(layer.name for layer in self.network.layers)
+        about = {"layer_of_tile": tuple(layer_of_tile), "layers": names, "recorded": dict(self.recorded)} | about
+        return super().program(**about)
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

@@ -107,7 +107,7 @@ def _to_neurons(low: Lowering, op: Operation, forward: str, gradient: str) -> No
     if len(held.shape) < 3 or held.mapping.axis not in (2, BANDED):  # by sample
         return
     du = _potential_gradient(low, op.layer, held.shape)
-    low.emit("scatter gradient", op.kind, copies=(Copy(source=gradient, target=du),), layer=op.layer)
+    low.copies("scatter gradient", op.kind, Copy(source=gradient, target=du), layer=op.layer)
     low.storage[op.outputs[0]] = (du,)
 
 
@@ -232,7 +232,7 @@ def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
     total = low.spread(f"g_even.{op.layer}", width, "float32", "gradients", chips, family=("gradients", op.layer))
     low.storage[op.outputs[0]] = (total,)
     operands = {"g": g, "even": even, "total": total}
-    low.compute("add penalty", op, codelets.ADD_EVEN, *low.slots_of(total, chips), operands)
+    low.compute("add penalty", op, codelets.ADD_EVEN, *low.slots_of(total), operands)
 
 
 Rules = dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]]

@@ -63,7 +63,14 @@ def lower(
 ) -> Program:
     """The program of a training graph; raises MappingError for an operation that has no rule."""
     dense = placement.arrays is not None
-    low = (ArrayLowering if dense else Lowering)(network=network, placement=placement, options=options, machine=machine)
+    low = (ArrayLowering if dense else Lowering)(
+        tiles=placement.tiles,
+        chips=placement.chips,
+        network=network,
+        placement=placement,
+        options=options,
+        machine=machine,
+    )
     low.stash = stash_of(graph, network, options.stash, options.spike_exchange)
     low.values = graph.values
     _declare_inputs(low)

@@ -12,6 +12,7 @@ from mimdsim.base.errors import DoesNotFit, MimdsimError
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler.passes.liveness import Memory
 from mimdsim.graph import Layer, Sgd, SpikingNetwork
+from mimdsim.graph.names import INPUT
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Liveness, MemoryProfile
@@ -35,7 +36,7 @@ def refuse_hopeless(
 
     must_fit False: how much is too much is to be told, so only what is far beyond any machine is refused.
     """
-    weights = sum(layer.inputs * layer.neurons for layer in network.layers)
+    weights = sum(layer.fan_in * layer.neurons for layer in network.layers)
     kept = -(-network.timesteps // max(1, stash_policy(options.stash).segment))
     states = kept * network.batch * sum(layer.neurons for layer in network.layers)  # one of each neuron, at the least
     available = machine.chip.tiles * machine.links.chips * machine.tile.sram_bytes
@@ -139,11 +140,8 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
     first = network.layers[0]
     inputs = first.inputs * 9 // 16  # 3/4 of the width and height of a sensor
     if inputs:
-        smaller = replace(
-            network,
-            layers=(replace(first, inputs=inputs), *network.layers[1:]),
-            input_capacity=min(network.input_capacity, inputs),
-        )
+        layers = with_widths(network, {INPUT: inputs})
+        smaller = replace(network, layers=layers, input_capacity=min(network.input_capacity, inputs))
         yield f"{inputs:,} inputs instead of {first.inputs:,} (3/4 of a sensor's width and height)", smaller, options
     segment = _segment(network, options)
     if segment:
@@ -160,7 +158,8 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         narrow = [max(1, layer.neurons // 2) for layer in network.layers[:-1]]
         widths = ", ".join(str(width) for width in narrow)
         advice = f"network.hidden = [{widths}], half as wide"
-        yield advice, replace(network, layers=_narrowed(network.layers, narrow)), options
+        hidden = {layer.name: width for layer, width in zip(network.layers, narrow, strict=False)}
+        yield advice, replace(network, layers=with_widths(network, hidden)), options
 
 
 def _segment(network: SpikingNetwork, options: MappingOptions) -> int:
@@ -174,18 +173,18 @@ def _segment(network: SpikingNetwork, options: MappingOptions) -> int:
     return min(whole, key=lambda k: network.timesteps // k + k, default=0)
 
 
-def _narrowed(layers: tuple[Layer, ...], hidden: list[int]) -> tuple[Layer, ...]:
-    """The layers with new hidden widths; capacities stay unless they exceed the width."""
-    widths = [*hidden, layers[-1].neurons]
-    inputs = [layers[0].inputs, *hidden]
+def with_widths(network: SpikingNetwork, changed: dict[str, int]) -> tuple[Layer, ...]:
+    """The layers with other widths, of some of them or of the input; capacities stay unless they exceed the width."""
+    widths = {INPUT: network.inputs} | {layer.name: layer.neurons for layer in network.layers} | changed
     return tuple(
         replace(
             layer,
-            inputs=fan_in,
-            neurons=width,
-            selection=replace(layer.selection, capacity=min(layer.selection.capacity, width)),
+            inputs=widths[network.sources(layer)[0].name],
+            sources=tuple(replace(each, neurons=widths[each.name]) for each in layer.sources),
+            neurons=widths[layer.name],
+            selection=replace(layer.selection, capacity=min(layer.selection.capacity, widths[layer.name])),
         )
-        for layer, fan_in, width in zip(layers, inputs, widths, strict=True)
+        for layer in network.layers
     )
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler.context import WORD_BYTES, Chips, Lowering
+from mimdsim.compiler.context import Lowering
 from mimdsim.graph.names import before
-from mimdsim.program import Codelet, Program, Superstep, TileMapping, VertexTable
+from mimdsim.program import Codelet, Program, Superstep, TileMapping
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.program import map_runs
 
@@ -35,9 +35,9 @@ def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> No
     low.compute(stage, "zeros", codelets.FILL_ROWS, tiles, columns, {"target": variable})
 
 
-def fill_slots(low: Lowering, variable: str, chips: Chips, stage: str, least_bytes: int = WORD_BYTES) -> None:
+def fill_slots(low: Lowering, variable: str, stage: str) -> None:
     """Zero lists spread over the tiles of chips."""
-    where = low.slots_of(variable, chips, least_bytes)
+    where = low.slots_of(variable)
     low.compute(stage, "zeros", codelets.FILL_SLOTS, *where, {"target": variable})
 
 
@@ -48,7 +48,7 @@ def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep
     replicates it over tiles (PopLibs lib/popops/DynamicSlice.cpp, generateVertices, 2018 to 2023: "small graph
     replication optimisation"): every tile counts, and nothing is sent.
     """
-    tiles = np.arange(low.placement.tiles)
+    tiles = np.arange(low.tiles)
     mapping = TileMapping.split(0, tiles, tiles, tiles + 1)
     for name in (counter, before(counter)):
         low.variable(name, (len(tiles),), "int32", mapping, "neuron states")
@@ -66,36 +66,21 @@ def count_timestep(low: Lowering, by: int) -> None:
 
 def count(low: Lowering, counters: dict[str, int]) -> None:
     """One scalar addition per counter and tile."""
-    tiles = np.arange(low.placement.tiles)
-    tables = tuple(
-        VertexTable(
-            codelet=codelets.COUNT_TIMESTEP,
-            layer="",
-            tiles=tiles,
-            operands={"timestep": name},
-            columns=low.counter_column(tiles),
-            constants={"by": by},
-        )
-        for name, by in counters.items()
-    )
-    low.emit("count timestep", "count", tables=tables, mergeable=False)
+    with low.superstep("count timestep", "count", mergeable=False):
+        for name, by in counters.items():
+            _count(low, codelets.COUNT_TIMESTEP, {"timestep": name}, by)
 
 
 def count_previous(low: Lowering, counters: tuple[str, ...]) -> None:
     """The entry before that of each counter, for slices of what was a timestep before."""
-    tiles = np.arange(low.placement.tiles)
-    tables = tuple(
-        VertexTable(
-            codelet=codelets.OFFSET_FROM,
-            layer="",
-            tiles=tiles,
-            operands={"previous": before(name), "timestep": name},
-            columns=low.counter_column(tiles),
-            constants={"by": -1},
-        )
-        for name in counters
-    )
-    low.emit("previous timestep", "count", tables=tables, mergeable=False)
+    with low.superstep("previous timestep", "count", mergeable=False):
+        for name in counters:
+            _count(low, codelets.OFFSET_FROM, {"previous": before(name), "timestep": name}, -1)
+
+
+def _count(low: Lowering, codelet: Codelet, operands: dict[str, str], by: int) -> None:
+    tiles = np.arange(low.tiles)
+    low.compute("count", "count", codelet, tiles, low.counter_column(tiles), operands, constants={"by": by})
 
 
 def count_where_read(program: Program) -> Program:
@@ -122,14 +107,14 @@ def offset_of(low: Lowering, sequence: str, shift: int) -> str:
     return before(counter) if shift else counter
 
 
-def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chips: Chips) -> None:
+def slice_slots(low: Lowering, sequence: str, now: str, shift: int) -> None:
     """now <- sequence[t + shift] on the tiles that hold both."""
-    _move(low, f"slice {now}", codelets.slice_codelet("slots", shift), *low.slots_of(now, chips), now, sequence)
+    _move(low, f"slice {now}", codelets.slice_codelet("slots", shift), *low.slots_of(now), now, sequence)
 
 
-def update_slots(low: Lowering, now: str, sequence: str, chips: Chips, layer: str) -> None:
+def update_slots(low: Lowering, now: str, sequence: str, layer: str) -> None:
     """sequence[t] <- now on the tiles that hold both."""
-    _move(low, f"stash {now}", codelets.update_codelet("slots"), *low.slots_of(sequence, chips), now, sequence, layer)
+    _move(low, f"stash {now}", codelets.update_codelet("slots"), *low.slots_of(sequence), now, sequence, layer)
 
 
 def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray) -> None:

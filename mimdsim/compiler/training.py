@@ -11,7 +11,7 @@ from mimdsim.compiler.context import Lowering
 from mimdsim.graph import Operation
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics.optimisers import FORMS, LEARNING_RATE, Optimiser
-from mimdsim.program import TileMapping, VertexTable
+from mimdsim.program import TileMapping
 
 
 def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -61,22 +61,16 @@ def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
     totals = low.variable("squares", (count,), "float32", TileMapping.on(tile, 0, count), "weight gradients")
     factor = low.variable("clip_factor", (1,), "float32", TileMapping.on(tile, 0, 1), "weight gradients")
     low.storage[op.outputs[0]] = (factor,)
-    gathered = tuple(
-        VertexTable(
-            codelet=codelets.ADD_PARTS,
-            layer="",
-            tiles=np.array([tile]),
-            operands={"partial": low.storage[name][0], "totals": totals},
-            columns={"which": np.array([index])},
-        )
-        for index, name in enumerate(op.inputs)
-    )
-    low.emit("gather squares", op.kind, tables=gathered)
+    home = np.array([tile])
+    with low.superstep("gather squares", op.kind):
+        for index, name in enumerate(op.inputs):
+            operands, columns = {"partial": low.storage[name][0], "totals": totals}, {"which": np.array([index])}
+            low.compute("gather squares", op, codelets.ADD_PARTS, home, columns, operands, layer="")
     low.compute(
         "clip factor",
         op,
         codelets.CLIP_FACTOR,
-        np.array([tile]),
+        home,
         {"place": np.zeros(1, np.int64)},
         {"totals": totals, "factor": factor},
         layer="",

@@ -100,11 +100,11 @@ def activity_problem(network: SpikingNetwork, activity: RecordedActivity) -> str
 
 
 def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, dropped: int) -> Sparsity:
-    """Of layer `index`, whose weights read the spikes of the layer before, a timestep later where there is a delay."""
+    """Of layer `index`, and of the spikes that its weights read first."""
     layer = network.layers[index]
     counts = activity.counts[layer.name]
-    source, neurons, _ = _sizes(network)[index]
-    shift = network.delay if index else 0
+    first = network.sources(layer)[0]
+    source, neurons, shift = first.name, first.neurons, first.lag or 0
     timesteps = len(counts) - shift  # of the source whose spikes are still read
     read, ids = activity.counts[source][:timesteps, :, 0], activity.ids[source][:timesteps]
     touched = np.unique(ids[np.arange(ids.shape[2]) < read[..., None]]).size

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
@@ -21,7 +21,6 @@ from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, list
 from mimdsim.graph.spikes import STATE_BITS
 from mimdsim.program import Program, RecordedActivity
 
-Progress = Callable[[str, int, int], None]  # what is done and how it stands, training steps done, all of them
 RECENT = 20  # training steps whose mean loss is shown
 
 
@@ -66,7 +65,8 @@ class TrainingLog:
 def initial_weights(
     network: SpikingNetwork, seed: int, scale: float, offset: float, recurrent_scale: float = 0.2
 ) -> dict[str, np.ndarray]:
-    """float32 by parameter: weights [inputs, neurons] uniform in +-scale*sqrt(6/inputs) plus `offset` (authors' rule).
+    """float32 by parameter: weights [inputs, neurons] uniform in +-scale*sqrt(6/inputs) plus `offset` (authors' rule);
+    inputs: those of all layers that a layer reads.
 
     Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all,
     without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
@@ -74,13 +74,14 @@ def initial_weights(
     """
     weights = {}
     for layer in network.layers:
-        starts = {"weights": (scale, layer.inputs, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
+        starts = {"weights": (scale, layer.fan_in, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
         for parameter in layer.parameters:
             drawn = np.zeros(parameter.shape)
             if parameter.role in starts:
                 factor, fan_in, more = starts[parameter.role]
                 limit = factor * (6.0 / fan_in) ** 0.5
-                drawn = stream(seed, parameter.role, layer.name).uniform(-limit, limit, parameter.shape) + more
+                names = parameter.role, layer.name, *([parameter.source] if parameter.source else [])
+                drawn = stream(seed, *names).uniform(-limit, limit, parameter.shape) + more
             weights[parameter.name] = drawn.astype(np.float32)
     return weights
 
@@ -171,7 +172,7 @@ def train(
     *,
     weights: dict[str, np.ndarray],
     checkpoints: Checkpoints | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> TrainingLog:
     """Train from `weights` as planned and record the activity of the last training step.
 
@@ -192,8 +193,7 @@ def train(
         ends = training.step()
         if checkpoints is not None and ends:
             write_checkpoint(checkpoints, engine.program(), course, engine.name)
-        if progress is not None:
-            progress(f"training, {training.progress_text()}", course.done, training.total)
+        progress(f"training, {training.progress_text()}", course.done, training.total)
     return training.log()
 
 

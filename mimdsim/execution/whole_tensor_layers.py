@@ -143,19 +143,59 @@ ById = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tensor:
-    """A parameter in blocks of WIDTH neurons [blocks, rows, WIDTH], its gradient, and what an optimiser keeps of it."""
+    """Parameters of a layer, their rows one after another, in blocks of WIDTH neurons [blocks, rows, WIDTH]; their
+    gradient, and what an optimiser keeps of them. Weights of all that a layer reads are one tensor."""
 
-    parameter: Parameter
+    parameters: tuple[Parameter, ...]
     value: np.ndarray
     gradient: np.ndarray
     moments: tuple[np.ndarray, ...]
 
     @classmethod
-    def zeros(cls, parameter: Parameter, moments: int) -> Tensor:
-        rows, neurons = parameter.shape
-        shape = (-(-neurons // WIDTH), rows, WIDTH)
+    def zeros(cls, parameters: tuple[Parameter, ...], moments: int) -> Tensor:
+        neurons = parameters[0].shape[1]
+        shape = (-(-neurons // WIDTH), sum(each.shape[0] for each in parameters), WIDTH)
         kept = tuple(np.zeros(shape, np.float32) for _ in range(moments))
-        return cls(parameter=parameter, value=aligned(shape), gradient=aligned(shape), moments=kept)
+        return cls(parameters=parameters, value=aligned(shape), gradient=aligned(shape), moments=kept)
+
+    @property
+    def rows(self) -> dict[Parameter, slice]:
+        """Where each parameter is."""
+        edges = np.cumsum([0, *(each.shape[0] for each in self.parameters)]).tolist()
+        return {each: slice(*ends) for each, ends in zip(self.parameters, pairwise(edges), strict=True)}
+
+
+class JoinedSources:
+    """The lists of several layers that one reads as if they were one layer's: all true spikes first, ids one layer
+    after another."""
+
+    def __init__(self, sources: Sequence[CsrSpikes], lags: Sequence[int]):
+        self.sources, self.lags = sources, lags
+        self.firsts = np.cumsum([0, *(each.width for each in sources)]).tolist()
+        places = len(sources[0].trues)
+        most = sum(len(each.ids) for each in sources) // places
+        self.spikes = CsrSpikes.room(places, self.firsts[-1], most)
+        self._slots = [np.empty(0, np.int64) for _ in sources]
+
+    def join(self) -> CsrSpikes:
+        """The lists of all places, each source's from as many places before as it lags."""
+        made = self.spikes
+        listed, trues = np.zeros_like(made.starts[1:]), made.trues
+        trues[:] = 0
+        for source, lag in zip(self.sources, self.lags, strict=True):
+            listed[lag:] += np.diff(source.starts)[: len(listed) - lag]
+            trues[lag:] += source.trues[: len(trues) - lag]
+        np.cumsum(listed, out=made.starts[1:])
+        ends = made.starts[:-1].copy(), made.starts[:-1] + trues
+        self._slots = [np.empty(int(source.starts[-1]), np.int64) for source in self.sources]
+        for source, lag, first, slots in zip(self.sources, self.lags, self.firsts, self._slots, strict=False):
+            whole_tensors.append_lists(lag, first, source.arrays, ends, made.ids, slots)
+        return made
+
+    def parts(self, g: np.ndarray) -> list[np.ndarray]:
+        """For every source, the gradients of what it lists, from those of the joined lists."""
+        padded = np.append(g, np.float32(0))  # where no place reads an entry
+        return [padded[slots] for slots in self._slots]
 
 
 class WholeLayer:
@@ -170,8 +210,12 @@ class WholeLayer:
         self.layer, self.share = layer, share
         self.timesteps, self.batch = network.timesteps, network.batch
         self.places = network.timesteps * network.batch
-        self.lag = 0 if layer is network.layers[0] else network.delay * network.batch
-        self.tensors = {each.role: Tensor.zeros(each, len(network.optimiser.state)) for each in layer.parameters}
+        lags = [(source.lag or 0) * network.batch for source in network.sources(layer)]
+        self.lags, self.lag = lags, lags[0] if len(lags) == 1 else 0
+        roles: dict[str, tuple[Parameter, ...]] = {}
+        for each in layer.parameters:
+            roles[each.role] = *roles.get(each.role, ()), each
+        self.tensors = {role: Tensor.zeros(every, len(network.optimiser.state)) for role, every in roles.items()}
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
         self.w = self.tensors["weights"].value
         self.blocks = len(self.w)

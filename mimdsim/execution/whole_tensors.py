@@ -14,7 +14,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets.training import update_codelet
 from mimdsim.execution.execute import Shares
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, Tensor, layer_of
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, layer_of
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import (
@@ -24,6 +24,7 @@ from mimdsim.graph.names import (
     LOSS,
     SCORES,
     TRAINING_STEP,
+    Parameter,
     gradient_of,
     listed,
     penalty_of,
@@ -45,9 +46,17 @@ def refusals(network: SpikingNetwork) -> list[str]:
     instead = '; use the compiled program (training.engine = "program", Executor) or the interpreter'
     if network.spikes != "sparse":
         problems.append(f'spikes = "{network.spikes}": only sparse spikes are run as whole tensors{instead}')
+    names = [layer.name for layer in network.layers]
     for layer in network.layers:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
+        read = (each.name for each in network.sources(layer))
+        later = [name for name in read if name in names[names.index(layer.name) :]]
+        if later:
+            problems.append(
+                f"layer '{layer.name}' reads '{later[0]}', which comes after it: whole tensors take a layer over all "
+                f"timesteps at once{instead}"
+            )
     return problems
 
 
@@ -65,12 +74,24 @@ class WholeTensors:
         self.network = network
         self._share = Shares(threads)
         self._input = CsrSpikes.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
-        self._layers = [layer_of(network, layer, self._share) for layer in network.layers]
+        self._layers = {layer.name: layer_of(network, layer, self._share) for layer in network.layers}
+        lists = {INPUT: self._input} | {name: each.spikes for name, each in self._layers.items()}
+        self._sources = {
+            name: [lists[source.name] for source in network.sources(each.layer)] for name, each in self._layers.items()
+        }
+        self._joined = {
+            name: JoinedSources(sources, self._layers[name].lags)
+            for name, sources in self._sources.items()
+            if len(sources) > 1
+        }
         self._loss = WholeLoss(network)
-        self._tensors = {each.parameter.name: each for layer in self._layers for each in layer.tensors.values()}
+        self._tensors = tuple(tensor for layer in self._layers.values() for tensor in layer.tensors.values())
         self._given = self._room_for_given()
         self._places = {
-            name: (tensor, array) for tensor in self._tensors.values() for name, array in self._kept(tensor)
+            name: (parameter, array)
+            for tensor in self._tensors
+            for parameter in tensor.rows
+            for name, array in self._kept(tensor, parameter)
         }
         self._readable = self._places | self._made()
 
@@ -81,19 +102,26 @@ class WholeTensors:
         given |= {name: np.full(1, value) for name, value in network.scheduled.items()}
         return given | {name: np.zeros(samples, np.int64) for name, samples in self.generators.items()}
 
-    def _kept(self, tensor: Tensor) -> list[tuple[str, np.ndarray]]:
-        """What stays from one training step to the next, by graph input."""
-        slots = (tensor.parameter.kept(slot) for slot in self.network.optimiser.state)
-        return [(tensor.parameter.name, tensor.value), *zip(slots, tensor.moments, strict=True)]
+    def _kept(self, tensor: Tensor, parameter: Parameter) -> list[tuple[str, np.ndarray]]:
+        """What stays from one training step to the next of a parameter, by graph input: its rows in blocks."""
+        rows = tensor.rows[parameter]
+        names = parameter.name, *(parameter.kept(slot) for slot in self.network.optimiser.state)
+        arrays = tensor.value, *tensor.moments
+        return [(name, array[:, rows]) for name, array in zip(names, arrays, strict=True)]
 
-    def _made(self) -> dict[str, tuple[Tensor, np.ndarray]]:
+    def _made(self) -> dict[str, tuple[Parameter, np.ndarray]]:
         """What a training step makes of it, by graph output: gradients, and what the update leaves."""
-        found = {gradient_of(name): (tensor, tensor.gradient) for name, tensor in self._tensors.items()}
+        found = {
+            gradient_of(parameter.name): (parameter, tensor.gradient[:, rows])
+            for tensor in self._tensors
+            for parameter, rows in tensor.rows.items()
+        }
         for op in training_graph(self.network).operations:
             if op.kind == self.network.optimiser.kind:
-                tensor = self._tensors[op.inputs[0]]
-                left = (tensor.value, *tensor.moments)
-                found |= {name: (tensor, held) for name, held in zip(op.outputs, left, strict=True)}
+                parameter = self._places[op.inputs[0]][0]
+                slots = (parameter.kept(slot) for slot in self.network.optimiser.state)
+                left = (self._places[name] for name in (parameter.name, *slots))
+                found |= dict(zip(op.outputs, left, strict=True))
         return found
 
     # ---- values in and out
@@ -112,7 +140,7 @@ class WholeTensors:
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """The memory of all that is trained, in blocks of columns, by graph input."""
-        return {name: tensor.value for name, tensor in self._tensors.items()}
+        return {name: self._places[name][1] for name in self.network.parameters}
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -143,7 +171,10 @@ class WholeTensors:
             if name in self._given:
                 self._given[name][:] = value
             elif name not in lists:
-                kernels.into_blocks(np.ascontiguousarray(value, np.float32), self._placed(name)[1])
+                _, placed = self._placed(name)
+                blocks = np.zeros_like(placed, order="C")
+                kernels.into_blocks(np.ascontiguousarray(value, np.float32), blocks)
+                placed[:] = blocks
 
     def _check_input(self, ids: np.ndarray, counts: np.ndarray) -> None:
         capacity, inputs = self.network.input_capacity, self.network.inputs
@@ -159,10 +190,10 @@ class WholeTensors:
             return network.timesteps, network.batch, network.input_capacity if name == LISTS[0] else 2
         if name in self._given:
             return self._given[name].shape
-        return self._placed(name)[0].parameter.shape
+        return self._placed(name)[0].shape
 
-    def _placed(self, name: str) -> tuple[Tensor, np.ndarray]:
-        """The tensor and the blocks of a graph input."""
+    def _placed(self, name: str) -> tuple[Parameter, np.ndarray]:
+        """The parameter that a graph input belongs to, and its blocks."""
         if name not in self._places:
             known = [*sorted(LISTS), LABELS, *self.weights]
             raise MappingError(f"the network has no input '{name}'; it has {known}")
@@ -174,15 +205,17 @@ class WholeTensors:
         plain: dict[str, np.ndarray] = {LOSS: self._loss.losses, SCORES: self._loss.scores, **self._loss.penalties}
         if name in plain:
             return plain[name].copy()
-        tensor, blocks = self._readable.get(name) or self._placed(name)
-        matrix = np.empty(tensor.parameter.shape, np.float32)
-        kernels.from_blocks(blocks, matrix)
+        parameter, blocks = self._readable.get(name) or self._placed(name)
+        matrix = np.empty(parameter.shape, np.float32)
+        kernels.from_blocks(np.ascontiguousarray(blocks), matrix)
         return matrix
 
     def activity(self) -> RecordedActivity:
         """Spikes of the last training step, padded to the capacities, and how many were dropped."""
         network, ids, counts = self.network, {}, {}
-        spiking = [(each.layer.name, each.spikes, each.layer.capacity) for each in self._layers if each.layer.spiking]
+        spiking = [
+            (each.layer.name, each.spikes, each.layer.capacity) for each in self._layers.values() if each.layer.spiking
+        ]
         for name, lists, capacity in [(INPUT, self._input, network.input_capacity), *spiking]:
             listed = np.diff(lists.starts)
             padded = np.zeros((len(listed), capacity), np.int32)
@@ -197,45 +230,51 @@ class WholeTensors:
 
     def run(self, phases: Collection[str] = ("forward", "loss", "backward", "update")) -> None:
         """One training step, or the first of its phases."""
-        source = self._input
-        for each in self._layers:
-            selection, name = each.layer.selection, each.layer.name
+        for name, each in self._layers.items():
+            selection = each.layer.selection
             if selection.truncation == "random":
                 each.draw(self._given[random_name(name)])
             second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
-            each.forward(source, np.float32(second[0]))
-            source = each.spikes
+            if name in self._joined:
+                self._joined[name].join()
+            each.forward(self._read(name), np.float32(second[0]))
         g = self._judge()
         if "backward" not in phases:
             return
-        for index in reversed(range(len(self._layers))):
-            g = self._backward(index, g)
+        self._backward(g)
         if "update" in phases:
-            tensors = tuple(self._tensors.values())
             if self.network.largest_gradient_norm:
-                clip(tensors, self.network.largest_gradient_norm, self._share)
+                clip(self._tensors, self.network.largest_gradient_norm, self._share)
             rate = self._given.get(LEARNING_RATE, (self.network.optimiser.learning_rate,))
-            for tensor in tensors:
+            for tensor in self._tensors:
                 update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP], self._share)
 
     def _judge(self) -> np.ndarray:
         """Loss of every sample; gradient of everything the output layer lists, or of its potentials."""
-        last, labels = self._layers[-1], self._given[LABELS]
+        last, labels = self._layers[self.network.layers[-1].name], self._given[LABELS]
         if not last.layer.spiking:
             return self._loss.of_potentials(last.potentials, labels)
         return self._loss.of_spikes(last.spikes, labels)
 
-    def _backward(self, index: int, g: np.ndarray) -> np.ndarray:
-        """Gradients of a layer's parameters; returns those of what the layer before it lists, if there is one."""
-        if not index:
-            self._layers[index].backward(self._input, g, None)
-            return g
-        before = self._layers[index - 1]
-        wanted = np.empty(int(before.spikes.starts[-1]), np.float32)
-        self._layers[index].backward(before.spikes, g, wanted)
-        if self._loss.penalties:
-            self._loss.penalise(before.layer, before.spikes, wanted)
-        return wanted
+    def _read(self, name: str) -> CsrSpikes:
+        """What a layer reads."""
+        return self._joined[name].spikes if name in self._joined else self._sources[name][0]
+
+    def _backward(self, g: np.ndarray) -> None:
+        """Gradients of all parameters, from that of what the last layer lists, or of its potentials."""
+        given = {self.network.layers[-1].name: g}
+        for name, each in reversed(self._layers.items()):
+            source, names = self._read(name), [one.name for one in self.network.sources(each.layer)]
+            if self._loss.penalties and name != self.network.layers[-1].name:
+                self._loss.penalise(each.layer, each.spikes, given[name])
+            if names == [INPUT]:
+                each.backward(source, given[name], None)
+                continue
+            wanted = np.empty(int(source.starts[-1]), np.float32)
+            each.backward(source, given[name], wanted)
+            parts = self._joined[name].parts(wanted) if name in self._joined else [wanted]
+            for one, part in zip(names, parts, strict=True):
+                given[one] = given[one] + part if one in given else part
 
 
 # ---- the two ends of a training step: loss and update

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mimdsim.frameworks.torch_program import TorchProgram
 
-__all__ = ["from_torch", "parameter_names", "to_torch", "torch_function"]
+__all__ = ["from_torch", "to_torch", "torch_function"]
 
 
 class Trained(Protocol):
@@ -66,16 +66,7 @@ def from_torch(
     _require_torch()
     from mimdsim.frameworks.reading import workload_of
 
-    return workload_of(
-        module,
-        example_input,
-        timesteps=timesteps,
-        loss=loss,
-        output=output,
-        workload=workload,
-        changes=changes,
-        out=out,
-    )
+    return workload_of(module, example_input, timesteps, loss, output, workload, changes, out)
 
 
 def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
@@ -112,15 +103,6 @@ def torch_function(workload: str | Path | Workload, machine: str | Path | MimdMa
 
     found = workload if isinstance(workload, Workload) else load_workload(workload)
     return TorchProgram(found, tiled_machine(machine, "give a tiled machine, such as 'bow'"))
-
-
-def parameter_names(workload: Workload) -> list[tuple[str, str, bool]]:
-    """(parameter of the module, the array that it is here, whether that is transposed) of a workload that `from_torch`
-    made; raises DescriptionError for another."""
-    _require_torch()
-    from mimdsim.frameworks import reading
-
-    return reading.parameter_names(workload)
 
 
 def _require_torch() -> None:

@@ -1,7 +1,7 @@
 """A network as its author wrote it in PyTorch becomes a workload.
 
 The module runs once on its example input (recording.py) and its neurons are compared with the models of docs/neurons.md
-in float64 (neurons.py). The chain of layers is then put together from what ran on what, and run again from the recorded
+in float64 (neurons.py). The layers are then put together from what ran on what, and run again from the recorded
 currents: spikes must be those that the module sent.
 """
 
@@ -20,21 +20,23 @@ import torch
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
-from mimdsim.frameworks.linear_run import run_neuron
-from mimdsim.frameworks.neurons import neuron_key
+from mimdsim.frameworks.neurons import neuron_key, refusal, run_neuron
 from mimdsim.frameworks.recording import (
+    Feed,
+    FunctionResult,
     Input,
-    Made,
+    Joined,
+    LayerOutput,
     NeuronCalls,
     Origin,
     Product,
     Recorded,
-    Sent,
     Sum,
+    feeds_of,
     record,
-    refused,
 )
-from mimdsim.workload import Workload, load_workload
+from mimdsim.graph.names import INPUT
+from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.interchange.importing import base_table, random_table
 from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
 
@@ -50,23 +52,41 @@ LOSSES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchLayer:
-    """One layer: its neurons, and the parameters that it takes. weight, recurrent: names in the module; biases: those
-    that are added up to its own."""
+class Source:
+    """What a layer reads, another ('': the input), so many timesteps old, by rows from `first` on of weights, whose
+    name in the module this is."""
 
-    calls: NeuronCalls
+    layer: str
+    lag: int
     weight: str
     transposed: bool
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchLayer:
+    """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
+    biases: those that are added up to its own."""
+
+    calls: NeuronCalls
+    sources: tuple[Source, ...]
     biases: tuple[str, ...] = ()
     recurrent: str = ""
     recurrent_transposed: bool = False
-    delay: int = 0
+    recurrent_rows: tuple[int, int | None] = (0, None)
+
+    @property
+    def weights(self) -> list[str]:
+        """The names of its weights in the module, each once."""
+        return list(
+            dict.fromkeys([*(each.weight for each in self.sources), *([self.recurrent] * bool(self.recurrent))])
+        )
 
 
 def workload_of(
     module: torch.nn.Module,
     example_input: torch.Tensor,
-    *,
     timesteps: int | None,
     loss: str | Mapping[str, Any],
     output: str,
@@ -77,14 +97,14 @@ def workload_of(
     """See `mimdsim.from_torch`."""
     for name, each, kind in (("module", module, torch.nn.Module), ("example_input", example_input, torch.Tensor)):
         if not isinstance(each, kind):
-            raise refused(
+            raise refusal(
                 f"{name} is {type(each).__name__}; give a torch.{'nn.Module' if name == 'module' else 'Tensor'}"
             )
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
-        raise refused(f"example_input has the shape {shape}; time, samples and inputs are needed")
+        raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
     recorded = record(module, example_input, timesteps)
-    layers = _chain(module, recorded)
+    layers = _layers(module, recorded)
     weights = _weights(module, layers)
     _check_spikes(layers, weights)
     values = _read_input(layers, example_input)
@@ -96,12 +116,14 @@ def workload_of(
     training |= _objective(loss, recorded, layers[-1], reads != "spikes", len(values))
     folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
     training["initial_weights"] = WEIGHTS
-    widths = "-".join(map(str, [weights["w.hidden0" if len(layers) > 1 else "w.output"].shape[0], *_widths(layers)]))
+    widths = "-".join(map(str, [values.shape[-1], *_widths(layers)]))
     table["title"] = f"{type(module).__name__}: {widths}"
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(_links(layers))})
     path = folder / DESCRIPTION
-    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_torch; edit freely."))
-    return load_workload(path, dict(changes or {}))
+    write_atomically(path, toml_text(table, comment="FunctionResult by mimdsim.from_torch; edit freely."))
+    made = load_workload(path, dict(changes or {}))
+    network_of(made)  # raises where the layers make no network
+    return made
 
 
 def _own_folder() -> str:
@@ -124,154 +146,151 @@ def _names(layers: list[TorchLayer]) -> list[str]:
 # ---- what ran on what
 
 
-def _chain(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
-    """The layers from the input to the output."""
+def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
+    """The layers in the order in which they run, that of the output last."""
     if not recorded.layers:
-        raise refused(
+        raise refusal(
             "no neurons of snntorch, norse or spikingjelly ran in the module; neurons of one's own: docs/neurons.md"
         )
-    made = {name: _layer(name, calls) for name, calls in recorded.layers.items()}
-    order: list[TorchLayer] = []
-    source: str | None = None
-    while True:
-        following = [layer for layer, reads in made.values() if reads == source]
-        if not following:
-            break
-        if len(following) > 1:
-            named = " and ".join(f"'{layer.calls.name}'" for layer in following)
-            raise refused(f"layers {named} read the same spikes; layers form one chain, without branches")
-        order.append(following[0])
-        source = following[0].calls.name
-    left = [name for name in made if name not in {layer.calls.name for layer in order}]
-    if left:
-        raise refused(f"layer '{left[0]}' is not in the chain that begins at the input")
+    order = [_layer(name, calls) for name, calls in recorded.layers.items()]
+    read = {source.layer for layer in order for source in layer.sources}
+    order.sort(key=lambda layer: bool(_returned(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
-    every = [name for layer in order for name in (layer.weight, *layer.biases, layer.recurrent) if name]
-    used = set(every)
+    every = [name for layer in order for name in (*layer.weights, *layer.biases) if name]
     shared = [name for name in every if every.count(name) > 1]
     if shared:
-        raise refused(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
-    unused = [name for name, _ in module.named_parameters() if name not in used]
+        raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
+    unused = [name for name, _ in module.named_parameters() if name not in every]
     if unused:
-        raise refused(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
+        raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     for layer in order:
         _check_every_call(layer)
-    delays = {layer.delay for layer in order[1:]} or {0}
-    if len(delays) > 1:
-        raise refused(
-            "some layers read the spikes of this timestep, some those of the one before; one for all is needed"
-        )
+    if "" not in {source.layer for source in order[0].sources}:
+        raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
+    for index, layer in enumerate(order):
+        before = {each.calls.name for each in order[:index]}
+        late = [source.layer for source in layer.sources if not source.lag and source.layer not in {"", *before}]
+        if late:
+            raise refusal(f"layer '{layer.calls.name}' reads spikes of '{late[0]}', which runs after it")
     silent = [layer.calls.name for layer in order[:-1] if not layer.calls.reading.spiking]
     if silent:
-        raise refused(f"layer '{silent[0]}' sends potentials; only the last layer may")
+        raise refusal(f"layer '{silent[0]}' sends potentials; only the last layer may")
     return order
 
 
-def _layer(name: str, calls: NeuronCalls) -> tuple[TorchLayer, str | None]:
-    """(a layer, the layer whose spikes it reads; None: the input)."""
-    last = len(calls.origins) - 1
+def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
+    """A layer, with what it reads."""
     reading = calls.reading
     prefix = f"{name}." if name else ""
-    origin = calls.origins[last]
+    origin = calls.origins[-1]
     if reading.weights:  # the module multiplies by itself
-        of = origin or Made(by="?", of=())
-        weight = prefix + reading.weights
-        parts: list[Origin | None] = [
-            Product(of=of, given=calls.currents[last], weight=weight, bias="", transposed=True)
-        ]
-    else:
-        parts = list(origin.parts) if isinstance(origin, Sum) else [origin]
-    feeds, own = [], []
-    for part in parts:
+        of = origin or FunctionResult(by="?", of=())
+        origin = Product(of=of, given=calls.currents[-1], weight=prefix + reading.weights, bias="", transposed=True)
+    for part in origin.parts if isinstance(origin, Sum) else (origin,):
         if not isinstance(part, Product):
-            raise refused(f"layer '{name}' reads {_said(part)}; neurons read products of spikes and weights")
-        if isinstance(part.of, Sent) and part.of.layer == name:
-            own.append(part)
-        elif isinstance(part.of, (Sent, Input)):
-            feeds.append(part)
-        else:
-            raise refused(
-                f"'{part.weight}' is multiplied by {_said(part.of)}; a layer reads spikes of another, or the input"
-            )
-    if not feeds:
-        raise refused(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
-    if len(feeds) != 1 or len(own) > 1 or (own and reading.recurrent):
-        raise refused(
-            f"layer '{name}' adds up {len(feeds) + len(own)} products; one of a layer and one of itself are known"
-        )
-    feed = feeds[0]
-    delay, source = 0, None
-    if isinstance(feed.of, Sent):
-        if not feed.of.spikes:
-            raise refused(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
-        source = feed.of.layer
-        delay = 0 if calls.in_time else last - feed.of.call
-    if own and not (isinstance(own[0].of, Sent) and own[0].of.spikes and own[0].of.call == last - 1):
-        raise refused(f"layer '{name}' reads itself other than its spikes of the timestep before")
-    if delay not in (0, 1):
-        raise refused(f"layer '{name}' reads spikes of '{source}' {delay} timesteps old; 0 or 1 can run")
-    biases = [each.bias for each in (feed, *own) if each.bias]
+            raise refusal(f"layer '{name}' reads {_describe(part)}; neurons read products of spikes and weights")
+    every = feeds_of(origin)
+    own = [feed for feed in every if isinstance(feed.of, LayerOutput) and feed.of.layer == name]
+    sources = [_source(name, calls, feed) for feed in every if feed not in own]
+    sources.sort(key=lambda source: source.layer != "")  # the input first
+    if not sources:
+        raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
+    names = [source.layer or "the input" for source in sources]
+    if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
+        raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
+    if own and not (
+        isinstance(own[0].of, LayerOutput) and own[0].of.spikes and own[0].of.call == len(calls.origins) - 2
+    ):
+        raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
+    biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
     biases += [prefix + reading.recurrent_bias] if reading.recurrent_bias else []
-    recurrent = own[0].weight if own else prefix + reading.recurrent if reading.recurrent else ""
-    turned = bool(reading.recurrent) or (bool(own) and own[0].transposed)
-    made = TorchLayer(
+    return TorchLayer(
         calls=calls,
-        weight=feed.weight,
-        transposed=feed.transposed,
+        sources=tuple(sources),
         biases=tuple(biases),
-        recurrent=recurrent,
-        recurrent_transposed=turned,
-        delay=delay,
+        recurrent=own[0].product.weight if own else prefix + reading.recurrent if reading.recurrent else "",
+        recurrent_transposed=bool(reading.recurrent) or (bool(own) and own[0].product.transposed),
+        recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
     )
-    return made, source
+
+
+def _twice(names: list[str]) -> str:
+    return next((f"'{name}'" for name in names if names.count(name) > 1), "")
+
+
+def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
+    """What a layer reads by one product."""
+    if not isinstance(feed.of, (LayerOutput, Input)):
+        raise refusal(
+            f"'{feed.product.weight}' is multiplied by {_describe(feed.of)}; a layer reads spikes of others, side by "
+            "side (torch.cat) or by weights of their own, or the input"
+        )
+    lag, source = 0, ""
+    if isinstance(feed.of, LayerOutput):
+        if not feed.of.spikes:
+            raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
+        source = feed.of.layer
+        lag = 0 if calls.in_time else len(calls.origins) - 1 - feed.of.call
+    if lag not in (0, 1):
+        raise refusal(f"layer '{name}' reads spikes of '{source}' {lag} timesteps old; 0 or 1 can run")
+    product = feed.product
+    return Source(
+        layer=source,
+        lag=lag,
+        weight=product.weight,
+        transposed=product.transposed,
+        first=feed.first,
+        last=feed.last,
+    )
 
 
 def _check_every_call(layer: TorchLayer) -> None:
     """What a layer reads is the same in every timestep, but for itself in the first."""
-    read = [_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
+    read = [_products_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
     for t, each in enumerate(read):
         if each != read[-1] and not (t == 0 and each <= read[-1]):
-            raise refused(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
+            raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 
-def _read(origin: Origin | None, t: int) -> set[tuple[str, str, int]]:
+def _products_read(origin: Origin | None, t: int) -> set[tuple[str, str, int]]:
     """(weights, layer, timesteps ago) of every product that a layer adds up in timestep t."""
-    parts = origin.parts if isinstance(origin, Sum) else (origin,)
-    products = [part for part in parts if isinstance(part, Product) and not isinstance(part.of, Made)]
     return {
         (
-            part.weight,
-            part.of.layer if isinstance(part.of, Sent) else "",
-            t - part.of.call if isinstance(part.of, Sent) else 0,
+            feed.product.weight,
+            feed.of.layer if isinstance(feed.of, LayerOutput) else "",
+            t - feed.of.call if isinstance(feed.of, LayerOutput) else 0,
         )
-        for part in products
+        for feed in feeds_of(origin)
+        if isinstance(feed.of, (LayerOutput, Input))
     }
 
 
-def _said(origin: Origin | None) -> str:
+def _describe(origin: Origin | None) -> str:
     if origin is None:
         return "a tensor that comes from nothing that is known"
-    if isinstance(origin, Made):
+    if isinstance(origin, FunctionResult):
         return f"what '{origin.by}' made"
     if isinstance(origin, Sum):
         return "a sum"
+    if isinstance(origin, Joined):
+        return "what is side by side with other spikes"
     if isinstance(origin, Product):
         return f"a product with '{origin.weight}', without neurons between both"
-    if isinstance(origin, Sent):
+    if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return "the input itself"
 
 
 def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
-    if isinstance(origin, Sent):
+    if isinstance(origin, LayerOutput):
         return {(origin.layer, origin.spikes)}
-    if isinstance(origin, (Made, Sum)):
-        return set().union(*map(_sources, origin.of if isinstance(origin, Made) else origin.parts))
+    if isinstance(origin, (FunctionResult, Sum)):
+        return set().union(*map(_sources, origin.of if isinstance(origin, FunctionResult) else origin.parts))
     return set()
 
 
 def _functions(origin: Origin | None) -> set[str]:
-    if isinstance(origin, Made):
+    if isinstance(origin, FunctionResult):
         return {origin.by}.union(*map(_functions, origin.of))
     return set()
 
@@ -287,10 +306,15 @@ def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
 def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
     found = _returned(recorded, last)
     if not found:
-        raise refused(f"the module does not return what its last layer, '{last.calls.name}', sent")
+        raise refusal(f"the module does not return what its last layer, '{last.calls.name}', sent")
+    mixed = sorted({name for name, _ in _sources(found[0])} - {last.calls.name})
+    if mixed:
+        raise refusal(
+            f"the output mixes what '{last.calls.name}' sent with what '{mixed[0]}' sent; let one more layer read both"
+        )
     others = _functions(found[0]) - GATHERS
     if others:
-        raise refused(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
+        raise refusal(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
 
 
 # ---- weights
@@ -305,39 +329,62 @@ def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.
     held, made = _parameters(module), {}
     for name, layer in zip(_names(layers), layers, strict=True):
         neurons = layer.calls.outputs[0].shape[-1]
-        values = held[layer.weight]
-        made[f"w.{name}"] = values.T if layer.transposed else values
+        for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
+            values = held[source.weight].T if source.transposed else held[source.weight]
+            made[array] = values[source.first : source.last]
         if layer.recurrent:
             own = held[layer.recurrent]
             if own.ndim < 2 and own.size != neurons:
-                raise refused(
+                raise refusal(
                     f"'{layer.recurrent}' is one number for {neurons} neurons; give each its own, V of that size"
                 )
             made[f"r.{name}"] = own.reshape(-1) if own.ndim < 2 else own.T if layer.recurrent_transposed else own
+            if own.ndim == 2:
+                made[f"r.{name}"] = made[f"r.{name}"][slice(*layer.recurrent_rows)]
         if layer.biases:
             made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
     return made
 
 
-def _links(layers: list[TorchLayer]) -> list[tuple[str, str, bool]]:
-    """(parameter of the module, array here, whether it is transposed); biases that are added up name one array."""
+def _delayed(layers: list[TorchLayer]) -> bool:
+    """Whether most layers read what others sent a timestep earlier."""
+    lags = [source.lag for layer in layers for source in layer.sources if source.layer]
+    return 2 * sum(lags) > len(lags)
+
+
+def _read_names(layers: list[TorchLayer], layer: TorchLayer) -> list[str]:
+    """What a layer reads, by the names here."""
+    names = dict(zip((each.calls.name for each in layers), _names(layers), strict=True)) | {"": INPUT}
+    return [names[source.layer] for source in layer.sources]
+
+
+def _arrays(layers: list[TorchLayer], name: str, layer: TorchLayer) -> list[str]:
+    """The names of the weights of a layer's sources."""
+    _, *others = _read_names(layers, layer)
+    return [f"w.{name}", *(f"w.{name}.from.{other}" for other in others)]
+
+
+def _links(layers: list[TorchLayer]) -> list[tuple[str, str, bool, int]]:
+    """(parameter of the module, array here, whether it is transposed, from which row on); biases that are added up name
+    one array."""
     made = []
     for name, layer in zip(_names(layers), layers, strict=True):
-        made.append((layer.weight, f"w.{name}", layer.transposed))
+        for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
+            made.append((source.weight, array, source.transposed, source.first))
         if layer.recurrent:
-            made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed))
-        made += [(bias, f"b.{name}", False) for bias in layer.biases]
+            made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0]))
+        made += [(bias, f"b.{name}", False, 0) for bias in layer.biases]
     return made
 
 
-def parameter_names(workload: Workload) -> list[tuple[str, str, bool]]:
-    """(parameter of the module, the array that it is here, whether that is transposed) of a workload that `from_torch`
-    made; raises DescriptionError for another."""
+def parameter_names(workload: Workload) -> list[tuple[str, str, bool, int]]:
+    """(parameter of the module, the array that it is here, whether that is transposed, the row that it begins at) of a
+    workload that `from_torch` made; raises DescriptionError for another."""
     path = with_home(workload.training.initial_weights)
     note = read_notes(path).get(NOTE) if workload.training.initial_weights else None
     if note is None:
         raise DescriptionError(f"workload '{workload.name}'", ["was not made by mimdsim.from_torch"])
-    return [(str(parameter), str(array), bool(turned)) for parameter, array, turned in json.loads(note)]
+    return [(str(of), str(array), bool(turned), int(row)) for of, array, turned, row in json.loads(note)]
 
 
 # ---- the same spikes from the recorded currents
@@ -364,7 +411,7 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
         )
         if len(first):
             t, sample, neuron = first[0]
-            raise refused(
+            raise refusal(
                 f"layer '{calls.name}' sent {sent[t, sample, neuron]:g} from neuron {neuron} in timestep {t} of sample "
                 f"{sample}, where model '{reading.model}' sends {spikes[t, sample, neuron]:g} of the same currents: "
                 "something acts on it that is not known here (a state handed in, an option)"
@@ -395,10 +442,22 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
         "surrogate_slope": [each.slope for each in readings],
         "recurrence": [_recurrence(layer) for layer in layers],
         "bias": [bool(layer.biases) for layer in layers],
-        "delay": max((layer.delay for layer in layers[1:]), default=0),
+        "delay": int(_delayed(layers)),
         "second_threshold": NONE,
         "output_second_threshold": NONE,
     }
+    names = _names(layers)
+    for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
+        known = [INPUT, *names[: names.index(name)]]  # of others it reads the spikes of the timestep before
+        read = list(zip(_read_names(layers, layer), layer.sources, strict=True))
+        aged = [
+            source
+            if source == INPUT or source not in known or bool(each.lag) == _delayed(layers)
+            else f"{source}@t{'-1' if each.lag else ''}"
+            for source, each in read
+        ]
+        if aged != [before]:
+            made.setdefault("sources", {})[name] = aged
     for key in ("spikes", "truncation", "neurons_per_class"):
         if key in old:
             made[key] = old[key]
@@ -417,20 +476,20 @@ def _recurrence(layer: TorchLayer) -> str:
 def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     """What is read of the last layer: its spikes, or its potentials, of neurons that are reset or not."""
     if wanted not in ("", "spikes", "membrane"):
-        raise refused(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
+        raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
     reading = last.calls.reading
     returned = set().union(*map(_sources, recorded.returned))
     if not wanted:
         only_states = (last.calls.name, True) not in returned
         wanted = "membrane" if only_states else "spikes"
     if wanted == "spikes" and not reading.spiking:
-        raise refused(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
+        raise refusal(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
     if wanted == "spikes":
         return "spikes"
     if not reading.spiking or reading.reset == "none":
         return "membrane"
     if not neuron_key(last.calls.module).startswith("snntorch."):
-        raise refused(
+        raise refusal(
             f"output 'membrane': the last layer, '{last.calls.name}', returns its potential after the reset, which is "
             "not read here; nearest: neurons that never spike, norse LI or spikingjelly NonSpikingLIFNode"
         )
@@ -444,7 +503,7 @@ def _objective(
     if isinstance(loss, Mapping):
         return dict(loss)
     if loss and loss not in LOSSES:
-        raise refused(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
+        raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
     if loss:
         return dict(LOSSES[loss])
     functions = set().union(*map(_functions, _returned(recorded, last)))
@@ -467,7 +526,7 @@ def _read_input(layers: list[TorchLayer], example: torch.Tensor) -> np.ndarray:
         if given.numel() == sequence.numel() and torch.equal(given.reshape(sequence.shape), sequence):
             values: np.ndarray = sequence.detach().cpu().numpy().astype(np.float64)
             return values
-    raise refused(
+    raise refusal(
         f"the first layer reads {list(sequence.shape)} [timesteps, batch, inputs] that are not the example input "
         f"{list(example.shape)} with its first or second axis as time: give spikes as the first layer reads them"
     )
@@ -477,7 +536,7 @@ def _random(values: np.ndarray, classes: int) -> dict[str, Any]:
     """A workload of random spikes, as frequent as those of the example."""
     if not np.isin(values, (0.0, 1.0)).all():
         odd = values[~np.isin(values, (0.0, 1.0))][0]
-        raise refused(
+        raise refusal(
             f"the example input holds {odd:g}; spikes are 0 or 1. Give spikes (for instance snntorch.spikegen.rate), "
             "or a workload whose data are images, as workload='snntorch-mnist'"
         )
@@ -496,21 +555,24 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
     """Write trained weights, by layer ('hidden0', 'hidden0.bias'), into the module that the workload was made of."""
     held = dict(module.named_parameters())
     names = parameter_names(workload)
-    missing = [name for name, _, _ in names if name not in held]
+    missing = [name for name, *_ in names if name not in held]
     if missing:
         raise DescriptionError(
             "to_torch", [f"the module has no parameter '{missing[0]}', which the workload was made of"]
         )
     done: set[str] = set()
     with torch.no_grad():
-        for name, array, turned in names:
+        for name, array, turned, row in names:
             if array in done:
                 continue
             done.add(array)
             values = torch.as_tensor(np.array(weights[f"{array[2:]}{ROLE[array[0]]}"]))
-            values = values.T if turned and min(values.shape) > 1 else values  # else the order of numbers is the same
-            others = [other for other, same, _ in names if same == array and other != name]
+            others = [other for other, same, *_ in names if same == array and other != name]
             target = held[name]
+            if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
+                target = (target.T if turned else target)[row : row + len(values)]
+            elif turned and min(values.shape) > 1:  # else the order of numbers is the same
+                values = values.T
             if values.numel() != target.numel():
                 raise DescriptionError(
                     "to_torch", [f"'{name}' has the shape {list(target.shape)}, the trained one {list(values.shape)}"]

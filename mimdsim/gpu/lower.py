@@ -160,9 +160,10 @@ class _Body:
         return recurrent_parts(self.scan) if self.strategy.persistent else ()
 
     def _persistent_kernel(self, part: tuple[Operation, ...]) -> Recurrent:
-        """The persistent kernel of a recurrent layer."""
+        """The persistent kernel of a recurrent layer, or of several that feed each other."""
         products = [inner for inner in part if inner.kind in MATRIX_PRODUCTS]
-        batch, neurons = self.scan.body.value(products[0].outputs[0]).shape
+        batch = self.scan.body.value(products[0].outputs[0]).shape[0]
+        neurons = self._width(products)
         weights = {name for inner in products for name in inner.inputs} & set(self.scan.constants)
         streamed = self._elements(self._reads(part) - weights) + self._elements(self._writes(part))
         timesteps = self.scan.timesteps
@@ -180,12 +181,16 @@ class _Body:
         )
 
     def _entries(self, products: Sequence[Operation]) -> float:
-        """Rows of weights that a sample follows at a timestep, over all products of a recurrent layer."""
+        """Rows of weights, as wide as all its layers, that a sample follows at a timestep in a persistent kernel."""
         assert self.strategy.lists
         batch = self.scan.body.value(products[0].outputs[0]).shape[0]
         kernels = [list_kernel(self.op, inner, self.counts, "hoisted") for inner in products]
-        width = self.scan.body.value(products[0].outputs[0]).shape[1]
-        return sum(each.flops for each in kernels) / (self.scan.timesteps * batch * width)
+        return sum(each.flops for each in kernels) / (self.scan.timesteps * batch * self._width(products))
+
+    def _width(self, products: Sequence[Operation]) -> int:
+        """Neurons whose currents, or whose gradients, these products make; those of a value count once."""
+        made = {inner.layer: self.scan.body.value(inner.outputs[0]).shape[1] for inner in products}
+        return sum(made.values())
 
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
         """Elementwise operations of the same layer with as many products before them, in order."""

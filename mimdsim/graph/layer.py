@@ -14,12 +14,24 @@ RECURRENCES = ("none", "one_to_one", "all_to_all")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are (0 or
+    1; None: as from layer to layer in the network)."""
+
+    name: str
+    neurons: int
+    lag: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layer:
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
-    bias: a trained current per neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each
-    neuron itself ('one_to_one') or onto all ('all_to_all'). spiking False: the membrane potential is the output, of
-    neurons that are never reset, or with `reset_unread` where they would spike, though nobody reads those spikes.
+    sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
+    input. `inputs` is the width of the first. bias: a trained current per neuron. recurrence: synapses from the
+    layer's spikes of the previous timestep onto each neuron itself ('one_to_one') or onto all ('all_to_all'). spiking
+    False: the membrane potential is the output, of neurons that are never reset, or with `reset_unread` where they
+    would spike, though nobody reads those spikes.
     Raises MappingError for an unknown choice.
     """
 
@@ -32,6 +44,7 @@ class Layer:
     recurrence: str = "none"
     spiking: bool = True
     reset_unread: bool = False
+    sources: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -61,13 +74,25 @@ class Layer:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The trained parameters: weights and, where the layer has them, synapses onto itself and biases."""
-        shapes = {"weights": (self.inputs, self.neurons)}
+        """The trained parameters: weights, first those of what it reads first, and, where the layer has them, synapses
+        onto itself and biases."""
+        also = (
+            Parameter(layer=self.name, role="weights", shape=(each.neurons, self.neurons), source=each.name)
+            for each in self.sources[1:]
+        )
+        shapes = {}
         if self.recurrence != "none":
             shapes["recurrent"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
         if self.bias:
             shapes["bias"] = (1, self.neurons)
-        return tuple(Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
+        others = (Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
+        weights = Parameter(layer=self.name, role="weights", shape=(self.inputs, self.neurons))
+        return weights, *also, *others
+
+    @property
+    def fan_in(self) -> int:
+        """The inputs of a neuron from other layers."""
+        return self.inputs + sum(each.neurons for each in self.sources[1:])
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:

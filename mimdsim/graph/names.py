@@ -22,27 +22,32 @@ ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of the parameters, an
 class Parameter:
     """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, or its 'bias'.
 
-    One number per neuron is a row [1, neurons].
+    One number per neuron is a row [1, neurons]. source: of weights from a further layer that it reads, or 'input'.
     """
 
     layer: str
     role: str
     shape: tuple[int, int]
+    source: str = ""
 
     @property
     def name(self) -> str:
-        """'w.hidden0', 'r.hidden0', 'b.hidden0'."""
-        return f"{ROLES[self.role]}.{self.layer}"
+        """'w.hidden1', 'w.hidden1.from.input', 'r.hidden1', 'b.hidden1'."""
+        return f"{ROLES[self.role]}.{self._of}"
 
     @property
     def short(self) -> str:
-        """Like `name`, but only the layer for weights: 'hidden0', 'r.hidden0', 'b.hidden0'."""
-        return self.layer if self.role == "weights" else self.name
+        """Like `name`, but without its kind for weights: 'hidden1', 'hidden1.from.input', 'r.hidden1', 'b.hidden1'."""
+        return self._of if self.role == "weights" else self.name
 
     @property
     def public(self) -> str:
-        """'hidden0', 'hidden0.recurrent', 'hidden0.bias'."""
-        return self.layer if self.role == "weights" else f"{self.layer}.{self.role}"
+        """'hidden1', 'hidden1.from.input', 'hidden1.recurrent', 'hidden1.bias'."""
+        return self._of if self.role == "weights" else f"{self.layer}.{self.role}"
+
+    @property
+    def _of(self) -> str:
+        return f"{self.layer}.from.{self.source}" if self.source else self.layer
 
     @property
     def value(self) -> Value:

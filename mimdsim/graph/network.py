@@ -1,18 +1,18 @@
-"""The training graph of a spiking network: feed-forward layers, each optionally with synapses onto itself.
+"""The training graph of a spiking network: layers that read each other, the input, and optionally themselves.
 
-With a delay of one timestep every layer reads what the previous layer emitted one timestep earlier (the first layer
-reads the input of this timestep), so all layers are independent of each other within a timestep. Without a delay the
-layers run one after another in every timestep. A layer always reads its own spikes one timestep later.
+With a delay of one timestep every layer reads what others emitted one timestep earlier (and the input of this
+timestep), so all layers are independent of each other within a timestep. Without a delay the layers run one after
+another in every timestep. A layer always reads its own spikes and those of a layer after it one timestep later.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
-from mimdsim.graph.layer import Layer, reads_own_spikes, step
+from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss
 from mimdsim.graph.names import (
     INPUT,
@@ -67,6 +67,51 @@ class SpikingNetwork:
             )
         if self.delay not in DELAYS:
             raise MappingError(f"network.delay = {self.delay} must be 0 or 1 timesteps from one layer to the next")
+        for layer in self.layers:
+            self._check_sources(layer)
+        if self.sources(self.layers[0])[0].name != INPUT:
+            raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
+        leading = {self.layers[-1].name}
+        for _ in self.layers:
+            leading |= {each.name for layer in self.layers if layer.name in leading for each in self.sources(layer)}
+        unread = [layer.name for layer in self.layers if layer.name not in leading]
+        if unread:
+            raise MappingError(f"no layer that leads to the output reads '{unread[0]}'; name it in network.sources")
+
+    def _check_sources(self, layer: Layer) -> None:
+        widths = {INPUT: self.layers[0].inputs}
+        widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
+        names = [each.name for each in layer.sources]
+        for each in layer.sources:
+            if each.name not in widths:
+                raise MappingError(
+                    f"layer '{layer.name}' cannot read '{each.name}'{suggest(each.name, widths)}; it may read "
+                    f"{', '.join(widths)} (and itself, by network.recurrence)"
+                )
+            rows = layer.inputs if each is layer.sources[0] else each.neurons
+            if rows != widths[each.name]:
+                raise MappingError(
+                    f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
+                )
+            now = 0 if each.name == INPUT or each.name in self._before(layer) else 1
+            if each.lag not in (None, 1, now) or (each.name == INPUT and each.lag):
+                raise MappingError(
+                    f"layer '{layer.name}' cannot read '{each.name}' {each.lag} timesteps old: layers before it may be "
+                    f"0 or 1, those after it 1, and '{INPUT}' 0"
+                )
+        if len(set(names)) < len(names):
+            raise MappingError(f"layer '{layer.name}' reads {', '.join(names)}; name each once")
+
+    def _before(self, layer: Layer) -> list[str]:
+        names = [each.name for each in self.layers]
+        return names[: names.index(layer.name)]
+
+    def sources(self, layer: Layer) -> tuple[Source, ...]:
+        """What a layer reads, in the order of its weights, with the ages of the spikes."""
+        before = self._before(layer)
+        every = layer.sources or (Source(name=[INPUT, *before][-1], neurons=layer.inputs),)
+        lags = {INPUT: 0} | dict.fromkeys(before, self.delay)
+        return tuple(each if each.lag is not None else replace(each, lag=lags.get(each.name, 1)) for each in every)
 
     @property
     def scheduled(self) -> dict[str, float]:
@@ -115,12 +160,13 @@ class SpikingNetwork:
         return layer.capacity if self.spikes == "sparse" else layer.neurons
 
     def is_read(self, index: int) -> bool:
-        """Whether the layer's spikes are needed a timestep later: by the next layer or by itself."""
+        """Whether the layer's spikes are needed a timestep later: by another layer or by itself."""
         return self.learns_through(index) or reads_own_spikes(self.layers[index])
 
     def learns_through(self, index: int) -> bool:
         """Whether a gradient reaches the layer's spikes from the timestep after."""
-        follows = self.delay == 1 and index < len(self.layers) - 1
+        name = self.layers[index].name
+        follows = any(each.name == name and each.lag for layer in self.layers for each in self.sources(layer))
         return follows or self.layers[index].gives_itself_gradients
 
 
@@ -167,9 +213,12 @@ def forward_graph(network: SpikingNetwork) -> Graph:
             body.declare(replace(earlier, shift=-1))
     carries: list[Carry] = []
     emitted: list[str] = []
-    source = now
     for layer in network.layers:
-        carried, u = step(body, layer, _current(body, layer, source))
+        sources = [
+            now if each.name == INPUT else before(spikes_of(each.name)) if each.lag else spikes_of(each.name)
+            for each in network.sources(layer)
+        ]
+        carried, u = step(body, layer, _current(body, layer, sources))
         carries += carried
         if not layer.spiking:
             emitted.append(u)
@@ -177,7 +226,6 @@ def forward_graph(network: SpikingNetwork) -> Graph:
         drawn, spikes = _emit(body, network, layer, u)
         carries += drawn
         emitted.append(spikes)
-        source = before(spikes) if network.delay else spikes
     for index, spikes in enumerate(emitted):
         if network.is_read(index):
             detached = not network.learns_through(index)
@@ -207,11 +255,14 @@ def _spikes(network: SpikingNetwork, name: str, layer: str, neurons: int, capaci
     )
 
 
-def _current(body: GraphBuilder, layer: Layer, source: str) -> str:
-    """The current into the layer's neurons: from `source`, from its spikes of the previous timestep, and its bias."""
+def _current(body: GraphBuilder, layer: Layer, sources: list[str]) -> str:
+    """The current into the layer's neurons: from `sources`, from its spikes of the previous timestep, and its bias."""
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
-    product = "synapse" if body.values[source].form == "sparse" else "matmul"
-    current = body.one(product, (source, trained["weights"]), f"current.{name}", layer=name)
+    product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
+    current = ""
+    for source, weights in zip(sources, layer.parameters, strict=False):
+        more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=name)
+        current = body.one("add", (current, more), f"current.{weights.short}.sum", layer=name) if current else more
     if layer.recurrence != "none":
         kind = product if layer.recurrence == "all_to_all" else "self_synapse"
         own = body.one(kind, (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +17,7 @@ from mimdsim.base.errors import MappingError, MimdsimError, suggest
 from mimdsim.compiler import plan_exchanges
 from mimdsim.kernels.parts import FORMATS
 from mimdsim.machine import Given, tiled_machine
-from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
 from mimdsim.program.mapping import whole_numbers
 
 Tiles = int | Sequence[int] | np.ndarray
@@ -43,7 +44,7 @@ def at_users_line() -> Iterator[None]:
         raise KernelError(f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}: {refusal}") from refusal
 
 
-class Builder:
+class Builder(ProgramBuilder):
     """Variables, vertices, supersteps and repeats of one program; `Kernel` adds the library's vertices.
 
     Every mistake is refused with a KernelError that names the line of the caller.
@@ -52,22 +53,10 @@ class Builder:
     @at_users_line()
     def __init__(self, name: str, machine: Given):
         self.name, self.machine = name, tiled_machine(machine, "a kernel runs on a tiled machine")
-        self.variables: dict[str, Variable] = {}
-        self._inputs: dict[str, str] = {}
+        chips = self.machine.links.chips
+        super().__init__(tiles=self.machine.chip.tiles * chips, chips=chips)
         self._constants: set[str] = set()
-        self._outputs: dict[str, str] = {}
-        self.blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
-        self.open_superstep: Superstep | None = None
         self._taken: set[str] = set()  # names of supersteps
-
-    @property
-    def chips(self) -> int:
-        return self.machine.links.chips
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of all chips; tile numbers continue from chip to chip."""
-        return self.machine.chip.tiles * self.chips
 
     @property
     def everywhere(self) -> TileMapping:
@@ -139,14 +128,14 @@ class Builder:
     def input(self, variable: Variable | str, name: str | None = None) -> Variable:
         """Let the host write a variable before every run, as the input `name` (default: the variable's name)."""
         found = self.resolve(variable)
-        self._inputs[self._new_name(name or found.name, self._inputs, "an input")] = found.name
+        self.inputs[self._new_name(name or found.name, self.inputs, "an input")] = found.name
         return found
 
     @at_users_line()
     def output(self, variable: Variable | str, name: str | None = None) -> Variable:
         """Let the host read a variable after every run, as the output `name` (default: the variable's name)."""
         found = self.resolve(variable)
-        self._outputs[self._new_name(name or found.name, self._outputs, "an output")] = found.name
+        self.outputs[self._new_name(name or found.name, self.outputs, "an output")] = found.name
         return found
 
     def resolve(self, variable: Variable | str) -> Variable:
@@ -234,14 +223,14 @@ class Builder:
             if item.writes and item.name in operands:
                 self._refuse_constant(operands[item.name], f"codelet '{codelet.name}'")
         tiles = whole_numbers(f"vertices of '{codelet.name}': tiles", tiles)
-        table = VertexTable(
-            codelet=codelet,
-            tiles=tiles,
-            operands={name: variable.name for name, variable in operands.items()},
-            columns={name: _column(f"column '{name}'", column, len(tiles)) for name, column in columns.items()},
-            constants=dict(constants or {}),
+        self.add_vertices(
+            Superstep(name=step),
+            codelet,
+            tiles,
+            {name: variable.name for name, variable in operands.items()},
+            {name: _column(f"column '{name}'", column, len(tiles)) for name, column in columns.items()},
+            constants=constants,
         )
-        self._add(Superstep(name=step, tables=(table,)))
 
     def _refuse_constant(self, variable: Variable, who: str) -> None:
         if variable.name in self._constants:
@@ -251,16 +240,18 @@ class Builder:
     def move(self, step: str, source: Variable, target: Variable) -> None:
         """`target` <- `source`, written by the exchange of the open superstep, or of a new one."""
         self._refuse_constant(target, "a copy")
-        self._add(Superstep(name=step, copies=(Copy(source=source.name, target=target.name),)))
+        self.add(Superstep(name=step, copies=(Copy(source=source.name, target=target.name),)))
 
-    def _add(self, more: Superstep) -> None:
-        """To the open superstep, or as one of its own."""
-        if self.open_superstep is None:
-            self._append(more)
-        else:
+    def add(self, more: Superstep) -> None:
+        """As any builder, but an exchange that cannot be planned is refused at once, and names of supersteps are
+        unique."""
+        if self.open_superstep is not None:
             self._with_exchange(replace(more, name=self.open_superstep.name))
-            tables, copies = (*self.open_superstep.tables, *more.tables), (*self.open_superstep.copies, *more.copies)
-            self.open_superstep = replace(self.open_superstep, tables=tables, copies=copies)
+        else:
+            name = _unique_name(more.name, self._taken)
+            more = self._with_exchange(replace(more, name=name, stage=name))
+            self._taken.add(name)
+        super().add(more)
 
     def require_between_supersteps(self, what: str) -> None:
         """Refuse `what`, which takes several supersteps, inside a superstep."""
@@ -282,7 +273,7 @@ class Builder:
         with at_users_line():
             if not opened.tables and not opened.copies:
                 raise MappingError(f"superstep '{name}' has no vertices; add some within it, or leave it out")
-            self._append(opened)
+            self.add(opened)
 
     @contextmanager
     def repeat(self, times: int, *, reverse: bool = False) -> Iterator[None]:
@@ -292,35 +283,23 @@ class Builder:
             if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
                 raise MappingError(f"a repeat of {times!r} turns; a whole number of at least 1 is needed")
             self.require_between_supersteps("a repeat")
-        self.blocks.append([])
+        self.open_repeat()
         try:
             yield
-        finally:
-            body = self.blocks.pop()
+        except BaseException:
+            self.bodies.pop()
+            raise
         with at_users_line():
-            self.blocks[-1].append(Repeat(times=int(times), body=tuple(body), reverse=reverse))
+            self.close_repeat(int(times), reverse=reverse)
 
     @at_users_line()
-    def program(self) -> Program:
+    def program(self, **about: Any) -> Program:
         """The program, its exchanges planned. Raises KernelError if nothing has been added."""
-        if self.open_superstep is not None or len(self.blocks) > 1:
+        if self.open_superstep is not None or len(self.bodies) > 1:
             raise MappingError(f"kernel '{self.name}': a superstep or repeat is still open; call program() outside")
-        if not self.blocks[0]:
+        if not self.body:
             raise MappingError(f"kernel '{self.name}' has no superstep; add vertices")
-        return Program(
-            tiles=self.tiles,
-            chips=self.chips,
-            variables=dict(self.variables),
-            body=tuple(self.blocks[0]),
-            inputs=dict(self._inputs),
-            outputs=dict(self._outputs),
-        )
-
-    def _append(self, superstep: Superstep) -> None:
-        name = _unique_name(superstep.name, self._taken)
-        planned = self._with_exchange(replace(superstep, name=name, stage=name))
-        self._taken.add(name)
-        self.blocks[-1].append(planned)
+        return super().program(**about)
 
     def _with_exchange(self, superstep: Superstep) -> Superstep:
         """The superstep with its exchange; raises MappingError immediately if it cannot be planned."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.console import Progress
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
@@ -33,7 +34,6 @@ SHARE = 0.05  # of the neurons in a timestep: as in the authors' accuracy study 
 FACTORS = (4.0, 32.0, 256.0, 4096.0)  # on the scale of the weights, or of the threshold
 LENGTH = ("training", "max_training_steps")
 Changes = dict[tuple[str, str], Any]  # by section and key
-Progress = Callable[[str, int, int], None]
 Again = Callable[[Workload, int], TrainingLog]  # so many training steps of a changed workload, on the same samples
 
 
@@ -118,13 +118,24 @@ def _out_of_reach(network: SpikingNetwork, constant: Mapping[str, Firing]) -> It
     if names:
         yield (
             f"No input spike gets to {_names(names)} in {counted(network.timesteps, 'timestep')}: from layer to layer "
-            f"it takes one; data.timesteps must be over {len(network.layers) - 1:,}, or network.delay 0"
+            f"it takes one; data.timesteps must be over {max(input_distances(network).values()):,}, or network.delay 0"
         )
 
 
 def unreachable_layers(network: SpikingNetwork) -> list[Any]:
     """The layers that are further from the input than the sequence is long."""
-    return [layer for index, layer in enumerate(network.layers) if index * network.delay >= network.timesteps]
+    far = input_distances(network)
+    return [layer for layer in network.layers if far[layer.name] >= network.timesteps]
+
+
+def input_distances(network: SpikingNetwork) -> dict[str, int]:
+    """Of every layer, how many timesteps after a spike of the input it may fire first."""
+    far = {INPUT: 0} | {layer.name: network.timesteps + len(network.layers) for layer in network.layers}
+    for _ in network.layers:
+        for layer in network.layers:
+            ways = (far[source.name] + (source.lag or 0) for source in network.sources(layer))
+            far[layer.name] = min(far[layer.name], *ways)
+    return {layer.name: far[layer.name] for layer in network.layers}
 
 
 def _remedy(

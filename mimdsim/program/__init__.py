@@ -1,9 +1,10 @@
 """The vocabulary of a lowered program (door 1 of ARCHITECTURE.md): which vertex computes what, when, from where.
 
 A program may be compiled or written by hand; engines cannot tell. Reading order: codelet -> extents -> mapping ->
-records -> program -> vertex_boxes -> verify.
+records -> program -> builder -> vertex_boxes -> verify.
 """
 
+from mimdsim.program.builder import ProgramBuilder
 from mimdsim.program.codelet import (
     Codelet,
     Field,
@@ -47,6 +48,7 @@ __all__ = [
     "Observables",
     "Potential",
     "Program",
+    "ProgramBuilder",
     "Recorded",
     "RecordedActivity",
     "Relay",

@@ -96,9 +96,10 @@ def _seed_mapping(case: Case, copies: int, replicas: int, work: np.ndarray, shar
 def _work_shares(case: Case) -> list[np.ndarray]:
     """Of every layer, how many tiles it should have of all: as it has neurons, or also by the spikes that reach it."""
     neurons = np.array([layer.neurons for layer in case.network.layers], np.float64)
-    sources = ["input", *(layer.name for layer in case.network.layers[:-1])]
     counts = case.activity.counts
-    spikes = np.array([counts[name][..., 1].mean() if name in counts else 1.0 for name in sources])
+    mean = {name: float(each[..., 1].mean()) for name, each in counts.items()}
+    sources = [case.network.sources(layer) for layer in case.network.layers]
+    spikes = np.array([sum(mean.get(each.name, 1.0) for each in read) for read in sources])
     return [neurons, neurons * (STATE_WORK + spikes)]
 
 

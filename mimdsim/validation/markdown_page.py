@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from html import escape
 from pathlib import Path
 
+from mimdsim.base import __version__
 from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.search_path import files_of
-from mimdsim.base.version import __version__
 from mimdsim.report.formatting import plain, significant
 from mimdsim.validation.console_table import Summary, kinds_of, ranges_of, summarised, tables_of
 from mimdsim.validation.reference_table import Row

@@ -411,7 +411,7 @@ def golden_columns(dense: list[int], batch: int = 48, tiles: int = 1472) -> dict
     }
     network = network_of(build(Workload, table, where="golden mapping"))
     placement = place(network, tiles, WORKER_CONTEXTS, MappingOptions())
-    reductions = [plan for plan in placement.reductions if plan is not None]
+    reductions = list(placement.reductions.values())
     return {
         "start": [layer.first_tile for layer in placement.layers],
         "end": [layer.last_tile for layer in placement.layers],

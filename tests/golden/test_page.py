@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.validation.console_table import COLUMNS, rows_as_json, summarised, table

@@ -31,14 +31,15 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.program import check_program
 from mimdsim.codelets.elementwise import CALLS, SURROGATE_CALLS, add_surrogate
 from mimdsim.compiler import compile_graph
-from mimdsim.compiler.place.dense_placement import place_arrays
+from mimdsim.compiler.place.placement import place_arrays
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.compiler.place.products import Blocks, ProductPlace, grid_of, largest_piece
 from mimdsim.execution import Executor
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
-from mimdsim.pipeline import compile_workload, memory_profile, retime, simulate, unused_chips
+from mimdsim.pipeline import compile_workload, memory_profile, retime, simulate
+from mimdsim.pipeline.warnings import unused_chips
 from mimdsim.program import RecordedActivity, TileMapping
 from mimdsim.program.mapping import FLAT
 from mimdsim.timing import time_program

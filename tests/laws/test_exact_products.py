@@ -24,7 +24,7 @@ HUNDREDTHS = st.integers(0, 100)
 ALLOWED = {
     "mimdsim/validation/sparse/dynamic.py": "room of a bucket, as the vendor's planner counts it",
     "mimdsim/validation/sparse/static.py": "depths between which cycles are interpolated",
-    "mimdsim/compiler/place/sparse_placement.py": "work as the authors' program counts it",
+    "mimdsim/compiler/place/placement.py": "work as the authors' program counts it",
     "mimdsim/functional/input_gradients.py": "whole numbers only",
     "mimdsim/functional/neurons.py": "turns worth a thread",
     "mimdsim/execution/whole_tensor_layers.py": "room for lists, which grows",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.compiler import Placement, place
-from mimdsim.compiler.place.sparse_placement import selection_spread
+from mimdsim.compiler.place.placement import selection_spread
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
@@ -51,7 +51,7 @@ def test_every_column_of_the_golden_mappings(golden: dict[str, Any]) -> None:
     network = network_of(load_workload(name))
     placement = placed(name)
     layers = placement.layers
-    reductions = [reduction for reduction in placement.reductions if reduction is not None]
+    reductions = list(placement.reductions.values())
     found = {
         "dense": [network.inputs, *(layer.neurons for layer in network.layers)],
         "start": [layer.first_tile for layer in layers],
@@ -68,7 +68,8 @@ def test_every_column_of_the_golden_mappings(golden: dict[str, Any]) -> None:
     }
     assert found == golden
     assert placement.neurons_per_tile == 2
-    assert placement.reductions[0] is None  # the network input has no gradient
+    names = [layer.name for layer in layers]
+    assert list(placement.reductions) == list(zip(names[1:], names, strict=False))  # none for the network input
 
 
 def test_the_compiled_scans_look_at_the_golden_number_of_states() -> None:
@@ -175,8 +176,8 @@ def test_laws(
     # no smaller multiple of the unit would do
     fewer = placement.neurons_per_tile - 2
     assert not fewer or sum(-(-layer.neurons // fewer) for layer in network.layers) > tiles - reserved
-    for before, layer, reduction in zip(network.layers, placement.layers[1:], placement.reductions[1:], strict=False):
-        assert reduction is not None
+    for before, layer in zip(network.layers, placement.layers[1:], strict=False):
+        reduction = placement.reductions[layer.name, before.name]
         vertices = reduction.groups * batch * before.capacity
         assert reduction.group_size * reduction.groups <= layer.occupied
         assert reduction.first_tile + (vertices - 1) // reduction.per_tile < tiles

@@ -35,11 +35,12 @@ from mimdsim.codelets import formats
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.vertex_costs import SUBWORD_STORE_BUNDLES
 from mimdsim.compiler import Compiled
-from mimdsim.compiler.place.sparse_placement import place
+from mimdsim.compiler.place.placement import place
 from mimdsim.execution import Executor
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.pipeline import compile_workload, half_warning, retime
+from mimdsim.pipeline import compile_workload, retime
+from mimdsim.pipeline.warnings import half_warning
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (
     Program,
@@ -387,9 +388,8 @@ def test_last_tiles_must_be_fewer_than_the_chip_has() -> None:
 def test_even_reduction_gives_every_layer_as_many_tiles() -> None:
     network = small_network((6, 60, 20, 30, 4), batch=4, capacities=(20, 2, 5, 4))
     work, even = (place(network, 97, 6, MappingOptions(reduce_rule=rule)) for rule in ("work", "even"))
-    assert even.reductions[0] is None
-    assert [plan.tiles for plan in even.reductions if plan] == [32, 32, 32]
-    assert len({plan.tiles for plan in work.reductions if plan}) > 1
+    assert [plan.tiles for plan in even.reductions.values()] == [32, 32, 32]
+    assert len({plan.tiles for plan in work.reductions.values()}) > 1
 
 
 # ---- what a user sees

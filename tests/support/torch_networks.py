@@ -201,6 +201,79 @@ class Delayed(nn.Module):  # type: ignore[misc]
         return total
 
 
+class Skip(nn.Module):  # type: ignore[misc]
+    """The last layer reads both hidden layers and the input, side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, 16)
+        self.fc3 = nn.Linear(16 + HIDDEN + INPUTS, CLASSES)
+        self.lif1, self.lif2, self.lif3 = snn.Leaky(beta=0.9), snn.Leaky(beta=0.8), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        one, two, three, out = self.lif1.reset_mem(), self.lif2.reset_mem(), self.lif3.reset_mem(), []
+        for step in x:
+            spk1, one = self.lif1(self.fc1(step), one)
+            spk2, two = self.lif2(self.fc2(spk1), two)
+            spk3, three = self.lif3(self.fc3(torch.cat([spk2, spk1, step], dim=1)), three)
+            out.append(spk3)
+        return torch.stack(out)
+
+
+class Shortcut(nn.Module):  # type: ignore[misc]
+    """A second way around the hidden layer, with weights of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.ModuleDict({
+            "up": nn.Linear(INPUTS, HIDDEN), "down": nn.Linear(HIDDEN, CLASSES), "past": nn.Linear(INPUTS, CLASSES)
+        })  # fmt: skip
+        self.hidden, self.out = neuron.LIFNode(v_reset=None), neuron.LIFNode(tau=3.0)
+
+    def forward(self, x: Any) -> Any:
+        net = self.net
+        return sum(self.out(net["down"](self.hidden(net["up"](step))) + net["past"](step)) for step in x)
+
+
+class Populations(nn.Module):  # type: ignore[misc]
+    """Excitatory and inhibitory neurons that drive each other and themselves, a timestep later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e_in, self.i_in, self.out = nn.Linear(INPUTS, HIDDEN), nn.Linear(INPUTS, 9), nn.Linear(HIDDEN, CLASSES)
+        self.to_e, self.to_i = nn.Linear(HIDDEN + 9, HIDDEN, bias=False), nn.Linear(HIDDEN, 9, bias=False)
+        self.e, self.i, self.read = snn.Leaky(beta=0.9), snn.Leaky(beta=0.7), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        one, two, three, out = self.e.reset_mem(), self.i.reset_mem(), self.read.reset_mem(), []
+        e, i = (torch.zeros(x.shape[1], width, dtype=x.dtype) for width in (HIDDEN, 9))
+        for step in x:
+            drive = self.i_in(step) + self.to_i(e)
+            e, one = self.e(self.e_in(step) + self.to_e(torch.cat([e, i], dim=-1)), one)
+            i, two = self.i(drive, two)
+            spikes, three = self.read(self.out(e), three)
+            out.append(spikes)
+        return torch.stack(out)
+
+
+class OneMatrix(nn.Module):  # type: ignore[misc]
+    """A recurrent layer as a cell of an RNN is often written: input and own spikes meet one matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.out = nn.Linear(INPUTS + HIDDEN, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.lif, self.read = snn.Leaky(beta=0.8), snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        one, two, made = self.lif.reset_mem(), self.read.reset_mem(), []
+        spk = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            spk, one = self.lif(self.fc(torch.cat((step, spk), -1)), one)
+            out, two = self.read(self.out(spk), two)
+            made.append(out)
+        return torch.stack(made)
+
+
 def _jelly_in_time() -> Any:
     net = nn.Sequential(
         jelly.Linear(INPUTS, HIDDEN), neuron.LIFNode(tau=3.0, decay_input=False, v_reset=None),
@@ -331,6 +404,10 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly in time": TorchNetwork(make=_jelly_in_time, judge=of_counts, scale=4.0),
     "spikingjelly, mean over time": TorchNetwork(make=JellyMean, loss="", judge=of_counts, scale=4.0),
     "a timestep between layers": TorchNetwork(make=Delayed, loss="", judge=of_counts, scale=4.0),
+    "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
+    "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
+    "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
+    "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
     "norse recurrent": TorchNetwork(make=NorseRecurrent, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5),
     "norse in time": TorchNetwork(make=NorseInTime, judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0),
     "norse LSNN": TorchNetwork(
@@ -353,9 +430,9 @@ def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
     """(the loss, gradients by the module's names), in the module's precision."""
-    from mimdsim.frameworks.recording import forget
+    from mimdsim.frameworks.recording import reset_states
 
-    forget(module)
+    reset_states(module)
     functional.reset_net(module)
     module.zero_grad()
     with pytest.MonkeyPatch.context() as patch:
@@ -365,7 +442,7 @@ def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -
 
 
 def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
-    from mimdsim.frameworks.recording import forget
+    from mimdsim.frameworks.recording import reset_states
 
     if network.single:
         made = [module(step) for step in spikes]
@@ -374,6 +451,6 @@ def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple
         returned = module(spikes)
     loss = network.judge(returned, labels)
     loss.backward()
-    forget(module)
+    reset_states(module)
     functional.reset_net(module)
     return float(loss), {name: each.grad.numpy().copy() for name, each in module.named_parameters()}

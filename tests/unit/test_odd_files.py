@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hostile.limits import time_limit
 
+from mimdsim.base.console import silent
 from mimdsim.base.errors import MimdsimError, NotAFile
 from mimdsim.base.files import open_data, open_regular, read_bounded, read_whole, write_atomically
 from mimdsim.base.npz_reader import NpzFile
@@ -22,7 +23,6 @@ from mimdsim.checking.program import load_build
 from mimdsim.cli import main
 from mimdsim.machine import load_machine
 from mimdsim.machine.calibrated import read_calibration
-from mimdsim.pipeline.pipeline import silent
 from mimdsim.profile import load_profile
 from mimdsim.profile.detail import load_detail
 from mimdsim.studies import read_study

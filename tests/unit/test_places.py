@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.search_path import files_of, own_folder, places

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from invented_runs import TWICE, energy, gpu, swept, tiled
 
+from mimdsim.base import __version__
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import ENDED
-from mimdsim.base.version import __version__
 from mimdsim.pipeline.overrides import load_line_up, parse_changes, split_changes
 from mimdsim.studies import executors, make_study, runner, worker, write_figures
 from mimdsim.studies.executors import AHEAD, Batch, Local

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from mimdsim.graph import Operation
 from mimdsim.program import Codelet, Program, TileMapping
 
 
-@dataclass
+@dataclass(kw_only=True, eq=False, repr=False)
 class ArrayLowering(Lowering):
     """A lowering whose matrices lie in boxes: `blocks` by variable. steady: sequences that are the same in every
     timestep, by the matrix they repeat."""
@@ -165,6 +165,6 @@ class ArrayLowering(Lowering):
         self.on_boxes(stage, "call", codelet, blocks, operands, layer=layer, named=False, mergeable=False)
         return target
 
-    def program(self) -> Program:
+    def program(self, **about: Any) -> Program:
         """Every tile works for all layers."""
-        return replace(super().program(), layer_of_tile=("all layers",) * self.placement.tiles)
+        return super().program(layer_of_tile=("all layers",) * self.tiles, **about)

@@ -94,7 +94,8 @@ def _multiply(
     for step, (name, table) in enumerate(tables):
         number = f" {step}" if plan.steps > 1 and name == "multiply" else ""
         done = ((result, op.outputs[0]),) if step == len(tables) - 1 else ()
-        low.emit(f"{name} {op.outputs[0]}{number}", op.kind, tables=(table,), defines=done, mergeable=False)
+        where, stage = (table.codelet, table.tiles, dict(table.columns)), f"{name} {op.outputs[0]}{number}"
+        low.compute(stage, op, *where, dict(table.operands), named=False, defines=done, mergeable=False)
 
 
 def lower_lif(low: ArrayLowering, ops: Operations) -> None:

@@ -6,7 +6,8 @@ function's own variables, and what it makes from there; nothing counts timesteps
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.dense.context import ArrayLowering
@@ -34,20 +35,15 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
     (slice_now,) = scan.slices
     source = op.inputs[len(scan.carries)]
     held = _declare_input(low, scan, slice_now.inside, source)
-    _open(low, "forward", -1, 1)
-    held_outside = _pass_parameters(low, scan)
-    carried = _pass_carries(low, scan)
-    low.storage[slice_now.inside] = (_now(low, held, slice_now.inside, 0),)
-    lower_body(low, scan)
-    finals = len(scan.carries)
-    for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
-        whole = _stash(low, name, low.storage[name][0], scan.timesteps)
-        low.storage[outer] = (whole,)
-        if scan.body.value(name).role == "spikes":
-            low.recorded[scan.body.value(name).layer] = (whole,)
-    _return_carries(low, carried)
-    low.close_repeat(scan.timesteps, scan.reverse)
-    low.storage.update(held_outside)
+    with _turns(low, scan, "forward", -1, 1):
+        low.storage[slice_now.inside] = (_now(low, held, slice_now.inside, 0),)
+        lower_body(low, scan)
+        finals = len(scan.carries)
+        for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
+            whole = _stash(low, name, low.storage[name][0], scan.timesteps)
+            low.storage[outer] = (whole,)
+            if scan.body.value(name).role == "spikes":
+                low.recorded[scan.body.value(name).layer] = (whole,)
 
 
 def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
@@ -64,29 +60,31 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
         name = _declare_adjoint(low, scan, carry.enters, carry.leaves)
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
-    _open(low, "backward", scan.timesteps, -1)
-    held_outside = _pass_parameters(low, scan)
-    carried = _pass_carries(low, scan)
-    for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
-        (held,) = low.storage[outer]
-        low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
-    lower_body(low, scan)
-    _return_carries(low, carried)
-    low.close_repeat(scan.timesteps, scan.reverse)
-    low.storage.update(held_outside)
+    with _turns(low, scan, "backward", scan.timesteps, -1):
+        for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
+            (held,) = low.storage[outer]
+            low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
+        lower_body(low, scan)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
         if scan.body.value(carry.enters).role == "gradient":
             low.outputs[outer] = low.storage[outer][0]
 
 
-def _open(low: ArrayLowering, phase: str, first: int, by: int) -> None:
-    """Open the repeat, with a counter of timesteps unless their addresses are known when the program is compiled."""
+@contextmanager
+def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> Iterator[None]:
+    """The repeat, with a counter of timesteps unless their addresses are known when the program is compiled; what the
+    body reads is where it was again after it."""
     if not low.traced:
         set_counters(low, phase, first)
-    low.open_repeat()
-    if not low.traced:
-        count_timestep(low, by)
+    with low.repeat(scan.timesteps, reverse=scan.reverse):
+        if not low.traced:
+            count_timestep(low, by)
+        held_outside = _pass_parameters(low, scan)
+        carried = _pass_carries(low, scan)
+        yield
+        _return_carries(low, carried)
+    low.storage.update(held_outside)
 
 
 def _pass_parameters(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:

@@ -7,6 +7,8 @@ variables, vertices and code always.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,8 @@ from mimdsim.program import Program, Repeat, Superstep, TileFormula
 from mimdsim.program.checks.bounds import require_homes
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.records import CATEGORIES, OVERHEADS
+
+Where = np.ndarray | slice  # tiles
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,20 +59,22 @@ class Memory:
     def peak_bytes(self) -> int:
         return int(self.fullest_bytes[self.peak_superstep])
 
+    def live(self, index: int) -> Iterator[tuple[str, str, Where, np.ndarray]]:
+        """(variable or '', category, tiles, bytes there) of everything that is in memory in superstep `index`."""
+        for name, (first, last) in self.spans.items():
+            if first <= index <= last:
+                yield name, self.category[name], *self.held[name]
+        if index in self.buffers:
+            yield "", "exchange buffers", *self.buffers[index]
+        yield "", "vertices", slice(None), self.vertices
+        yield "", "code", slice(None), self.code
+
     @property
     def by_category(self) -> np.ndarray:
         """int64[categories, tiles]: bytes in the superstep where the fullest tile peaks; made anew each time."""
         found = np.zeros((len(self.categories), len(self.always)), np.int64)
-        row_of = dict(zip(self.categories, found, strict=True))
-        for name, (first, last) in self.spans.items():
-            if first <= self.peak_superstep <= last:
-                tiles, size = self.held[name]
-                row_of[self.category[name]][tiles] += size
-        if self.peak_superstep in self.buffers:
-            tiles, size = self.buffers[self.peak_superstep]
-            row_of["exchange buffers"][tiles] += size
-        row_of["vertices"] += self.vertices
-        row_of["code"] += self.code
+        for _, category, tiles, size in self.live(self.peak_superstep):
+            found[self.categories.index(category), tiles] += size
         return found
 
     def bytes_of(self, name: str) -> np.ndarray:
@@ -80,26 +86,17 @@ class Memory:
 
     def live_at(self, index: int) -> np.ndarray:
         """int64[tiles]: bytes in use in superstep `index`."""
-        live = self.vertices + self.code
-        for name, (first, last) in self.spans.items():
-            if first <= index <= last:
-                tiles, size = self.held[name]
-                live[tiles] += size
-        if index in self.buffers:
-            tiles, size = self.buffers[index]
-            live[tiles] += size
-        result: np.ndarray = live
-        return result
+        found = np.zeros(len(self.always), np.int64)
+        for _, _, tiles, size in self.live(index):
+            found[tiles] += size
+        return found
 
     def largest(self, tile: int, count: int) -> list[tuple[str, int]]:
         """The variables that take most of a tile at the peak superstep."""
         found = []
-        for name, (first, last) in self.spans.items():
-            if first <= self.peak_superstep <= last:
-                tiles, size = self.held[name]
-                at = int(np.searchsorted(tiles, tile))
-                if at < len(tiles) and tiles[at] == tile and size[at]:
-                    found.append((name, int(size[at])))
+        for name, _, tiles, size in self.live(self.peak_superstep):
+            if name and (here := size[tiles == tile]).any():
+                found.append((name, int(here[0])))
         return sorted(found, key=lambda item: (-item[1], item[0]))[:count]
 
 
@@ -119,8 +116,8 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
     tiles = program.tiles
     vertices, code = _fixed_bytes(supersteps, tiles, machine)
     always = vertices + code
-    begins: dict[int, list[str]] = {}
-    ends: dict[int, list[str]] = {}
+    begins: dict[int, list[str]] = defaultdict(list)
+    ends: dict[int, list[str]] = defaultdict(list)
     held: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     alike: dict[tuple[TileMapping, tuple[int, ...], int], tuple[np.ndarray, np.ndarray]] = {}  # many lie alike
     for name, (first, last) in spans.items():
@@ -130,8 +127,8 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
             tiles_of, size = variable.mapping.held_bytes(*key[1:])
             alike[key] = tiles_of, compact(size)
         held[name] = alike[key]
-        begins.setdefault(first, []).append(name)
-        ends.setdefault(last, []).append(name)
+        begins[first].append(name)
+        ends[last].append(name)
         if variable.persistent:
             always[held[name][0]] += held[name][1]
     buffers = {
@@ -143,14 +140,14 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
     peak_by_tile = np.zeros(tiles, np.int64)
     curve = np.zeros((3, len(supersteps)), np.int64)
     for index in range(len(supersteps)):
-        for name in begins.get(index, ()):
+        for name in begins[index]:
             live[held[name][0]] += held[name][1]
         where, extra = buffers.get(index, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
         live[where] += extra
         np.maximum(peak_by_tile, live, out=peak_by_tile)
         curve[:, index] = live.argmax(), live.max(), live.sum()
         live[where] -= extra
-        for name in ends.get(index, ()):
+        for name in ends[index]:
             live[held[name][0]] -= held[name][1]
     category = {name: program.variables[name].category for name in spans}
     return Memory(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -211,13 +212,21 @@ class LayerPlacement:
         return np.repeat(np.arange(self.copies), np.diff(self.batch_edges))
 
     def rows(self, edges: np.ndarray) -> dict[str, np.ndarray]:
-        """Columns of one vertex per tile: its neurons, and the rows edges[b]..edges[b + 1] of copy b."""
+        """Columns of one vertex for every run of rows edges[k]..edges[k + 1] and its tiles: the rows, and the tile's
+        neurons."""
+        runs = len(edges) - 1
         return {
             "row_start": np.repeat(edges[:-1], len(self.starts)),
             "row_stop": np.repeat(edges[1:], len(self.starts)),
-            "start": np.tile(self.starts, self.copies),
-            "stop": np.tile(self.stops, self.copies),
+            "start": np.tile(self.starts, runs),
+            "stop": np.tile(self.stops, runs),
         }
+
+    def cut_batch(self, parts: np.ndarray | int) -> np.ndarray:
+        """int64: where the samples of every copy are cut into so many parts, copy after copy."""
+        edges = zip(pairwise(self.batch_edges.tolist()), np.broadcast_to(parts, self.copies).tolist(), strict=True)
+        cuts = [begin + np.arange(count) * (end - begin) // count for (begin, end), count in edges]
+        return np.append(np.concatenate(cuts), self.batch_edges[-1])
 
     @property
     def combine_tiles(self) -> np.ndarray:
@@ -265,7 +274,7 @@ class ReducePlacement:
 class Placement:
     """The placement of a network: `tiles` over all `chips` up to the last one that holds a layer.
 
-    reductions: of the gradients that a layer gives the one before it; own_reductions: of those it gives itself.
+    reductions: of the gradients that a layer gives another or itself, by both names.
     sample_tiles: int64[batch], where per-sample data lies. arrays: of dense spikes. worker_contexts: that help.
     idle_tiles: the last ones of each chip, which get nothing.
     """
@@ -274,12 +283,11 @@ class Placement:
     chips: int
     neurons_per_tile: int
     layers: tuple[LayerPlacement, ...]
-    reductions: tuple[ReducePlacement | None, ...]
+    reductions: dict[tuple[str, str], ReducePlacement]
     sample_tiles: np.ndarray
     reserved_tiles: int
     worker_contexts: int
     idle_tiles: int = 0
-    own_reductions: tuple[ReducePlacement | None, ...] = ()
     arrays: ArrayPlacement | None = None
 
     @property

@@ -18,7 +18,7 @@ from mimdsim.codelets import neurons as fused
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.codelets.linear_terms import Packed, pack_terms
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.sparse.fan_in import emit_current, synapse_inputs
+from mimdsim.compiler.sparse.recurrence_and_bias import emit_current, synapse_inputs
 from mimdsim.compiler.sparse.selection import received
 from mimdsim.compiler.sparse.spikes import emit_reduction, listed_gradient, partial_sums, replicate_spikes
 from mimdsim.graph import Layer, Operation
@@ -289,7 +289,7 @@ def _lower_state_gradient_rows(low: Lowering, layer: Layer, dv: str, operands: d
         extents={"listed": Listed(layer=name)},
         constants=_surrogate_constant(layer),
     )
-    low.emit("scatter state gradient", "select_gradient", copies=(Copy(source=row, target=dv),), layer=name)
+    low.copies("scatter state gradient", "select_gradient", Copy(source=row, target=dv), layer=name)
 
 
 def declare_thresholds(low: Lowering, layer: str) -> None:

@@ -5,20 +5,55 @@ Synapses of several sources share a superstep and its exchange; sums, bias and i
 
 from __future__ import annotations
 
+import numpy as np
+
 from mimdsim.codelets import recurrence_and_bias as codelets
-from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.sparse.fan_in import emit_current, synapse_inputs
+from mimdsim.codelets.dense import SUM_REPLICAS
+from mimdsim.codelets.fan_in import SYNAPSE_CURRENT_PART
+from mimdsim.compiler.context import Lowering, in_bands
+from mimdsim.compiler.sparse.selection import received
 from mimdsim.compiler.sparse.spikes import (
     emit_reduction,
     listed_gradient,
     partial_sums,
+    parts_of,
     replica_columns,
     replicate_spikes,
 )
 from mimdsim.graph import Operation
-from mimdsim.program import Hits, Listed, SpikesOver
+from mimdsim.program import Hits, Listed, Spikes, SpikesOver
+from mimdsim.program.loop_extents import Recorded
 
 Operations = tuple[Operation, ...]
+
+
+def synapse_inputs(low: Lowering, op: Operation) -> tuple[dict[str, str], dict[str, np.ndarray | Recorded]]:
+    """Operands and extents of a vertex that sums weights: of listed ids, or by a dense row."""
+    spikes, weights = op.inputs
+    source, (layer, shift) = received(low, spikes), low.origin(spikes)
+    names = ("row",) if len(source) == 1 else ("ids", "counts")
+    operands = {"w": low.storage[weights][0], **dict(zip(names, source, strict=True))}
+    return operands, {"spikes": Spikes(layer=layer, shift=shift)}
+
+
+def emit_current(low: Lowering, op: Operation) -> str:
+    """The current [batch, neurons] from listed ids, in parts on their tiles and then summed with the states."""
+    layer, (name,) = op.layer, op.outputs
+    shape = (low.placed(layer).fan_in_parts, low.network.batch, low.layer(layer).neurons)
+    placed = low.placed(layer)
+    parts = (low.in_parts(placed, placed.batch_edges, placed.grid[:, part], 2) for part in range(shape[0]))
+    mapping = in_bands(0, ((part, part + 1, each) for part, each in enumerate(parts)))
+    partial = low.variable(f"{name}.parts", shape, "float32", mapping, "neuron states")
+    operands, extents = synapse_inputs(low, op)
+    source, shift = low.origin(op.inputs[0])
+    hits = Hits(layer=source, shift=shift, which="spikes")
+    tiles, columns = parts_of(low, layer, low.variables[operands["w"]].shape[0])
+    operands, extents = {"current": partial, **operands}, {**extents, "hits": hits}
+    low.compute("synapse current", op, SYNAPSE_CURRENT_PART, tiles, columns, operands, extents=extents)
+    current = low.plane(name, layer, "neuron states")
+    operands = {"replicas": partial, "total": current}
+    low.compute("sum parts", op, *low.over_neurons(SUM_REPLICAS, layer), operands)
+    return current
 
 
 def lower_synapse(low: Lowering, ops: Operations) -> None:

@@ -14,7 +14,7 @@ from mimdsim.compiler.place.layer_partition import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Carry
-from mimdsim.program import Codelet, Hits, Listed, Spikes, TileMapping, VertexTable
+from mimdsim.program import Codelet, Hits, Listed, Spikes, TileMapping
 
 WHICH = ("spikes", "gradient")  # flag rows
 ROWS = len(WHICH)
@@ -254,21 +254,21 @@ def _emit_by_row(
     constants: dict[str, object],
 ) -> None:
     """A superstep with a table for each row of flags, whose vertices find other numbers of ids."""
-    tables = []
-    for row, which in enumerate(WHICH):
-        chosen = np.flatnonzero(columns["row"] == row)
-        tables.append(
-            VertexTable(
-                codelet=codelet,
+    with low.superstep(stage, "select_spikes", layer=layer.name):
+        for row, which in enumerate(WHICH):
+            chosen = np.flatnonzero(columns["row"] == row)
+            some = {name: column[chosen] for name, column in columns.items()}
+            low.compute(
+                stage,
+                "select_spikes",
+                codelet,
+                tiles[chosen],
+                some,
+                operands,
                 layer=layer.name,
-                tiles=tiles[chosen],
-                operands=operands,
-                columns={name: column[chosen] for name, column in columns.items()},
                 extents={"hits": Hits(layer=layer.name, which=which)},
                 constants=constants,
             )
-        )
-    low.emit(stage, "select_spikes", tables=tuple(tables), layer=layer.name)
 
 
 def _slots(batch: int, count: int) -> tuple[np.ndarray, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -17,14 +18,14 @@ from mimdsim.codelets.dense import (
     SUM_SOME_REPLICAS,
 )
 from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
-from mimdsim.compiler.context import Chips, Lowering
+from mimdsim.compiler.context import Chips, Lowering, in_bands
 from mimdsim.compiler.place.collectives import Trees
-from mimdsim.compiler.sparse.fan_in import parts_of
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
-from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, VertexTable, Within
+from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, Within
 from mimdsim.program.loop_extents import Recorded
-from mimdsim.program.mapping import Band
+
+Columns = tuple[np.ndarray, dict[str, np.ndarray]]
 
 
 def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
@@ -32,11 +33,7 @@ def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
     ids, counts = low.storage[spikes]
     placed = low.placed(layer)
     parts = zip(pairwise(placed.batch_edges.tolist()), placed.grid, strict=True)
-    mapping = TileMapping.banded(
-        tuple(
-            Band(axis=0, start=begin, stop=end, mapping=TileMapping.replicated(tiles)) for (begin, end), tiles in parts
-        )
-    )
+    mapping = in_bands(0, ((begin, end, TileMapping.replicated(tiles)) for (begin, end), tiles in parts))
     copies = []
     names = []
     for original in (ids, counts):
@@ -46,7 +43,7 @@ def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
             copies.append(Copy(source=original, target=name))
         names.append(low.variable(name, held.shape, held.dtype, mapping, "spike ids"))
     if copies:
-        low.emit("replicate ids", "replicate", copies=tuple(copies), layer=layer)
+        low.copies("replicate ids", "replicate", *copies, layer=layer)
     return names[0], names[1]
 
 
@@ -68,34 +65,15 @@ def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
 
 def _in_copies(low: Lowering, layer: str, each: int, rows: int) -> TileMapping:
     """Of [copies * each, rows, neurons]: `each` of them with every copy of the layer."""
-    return TileMapping.banded(
-        tuple(
-            Band(
-                axis=0,
-                start=copy * each,
-                stop=(copy + 1) * each,
-                mapping=low.weights_of_copy(layer, copy, rows, 2),
-            )
-            for copy in range(low.placed(layer).copies)
-        )
-    )
-
-
-def replica_edges(low: Lowering, layer: str) -> np.ndarray:
-    """int64[replicas + 1]: replica r sums samples edges[r]..edges[r + 1] - 1."""
-    placed = low.placed(layer)
-    begins, sizes = placed.batch_edges[:-1, None], np.diff(placed.batch_edges)[:, None]
-    edges: np.ndarray = np.append(
-        (begins + np.arange(placed.replicas) * sizes // placed.replicas).ravel(), low.network.batch
-    )
-    return edges
+    copies = range(low.placed(layer).copies)
+    return in_bands(0, ((copy * each, (copy + 1) * each, low.weights_of_copy(layer, copy, rows, 2)) for copy in copies))
 
 
 def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """One vertex per replica, tile with a part of the weights, and context that shares its neurons, with the samples
     it sums."""
     placed = low.placed(layer)
-    edges = replica_edges(low, layer)
+    edges = placed.cut_batch(placed.replicas)  # replica r sums samples edges[r]..edges[r + 1] - 1
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     every = np.meshgrid(filled, np.arange(placed.sharers), np.arange(len(placed.starts)), indexing="ij")
     replica, share, run = (column.ravel() for column in every)
@@ -112,6 +90,32 @@ def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarra
     }
     tiles = placed.grid[replica // placed.replicas, part, run]
     return tiles[some], {name: column[some] for name, column in columns.items()}
+
+
+def parts_of(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Columns] | None = None) -> Columns:
+    """Tiles and columns of a table for every part of weights of so many rows, one part after another: `start` and
+    `stop` are the part's range of inputs, `first` and `last` its neurons, `part` its number among a sample's tiles.
+
+    Which of the listed ids are in that range is known only when the spikes are, so a part looks at every id.
+    columns_of(low, layer, part): of one part, by default one vertex per sample and tile.
+    """
+    columns_of = columns_of or _by_sample
+    tiles, columns = [], []
+    for part, (begin, end) in enumerate(pairwise(low.placed(layer).cut_rows(rows).tolist())):
+        where, own = columns_of(low, layer, part)
+        own["first"], own["last"] = own["start"], own["stop"]
+        own["start"], own["stop"] = np.full(len(where), begin), np.full(len(where), end)
+        tiles.append(where)
+        columns.append(own)
+    return np.concatenate(tiles), {name: np.concatenate([own[name] for own in columns]) for name in columns[0]}
+
+
+def _by_sample(low: Lowering, layer: str, part: int) -> Columns:
+    placed = low.placed(layer)
+    _, columns = low.by_sample_and_tile(layer, parts=True)
+    columns["part"] += part * len(placed.starts)
+    columns["fan_in_part"] = np.full(len(columns["part"]), part)
+    return placed.grid[placed.copy_of, part].ravel(), columns
 
 
 def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -155,22 +159,23 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
 
 
 def _stem(low: Lowering, op: Operation) -> str:
-    """What variables of an input gradient are named by: the layer, and whether the spikes were its own."""
+    """What variables of an input gradient are named by: the layer, and whose spikes those were."""
     source, _ = low.origin(op.inputs[1])
     if op.kind == "emitted_gradient":
         return f"{op.layer}.reset"
-    return f"{op.layer}.own" if source == op.layer else op.layer
+    if source == op.layer:
+        return f"{op.layer}.own"
+    first = low.network.sources(low.layer(op.layer))[0]
+    return op.layer if source == first.name else f"{op.layer}.from.{source}"
 
 
 def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
     """Gradients at listed ids [part, batch, capacity], one part of a sample on every tile of grid[copy]."""
     placed = low.placed(op.layer)
     part = np.arange(grid[0].size)
-    mapping = TileMapping.banded(
-        tuple(
-            Band(axis=1, start=begin, stop=end, mapping=TileMapping.split(0, tiles.ravel(), part, part + 1))
-            for (begin, end), tiles in zip(pairwise(placed.batch_edges.tolist()), grid, strict=True)
-        )
+    copies = zip(pairwise(placed.batch_edges.tolist()), grid, strict=True)
+    mapping = in_bands(
+        1, ((begin, end, TileMapping.split(0, tiles.ravel(), part, part + 1)) for (begin, end), tiles in copies)
     )
     shape = (len(part), low.network.batch, op.attributes)
     return low.variable(f"partial.{_stem(low, op)}", shape, "float32", mapping, "gradients")
@@ -188,53 +193,46 @@ def listed_gradient(low: Lowering, op: Operation) -> str:
 
 
 def gradient_chips(low: Lowering, layer: str) -> Chips:
-    """The chips that read the spikes of `layer` a timestep later and sum up their gradients: those of the next layer
-    or, without a delay, its own."""
-    names = [placed.name for placed in low.placement.layers]
-    return low.placement.layers[min(names.index(layer) + low.network.delay, len(names) - 1)].chips
+    """The chips that read the spikes of `layer` a timestep later and sum up their gradients: those of the first other
+    layer that does or, without one, its own."""
+    read = ((reader.name, source) for reader in low.network.layers for source in low.network.sources(reader))
+    return low.placed(next((reader for reader, source in read if source.name == layer and source.lag), layer)).chips
 
 
 def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
     """Partial sums of an input gradient added up over groups of tiles, then over groups, into `g`."""
     layer, (source, shift) = op.layer, low.origin(op.inputs[1])
-    index = [placed.name for placed in low.placement.layers].index(layer)
-    plan = (low.placement.own_reductions if source == layer else low.placement.reductions)[index]
-    assert plan is not None
+    plan = low.placement.reductions[layer, source]
     occupied, batch, capacity = low.variables[partial].shape
     groups = max(1, occupied // plan.group_size)
     tiles = plan.tiles_of_vertices(groups)
     mapping = TileMapping.of_elements(tiles)
     stage = low.variable(f"stage.{_stem(low, op)}", (groups, batch, capacity), "float32", mapping, "gradients")
-    tables = []
-    each = batch * capacity
-    for first, last in ((0, groups - 1), (groups - 1, groups)):  # the last group may be larger
-        if first == last:
-            continue
-        number = np.arange(first, last)
-        stop = (number + 1) * plan.group_size
-        if last == groups:
-            stop[-1] = occupied
-        group = np.repeat(compact(number), each)
-        alone = plan.group_size == 1  # then the first part of a group has its number
-        tables.append(
-            VertexTable(
-                codelet=codelets.REDUCE_PARTS,
-                layer=layer,
-                tiles=tiles[first * each : last * each],
-                operands={"partial": partial, "counts": counts, "stage": stage},
-                columns={
-                    "part_start": group if alone else np.repeat(compact(number * plan.group_size), each),
-                    "part_stop": np.repeat(compact(stop), each),
-                    "group": group,
-                    "sample": compact(np.tile(np.repeat(np.arange(batch), capacity), last - first)),
-                    "slot": compact(np.tile(np.arange(capacity), (last - first) * batch)),
-                },
-                extents={"listed": Within(layer=source, shift=shift)},
-            )
-        )
-    low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
-    where, defines = low.slots_of(g, low.chips_of(layer)), ((g, op.outputs[0]),)
-    low.compute("reduce groups", op, codelets.REDUCE_GROUPS, *where, {"stage": stage, "g": g}, defines=defines)
+    each, extents = batch * capacity, {"listed": Within(layer=source, shift=shift)}
+    operands = {"partial": partial, "counts": counts, "stage": stage}
+    with low.superstep("reduce parts", op.kind, layer=layer):
+        for first, last in ((0, groups - 1), (groups - 1, groups)):  # the last group may be larger
+            if first == last:
+                continue
+            number = np.arange(first, last)
+            stop = (number + 1) * plan.group_size
+            if last == groups:
+                stop[-1] = occupied
+            group = np.repeat(compact(number), each)
+            alone = plan.group_size == 1  # then the first part of a group has its number
+            columns = {
+                "part_start": group if alone else np.repeat(compact(number * plan.group_size), each),
+                "part_stop": np.repeat(compact(stop), each),
+                "group": group,
+                "sample": compact(np.tile(np.repeat(np.arange(batch), capacity), last - first)),
+                "slot": compact(np.tile(np.arange(capacity), (last - first) * batch)),
+            }
+            part = tiles[first * each : last * each]
+            low.compute("reduce parts", op, codelets.REDUCE_PARTS, part, columns, operands, extents=extents)
+    defines = ((g, op.outputs[0]),)
+    low.compute(
+        "reduce groups", op, codelets.REDUCE_GROUPS, *low.slots_of(g), {"stage": stage, "g": g}, defines=defines
+    )
 
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
@@ -299,21 +297,16 @@ def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, trees: Tree
     each = number // chips
     place = np.argsort(trees.order, axis=1)
     found = list(low.sums_on_chips(layer, rows))
-    bands: list[list[Band]] = [[] for _ in range(chips)]
+    bands: list[list[tuple[int, int, TileMapping]]] = [[] for _ in range(chips)]
     at: dict[tuple[int, int], list[tuple[int, int, np.ndarray]]] = {}  # (whose share, chip) -> rows, tiles
     for share, chip, begin, end, tiles in found:
-        bands[place[share, chip]].append(Band(axis=1, start=begin, stop=end, mapping=low.on_tiles(placed, tiles, 2)))
+        bands[place[share, chip]].append((begin, end, low.on_tiles(placed, tiles, 2)))
         at.setdefault((share, chip), []).append((begin, end, tiles))
     summed = low.variable(
         f"chips.{parameter.short}",
         (chips, rows, neurons),
         "float32",
-        TileMapping.banded(
-            tuple(
-                Band(axis=0, start=number, stop=number + 1, mapping=TileMapping.banded(tuple(own)))
-                for number, own in enumerate(bands)
-            )
-        ),
+        in_bands(0, ((number, number + 1, in_bands(1, own)) for number, own in enumerate(bands))),
         "weight gradients",
     )
 

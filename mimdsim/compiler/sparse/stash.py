@@ -7,7 +7,8 @@ gradients read in variables of one segment; then the backward body runs over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from mimdsim.base.errors import MappingError
@@ -78,25 +79,22 @@ def stash_of(graph: Graph, network: SpikingNetwork, text: str, spike_exchange: s
 # ---- forward
 
 
-def open_forward(low: Lowering, stash: Stash | None) -> None:
-    """The repeat of the forward scan; with segments the one around it, which keeps the states."""
-    if stash is not None and stash.segment:
-        set_counters(low, "forward", -1, "segment")
-        low.open_repeat()
+@contextmanager
+def forward_turns(low: Lowering, scan: Scan, stash: Stash | None) -> Iterator[None]:
+    """The repeat of the forward scan; with segments within one that keeps the states."""
+    if stash is None or not stash.segment:
+        with low.repeat(scan.timesteps):
+            yield
+        return
+    set_counters(low, "forward", -1, "segment")
+    with low.repeat(scan.timesteps // stash.segment):
         count(low, {"segment": 1})
         for carry in stash.anew.states:
             (held,) = low.storage[carry.enters]
             value = stash.forward.body.value(carry.leaves)
             update_neurons(low, held, _declare(low, stash, value, "segments"), value.layer, carry.leaves)
-    low.open_repeat()
-
-
-def close(low: Lowering, scan: Scan, stash: Stash | None) -> None:
-    """The end of a scan's repeat, or repeats."""
-    segment = stash.segment if stash is not None else 0
-    low.close_repeat(segment or scan.timesteps, scan.reverse)
-    if segment:
-        low.close_repeat(scan.timesteps // segment, scan.reverse)
+        with low.repeat(stash.segment):
+            yield
 
 
 def _declare(low: Lowering, stash: Stash, value: Value, entries: str) -> str:
@@ -112,33 +110,36 @@ def _declare(low: Lowering, stash: Stash, value: Value, entries: str) -> str:
 # ---- backward
 
 
-def open_backward(low: Lowering, scan: Scan, stash: Stash | None, lower_body: LowerBody) -> None:
-    """The repeat of the backward scan, its timestep counted; with segments the one around it and the segment again."""
+@contextmanager
+def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: LowerBody) -> Iterator[None]:
+    """The repeat of the backward scan, its timestep counted; with segments within one that first runs the segment
+    again."""
     if stash is None or not stash.segment:
-        low.open_repeat()
-        count_timestep(low, -1)
+        with low.repeat(scan.timesteps, reverse=True):
+            count_timestep(low, -1)
+            yield
         return
     segment, carried = stash.segment, low.carried
     set_counters(low, "backward", scan.timesteps // segment, "segment")
     set_counters(low, "backward", 1, "place")
-    low.open_repeat()
-    count(low, {"timestep": -(segment + 1), "place": -1, "segment": -1})
-    _restore(low, scan, stash)
-    low.open_repeat()
-    count(low, {"timestep": 1, "place": 1})
-    if any(shift for _, shift in stash.anew.sources.values()):
-        count_previous(low, ("timestep",))
-    again(low, stash, lower_body)
-    body = stash.forward.body
-    for name in stash.anew.values:
-        held = _declare(low, stash, body.value(name), "segment")
-        update_neurons(low, low.storage[name][0], held, body.value(name).layer, name)
-    low.close_repeat(segment, False)
-    count(low, {"timestep": 1, "place": 1})
-    low.open_repeat()
-    count(low, {"timestep": -1, "place": -1})
-    count_previous(low, ("timestep", "place") if _read_before(scan, stash) else ("timestep",))
-    low.values, low.carried = scan.body.values, carried
+    with low.repeat(scan.timesteps // segment, reverse=True):
+        count(low, {"timestep": -(segment + 1), "place": -1, "segment": -1})
+        _restore(low, scan, stash)
+        with low.repeat(segment):
+            count(low, {"timestep": 1, "place": 1})
+            if any(shift for _, shift in stash.anew.sources.values()):
+                count_previous(low, ("timestep",))
+            again(low, stash, lower_body)
+            body = stash.forward.body
+            for name in stash.anew.values:
+                held = _declare(low, stash, body.value(name), "segment")
+                update_neurons(low, low.storage[name][0], held, body.value(name).layer, name)
+        count(low, {"timestep": 1, "place": 1})
+        with low.repeat(segment, reverse=True):
+            count(low, {"timestep": -1, "place": -1})
+            count_previous(low, ("timestep", "place") if _read_before(scan, stash) else ("timestep",))
+            low.values, low.carried = scan.body.values, carried
+            yield
 
 
 def _read_before(scan: Scan, stash: Stash) -> set[str]:
@@ -167,22 +168,21 @@ def _restore(low: Lowering, scan: Scan, stash: Stash) -> None:
 
 def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
     """The forward operations of one timestep again, from the states in place and the recorded spikes."""
-    first = len(low.block)
+    first = len(low.body)
     body = stash.forward.body
     for name, (source, shift) in sorted(stash.anew.sources.items()):
         value = body.value(name)
         sequence = low.storage[INPUT if value.layer == INPUT else stash.outer[source]]
-        chips = low.chips_of(value.layer)
-        now = low.spikes(f"again.{name}", value.capacity, chips, value.layer)
+        now = low.spikes(f"again.{name}", value.capacity, low.chips_of(value.layer), value.layer)
         for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, shift, chips)
+            slice_slots(low, whole, part, shift)
         low.storage[name] = now
     low.values = body.values
     low.carried = frozenset(carry.enters for carry in stash.anew.states) | stash.anew.sources.keys()
     lower_body(low, stash.anew.again)
-    for place, step in enumerate(low.block[first:], first):
+    for place, step in enumerate(low.body[first:], first):
         assert not isinstance(step, Repeat)
-        low.block[place] = replace(step, name=f"again: {step.name}", stage=f"again: {step.stage}")
+        low.body[place] = replace(step, name=f"again: {step.name}", stage=f"again: {step.stage}")
 
 
 def again_in_timestep(low: Lowering, scan: Scan, stash: Stash | None, lower_body: LowerBody) -> frozenset[str]:

@@ -35,6 +35,26 @@ def sort_by_id(lag, starts, trues, ids, columns, rows):  # type: ignore[no-untyp
 
 
 @compiled
+def append_lists(lag, first, source, ends, ids, slots):  # type: ignore[no-untyped-def]
+    """Append the lists of a source, its ids from `first` on, to joined ones; those of a place come from `lag` places
+    before.
+
+    ends: where the next true spike and the next other entry of every place goes, moved on. slots: where each entry of
+    the source went, -1 for those that no place reads.
+    """
+    starts, trues, listed = source
+    trues_end, others_end = ends
+    slots[:] = -1
+    for place in range(lag, len(trues)):
+        before = place - lag
+        for k in range(starts[before], starts[before + 1]):
+            end = trues_end if k < starts[before] + trues[before] else others_end
+            ids[end[place]] = listed[k] + first
+            slots[k] = end[place]
+            end[place] += 1
+
+
+@compiled
 def weight_gradient_block(columns, rows, q, dw):  # type: ignore[no-untyped-def]
     """dw[id] = the sum of the rows of q [places, WIDTH] where the id is listed; flat arrays."""
     for i in range(len(dw) // WIDTH):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -12,14 +11,16 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
+from mimdsim.graph.names import INPUT
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape
 from mimdsim.workload.description.neuron import neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe
-from mimdsim.workload.description.sections import Network
+from mimdsim.workload.description.sections import Network, source_of
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 
@@ -37,13 +38,16 @@ def described_network(workload: Workload) -> SpikingNetwork:
     """Layers 'hidden0', 'hidden1', ..., 'output' with the workload's constants, batch and timesteps."""
     network, training = workload.network, workload.training
     inputs, classes = input_shape(workload.data)
-    widths = (inputs, *network.hidden, classes * network.neurons_per_class)
+    names = (INPUT, *network.layers)
+    widths = dict(zip(names, (inputs, *network.hidden, classes * network.neurons_per_class), strict=True))
     capacities = capacities_of(workload)
     layers = []
-    for index, ((fan_in, neurons), neuron) in enumerate(
-        zip(itertools.pairwise(widths), neurons_of(network), strict=True)
-    ):
-        is_output = index == len(widths) - 2
+    for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
+        neurons, is_output = widths[name], name == network.layers[-1]
+        sources = tuple(
+            Source(name=source, neurons=widths[source], lag=lag)
+            for source, lag in map(source_of, network.sources.get(name, (before,)))
+        )
         second = network.output_second_threshold if is_output else network.second_threshold
         selection = Selection(
             threshold=neuron.threshold,
@@ -53,12 +57,11 @@ def described_network(workload: Workload) -> SpikingNetwork:
             surrogate=network.of_layer("surrogate", index),
             truncation=network.truncation,
         )
-        name = "output" if is_output else f"hidden{index}"
         spiking = not is_output or network.output == "spikes"
         layers.append(
             Layer(
                 name=name,
-                inputs=fan_in,
+                inputs=sources[0].neurons,
                 neurons=neurons,
                 neuron=neuron,
                 selection=selection,
@@ -66,6 +69,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 recurrence=_recurrence(network, index, is_output),
                 spiking=spiking,
                 reset_unread=is_output and network.output == "membrane_of_spiking",
+                sources=sources if name in network.sources else (),
             )
         )
     return SpikingNetwork(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.schema import OneOrMore, Section
 from mimdsim.base.search_path import PathText
 
@@ -68,7 +69,10 @@ class Network(Section):
     them); alternatively `activity` is the share of a layer's neurons that fits, converted to
     2*floor(activity*neurons/2), at least 2 (authors' rule). Dense spikes list nothing and need neither.
     `recurrence`: trained synapses of a layer onto itself, one timestep later; one value is for hidden layers only.
-    `delay`: timesteps from layer to layer. `bias`: a trained current per neuron, output layer included.
+    `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
+    default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-1" say it of one
+    source. Spikes of a layer that comes later are always those of the timestep before. `bias`: a trained current per
+    neuron, output layer included.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -97,13 +101,50 @@ class Network(Section):
         "lowest"  # which spikes a full list keeps: lowest ids, or from a random start
     )
     recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all"]] = "none"
+    sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
     delay: Literal[0, 1] = 1
     bias: OneOrMore[bool] = False
     # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
 
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """hidden0, hidden1, ..., output."""
+        return *(f"hidden{index}" for index in range(len(self.hidden))), "output"
+
     def of_layer(self, key: str, index: int) -> Any:
         """The value of one of PER_LAYER in layer `index`."""
         value = getattr(self, key)
         return value[index] if isinstance(value, tuple) else value
+
+
+AGES = {"t": 0, "t-1": 1}
+
+
+def source_of(text: str) -> tuple[str, int | None]:
+    """(the layer, how many timesteps old its spikes are, None: as from layer to layer) of 'hidden0', 'hidden0@t-1'."""
+    name, at, age = text.partition("@")
+    if at and age not in AGES:
+        raise MappingError(f"network.sources: '{text}' is no source; write '{name}', '{name}@t' or '{name}@t-1'")
+    return name, AGES[age] if at else None
+
+
+def check_sources(network: Network) -> None:
+    """Raises MappingError for layers that are not there, or cannot be read."""
+    known = ("input", *network.layers)
+    for layer, names in network.sources.items():
+        if layer not in network.layers:
+            raise MappingError(
+                f"network.sources.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
+                f"{', '.join(network.layers)}"
+            )
+        for name, _ in map(source_of, names):
+            if name == layer:
+                raise MappingError(f"network.sources.{layer}: write network.recurrence for its synapses onto itself")
+            if name not in known:
+                raise MappingError(
+                    f"network.sources.{layer}: no layer '{name}'{suggest(name, known)}; it may read {', '.join(known)}"
+                )
+        if "output" in dict(map(source_of, names)) and network.output == "membrane":
+            raise MappingError(f'network.sources.{layer}: with output = "membrane" the output layer sends no spikes')

@@ -22,12 +22,20 @@ from mimdsim.workload.data.other_source import change_source
 from mimdsim.workload.description.mapping import MappingOptions, check_layers, read_mapping_file
 from mimdsim.workload.description.neuron import change_neuron, neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe
-from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, MAX_NEURONS, PER_LAYER, Data, Network
+from mimdsim.workload.description.sections import (
+    FILE_SOURCES,
+    IMAGE_SOURCES,
+    MAX_NEURONS,
+    PER_LAYER,
+    Data,
+    Network,
+    check_sources,
+)
 
 PATHS = (("data", "path"), ("network", "imported"), ("training", "initial_weights"))  # keys that name files
 MOST_SHORT_IDS = (1 << 16) - 1
 DECIDED_BY_MODEL = (
-    *("decay", "current_gain", "threshold", "recurrence", "delay", "bias"),
+    *("decay", "current_gain", "threshold", "recurrence", "sources", "delay", "bias"),
     *("neuron", "neuron_parameters", "reset", "reset_by"),
 )
 
@@ -58,6 +66,7 @@ class Workload(Section):
                     "layer)"
                 )
         try:
+            check_sources(network)
             neurons_of(network)
             stash_policy(self.mapping.stash, self.data.timesteps)
         except MappingError as problem:

@@ -60,7 +60,11 @@ class Dynamics:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Population:
     """Neurons that read one source. weights [inputs, neurons], bias [neurons], recurrent [neurons, neurons] (from, to)
-    for recurrence 'all_to_all', [neurons] for 'one_to_one'; `node` says where in the file it was."""
+    for recurrence 'all_to_all', [neurons] for 'one_to_one'; `node` says where in the file it was.
+
+    source: the node of the population that it reads, 'input', or '': the one before it. also: of populations that are
+    written, the nodes of others, with their weights and delays.
+    """
 
     node: str
     kind: str
@@ -70,6 +74,8 @@ class Population:
     recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
     recurrent: Reals | None = None
     delay: int = 0
+    source: str = ""
+    also: tuple[tuple[str, Reals, int], ...] = ()
 
     @property
     def inputs(self) -> int:

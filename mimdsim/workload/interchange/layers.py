@@ -110,10 +110,11 @@ def network_of_layers(
 ) -> tuple[ImportedNetwork, tuple[str, ...]]:
     """(a network with its weights as populations, their names); raises DescriptionError for neurons that do not fit."""
     populations = []
-    for index, layer in enumerate(network.layers):
+    for layer in network.layers:
         bias, recurrent = weights.get(f"b.{layer.name}"), weights.get(f"r.{layer.name}")
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
+        first, *others = network.sources(layer)
         populations.append(
             Population(
                 node=layer.name,
@@ -123,7 +124,12 @@ def network_of_layers(
                 bias=None if bias is None else np.asarray(bias, np.float64).reshape(-1),
                 recurrence="none" if recurrent is None else "one_to_one" if recurrent.ndim == 1 else "all_to_all",
                 recurrent=None if recurrent is None else np.asarray(recurrent, np.float64),
-                delay=network.delay if index else 0,
+                delay=first.lag or 0,
+                source=first.name,
+                also=tuple(
+                    (one.name, np.asarray(weights[f"w.{layer.name}.from.{one.name}"], np.float64), one.lag or 0)
+                    for one in others
+                ),
             )
         )
     names = tuple(layer.name for layer in network.layers)

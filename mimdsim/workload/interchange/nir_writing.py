@@ -80,11 +80,14 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirFile:
         "input": NirNode(kind="Input", arrays={"shape": np.array([network.inputs])})
     }
     edges: list[tuple[str, str]] = []
+    parts = {name: _Part(name, each, dt) for name, each in zip(names, network.populations, strict=True)}
+    sent_by = {"input": "input"} | {name: part.sends for name, part in parts.items()}
     before = "input"
-    for name, population in zip(names, network.populations, strict=True):
-        before = _Part(name, population, dt).add(nodes, edges, before)
+    for name, part in parts.items():
+        part.add(nodes, edges, before, sent_by)
+        before = name
     nodes["output"] = NirNode(kind="Output", arrays={"shape": np.array([network.outputs])})
-    edges.append((before, "output"))
+    edges.append((sent_by[before], "output"))
     return NirFile(version=VERSION, graph=NirGraph(nodes=nodes, edges=tuple(edges)))
 
 
@@ -96,27 +99,41 @@ class _Part:
         dynamics = population.dynamics
         self._gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
 
-    def add(self, nodes: dict[str, NirNode | NirGraph], edges: list[tuple[str, str]], before: str) -> str:
-        """Add nodes and edges; returns the population's output node."""
-        name, population = self._name, self._population
-        if population.delay:
-            delay = np.full(population.inputs, population.delay * self._dt)
-            nodes[f"{name}_delay"] = NirNode(kind="Delay", arrays={"delay": delay})
-            edges.append((before, f"{name}_delay"))
-            before = f"{name}_delay"
-        nodes[f"{name}_weights"] = self._product(population.weights, population.bias)
-        edges.append((before, f"{name}_weights"))
+    @property
+    def sends(self) -> str:
+        """The node that gives what the population sends."""
+        if self._population.kind == "Linear":
+            return f"{self._name}_weights"
+        return f"{self._name}_neurons" if self._population.recurrent is None else f"{self._name}.neurons"
+
+    def add(
+        self,
+        nodes: dict[str, NirNode | NirGraph],
+        edges: list[tuple[str, str]],
+        before: str,
+        sent_by: dict[str, str],
+    ) -> None:
+        """Add nodes and edges. before: the population before it; sent_by: the node that gives what each sends."""
+        name, population, neurons = self._name, self._population, self.sends
+        read = [(population.source or before, population.weights, population.delay, f"{name}_weights")]
+        read += [(source, weights, delay, f"{name}_weights_{source}") for source, weights, delay in population.also]
+        for index, (source, weights, delay, product) in enumerate(read):
+            given = sent_by[source]
+            if delay:
+                waits = product.replace("weights", "delay")
+                nodes[waits] = NirNode(kind="Delay", arrays={"delay": np.full(len(weights), delay * self._dt)})
+                edges.append((given, waits))
+                given = waits
+            nodes[product] = self._product(weights, None if index else population.bias)
+            edges += [(given, product), *([(product, neurons)] if product != neurons else [])]
         if population.kind == "Linear":
-            return f"{name}_weights"
-        recurrent = population.recurrent
-        neurons = f"{name}_neurons" if recurrent is None else f"{name}.neurons"
+            return
         nodes[neurons] = self._neurons(population.dynamics)
-        edges.append((f"{name}_weights", neurons))
+        recurrent = population.recurrent
         if recurrent is not None:
             matrix = np.diag(recurrent) if recurrent.ndim == 1 else recurrent
             nodes[f"{name}.recurrent"] = self._product(matrix, None)
             edges += [(neurons, f"{name}.recurrent"), (f"{name}.recurrent", neurons)]
-        return neurons
 
     def _product(self, weights: Reals, bias: Reals | None) -> NirNode:
         weight = np.ascontiguousarray((weights * self._gain).T)
@@ -194,7 +211,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
         f"note: NIR resets to a value; '{reset}' is recorded in the metadata, which other programs do not read"
         for reset in noted
     ]
-    if network.delay:
+    if any(delay for each in populations.populations for delay in (each.delay, *(also[2] for also in each.also))):
         lines.append(
             "note: layers read each other a timestep later, written as Delay nodes, which not all programs read"
         )

@@ -81,7 +81,7 @@ def _for_all(network: Network, key: str) -> Any:
 # fields of [network] that determine the meaning of weights; how they were learned (surrogates, capacities) does not
 MEANING = (
     "imported", "neuron", "neuron_parameters", "decay", "current_gain", "threshold", "reset", "reset_by",
-    "recurrence", "delay", "bias", "output",
+    "recurrence", "sources", "delay", "bias", "output",
 )  # fmt: skip
 _NOTE = "mimdsim.network"
 

@@ -20,7 +20,10 @@ from mimdsim.compiler.place.layer_partition import (
     room_of,
     splits_of,
 )
+from mimdsim.compiler.place.products import ArrayPlacement
 from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.names import INPUT
+from mimdsim.machine import MimdMachine
 from mimdsim.workload.description.mapping import MappingOptions, Split
 
 
@@ -88,24 +91,27 @@ def _chips_of_groups(layer: LayerPlacement, group_size: int, tiles: int) -> np.n
 
 def reductions_of(
     network: SpikingNetwork, layers: list[LayerPlacement], tiles: int, options: MappingOptions
-) -> tuple[tuple[ReducePlacement | None, ...], tuple[ReducePlacement | None, ...]]:
-    """For every layer, on its own chips, of what it gives the layer before it and of what it gives itself: tiles by
+) -> dict[tuple[str, str], ReducePlacement]:
+    """By layer and the layer whose spikes it gives gradients (another or itself), on the chips of the former: tiles by
     work^0.8 of occupied tiles times capacity of the spikes, or as many for each. A tile gets whole words of sums: with
     halves an even number of vertices.
     """
     word, batch, even = 4 // options.value_bytes, network.batch, options.reduce_rule == "even"
-    placed: dict[tuple[int, int], ReducePlacement] = {}
-    work: dict[tuple[int, int], int] = {}  # by (layer, layer whose spikes they are)
-    for index, layer in enumerate(network.layers):
-        for source in [index - 1] * (index > 0) + [index] * layer.gives_itself_gradients:
-            capacity = network.layers[source].capacity
-            occupied = layers[index].parts
-            # whole work, its fraction dropped, as in the authors' program
-            work[index, source] = 1 if even else int(occupied**options.reduce_exponent * capacity * batch)
-    sizes = {pair: max(1, min(options.reduce_group or batch // 2, layers[pair[0]].parts)) for pair in work}
-    chip_of = {(index, source): _chips_of_groups(layers[index], size, tiles) for (index, source), size in sizes.items()}
-    counts: dict[tuple[int, int], int] = {}  # tiles on each of its chips
-    firsts: dict[tuple[int, int], dict[int, int]] = {pair: {} for pair in work}
+    capacities = {layer.name: layer.capacity for layer in network.layers}
+    where = {layer.name: layer for layer in layers}
+    placed: dict[tuple[str, str], ReducePlacement] = {}
+    work: dict[tuple[str, str], int] = {}
+    for layer in network.layers:
+        read = (each.name for each in network.sources(layer))
+        for source in (*read, *[layer.name] * layer.gives_itself_gradients):
+            if source != INPUT:
+                # whole work, its fraction dropped, as in the authors' program
+                load = where[layer.name].parts ** options.reduce_exponent * capacities[source] * batch
+                work[layer.name, source] = 1 if even else int(load)
+    sizes = {pair: max(1, min(options.reduce_group or batch // 2, where[pair[0]].parts)) for pair in work}
+    chip_of = {pair: _chips_of_groups(where[pair[0]], size, tiles) for pair, size in sizes.items()}
+    counts: dict[tuple[str, str], int] = {}  # tiles on each of its chips
+    firsts: dict[tuple[str, str], dict[int, int]] = {pair: {} for pair in work}
     for chip in sorted({chip for each in chip_of.values() for chip in np.unique(each).tolist()}):
         on_chip = [pair for pair in work if (chip_of[pair] == chip).any()]
         total = sum(work[pair] for pair in on_chip) or 1
@@ -116,21 +122,20 @@ def reductions_of(
             counts[pair] = min(count, counts.get(pair, count))
             firsts[pair][chip] = min(first, begin + usable - count)
             first += count
-    for (index, source), first_tiles in firsts.items():
-        chips, slots = chip_of[index, source], network.layers[source].capacity
+    for pair, first_tiles in firsts.items():
+        chips, slots = chip_of[pair], capacities[pair[1]]
         most = int(np.bincount(chips.ravel()).max()) * slots  # vertices of a chip
-        count = counts[index, source]
-        placed[index, source] = ReducePlacement(
+        count = counts[pair]
+        placed[pair] = ReducePlacement(
             tiles=count,
             first_tiles=first_tiles,
-            group_size=sizes[index, source],
+            group_size=sizes[pair],
             groups=len(chips),
             per_tile=-(-most // (count * word)) * word,
             slots=slots,
             chip_of=chips,
         )
-    numbers = range(len(layers))
-    return tuple(placed.get((n, n - 1)) for n in numbers), tuple(placed.get((n, n)) for n in numbers)
+    return placed
 
 
 MOST_SHORT_IDS = 2**16 - 1  # neurons whose ids and counts fit two bytes
@@ -154,14 +159,12 @@ def place(
     assert dealt is not None
     layers = _layers(network, dealt, grids, room, worker_contexts, options)
     used = max(int(layer.tiles.max()) for layer in layers) // room + 1
-    reductions, own_reductions = reductions_of(network, layers, room, options)
     return Placement(
         tiles=tiles * used,
         chips=used,
         neurons_per_tile=per_tile,
         layers=tuple(layers),
-        reductions=reductions,
-        own_reductions=own_reductions,
+        reductions=reductions_of(network, layers, room, options),
         sample_tiles=_sample_tiles(layers[-1], room, options.reserved_tiles),
         reserved_tiles=options.reserved_tiles,
         idle_tiles=tiles - room,
@@ -242,3 +245,51 @@ def _replicas(
         return {"replicas": replicas, "sharers": 1}
     pairs = -(-int(np.diff(grid.edges).max()) // 2)
     return {"replicas": replicas, "sharers": max(1, min(worker_contexts // replicas, pairs))}
+
+
+# ---- dense spikes
+
+
+def place_arrays(network: SpikingNetwork, machine: MimdMachine, options: MappingOptions) -> Placement:
+    """The placement of a network with dense spikes, on the first chip of `machine`.
+
+    Every value is a matrix [batch, neurons] (or a sequence of it) in boxes over all tiles. A layer's neurons lie as the
+    product that makes their currents leaves them, weights as that product wants them.
+    Raises MappingError for options that only sparse spikes have.
+    """
+    _check_arrays(options)
+    tiles, bus = machine.chip.tiles, machine.exchange.tiles_per_bus
+    # neighbours on a bus want the same block: the first of a pair is even
+    first = -(-options.reserved_tiles // bus) * bus
+    usable = np.arange(min(options.reserved_tiles, tiles - 1), tiles)
+    return Placement(
+        tiles=tiles,
+        chips=1,
+        neurons_per_tile=0,
+        layers=(),
+        reductions={},
+        sample_tiles=usable[(np.arange(network.batch) * len(usable)) // network.batch],
+        reserved_tiles=options.reserved_tiles,
+        worker_contexts=machine.tile.working_contexts,
+        arrays=ArrayPlacement(machine=machine, first_tile=min(first, tiles - 1), batch=network.batch),
+    )
+
+
+def _check_arrays(options: MappingOptions) -> None:
+    """Number formats and forms of spikes that the products of dense spikes are not written for."""
+    standard = MappingOptions()
+    for name in (
+        "tiles",
+        "value_bytes",
+        "moment_bytes",
+        "id_bytes",
+        "spike_exchange",
+        "state_gradient",
+        "selection_tiles",
+    ):
+        given, known = getattr(options, name), getattr(standard, name)
+        if given != known:
+            raise MappingError(
+                f"mapping.{name} = {given!r} is for sparse spikes; dense spikes on tiles are float32: leave it at "
+                f'{known!r} or set network.spikes = "sparse"'
+            )

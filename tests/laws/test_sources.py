@@ -1,0 +1,250 @@
+"""Layers that read several others, the input, or a layer after them: on tiles and as whole tensors as it is meant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import (
+    ADAM,
+    MAPPINGS,
+    SEEDS,
+    SMALL,
+    assert_same_bits,
+    compiled,
+    executed,
+    given_values,
+    interpreted,
+    networks,
+    small_network,
+)
+from nir_models import DT, NodeByNode
+from test_array_lowering import assert_agree as assert_dense_agree
+from test_chips import compiled as compiled_on_chips
+from test_gpu_execution import assert_same_training_step
+from test_stash import assert_policy
+from test_timing import ISSUE, slow_cycles
+from test_whole_tensors import assert_as_meant
+from test_wiring import assert_agrees
+
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.execution import initial_weights
+from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.graph.layer import Source
+from mimdsim.graph.network import INPUT
+from mimdsim.pipeline.firing import input_distances
+from mimdsim.timing.worker_cycles import program_loads
+from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
+from mimdsim.workload.description.sections import source_of
+from mimdsim.workload.interchange.layers import network_of_layers
+from mimdsim.workload.interchange.nir_writing import nir_of_network
+
+SKIP = {"hidden1": ("hidden0", "input"), "output": ("hidden1", "hidden0")}
+FEEDBACK = {"hidden0": ("input", "hidden1"), "hidden1": ("hidden0", "output")}
+POPULATIONS = {"hidden0": ("input", "hidden1"), "hidden1": ("hidden0", "input"), "output": ("hidden0",)}  # E and I
+PARALLEL = {"hidden1": ("input",), "output": ("hidden0", "hidden1")}
+AGES = {"hidden1": ("hidden0@t-1", "input"), "output": ("hidden1@t", "hidden0@t-1")}
+GRAPHS = {"skip": SKIP, "feedback": FEEDBACK, "populations": POPULATIONS, "parallel": PARALLEL, "ages": AGES}
+
+
+def reading(network: SpikingNetwork, sources: dict[str, tuple[str, ...]]) -> SpikingNetwork:
+    """The network with layers that read `sources`, as written in a workload."""
+    widths = {INPUT: network.inputs} | {layer.name: layer.neurons for layer in network.layers}
+    layers = tuple(
+        replace(
+            layer,
+            inputs=widths[source_of(sources[layer.name][0])[0]],
+            sources=tuple(
+                Source(name=name, neurons=widths[name], lag=lag) for name, lag in map(source_of, sources[layer.name])
+            ),
+        )
+        if layer.name in sources
+        else layer
+        for layer in network.layers
+    )
+    return replace(network, layers=layers)
+
+
+def network_reading(sources: dict[str, tuple[str, ...]], **changes: object) -> SpikingNetwork:
+    """Three layers that all fire; capacities below the widths so that spikes are dropped."""
+    shape = {"timesteps": 5, "batch": 3, "gain": 20.0, "capacities": (6, 4, 3), "reset_gradient": "mask"} | changes
+    widths = shape.pop("widths", (9, 8, 6, 4))
+    return reading(small_network(widths, **shape), sources)  # type: ignore[arg-type]
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("exchange", ["ids", "dense"])
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
+def test_every_graph_of_layers_runs_on_tiles_as_it_is_meant(
+    sources: dict[str, tuple[str, ...]], delay: int, exchange: str
+) -> None:
+    network = network_reading(sources, delay=delay, optimiser=ADAM)
+    values = given_values(network, 3)
+    expected = interpreted(network, values)
+    assert min(np.abs(gradient).max() for gradient in expected.gradients.values()) > 1e-6
+    made = compiled(network, options=MappingOptions(spike_exchange=exchange))
+    found = executed(made, values)
+    assert_agrees(found, expected)
+    if exchange == "ids" and delay == 0:
+        assert_same_bits(executed(made, values, strict=True), found)
+
+
+@st.composite
+def any_graph(draw: st.DrawFn) -> SpikingNetwork:
+    """Every layer reads what it likes, itself too; one that nobody reads is read by the output layer."""
+    network = draw(networks())
+    names = [layer.name for layer in network.layers]
+    sources = {}
+    for index, name in enumerate(names):
+        before = (INPUT, *names)[index]
+        others = [one for one in (INPUT, *names) if one not in (name, before)]
+        sources[name] = (before, *draw(st.lists(st.sampled_from(others), unique=True, max_size=2)))
+    network = reading(network, sources)
+    recurrence = st.sampled_from(["none", "none", "one_to_one", "all_to_all"])
+    layers = tuple(replace(layer, recurrence=draw(recurrence), bias=draw(st.booleans())) for layer in network.layers)
+    return replace(network, layers=layers, delay=draw(st.sampled_from([0, 1])))
+
+
+@pytest.mark.slow
+@settings(SMALL, max_examples=25)
+@given(network=any_graph(), options=MAPPINGS, seed=SEEDS)
+def test_whatever_a_layer_reads_execution_is_interpretation(
+    network: SpikingNetwork, options: MappingOptions, seed: int
+) -> None:
+    values, made = given_values(network, seed), compiled(network, options=options)
+    assert_agrees(executed(made, values), interpreted(network, values))
+
+
+@pytest.mark.parametrize("stash", ["carry", "every:2"])
+@pytest.mark.parametrize("delay", [0, 1])
+def test_what_is_made_anew_reads_all_sources(delay: int, stash: str) -> None:
+    for sources in (SKIP, POPULATIONS):
+        assert_policy(network_reading(sources, timesteps=6, delay=delay), stash)
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("delay", [0, 1])
+def test_copies_and_parts_of_layers_with_several_sources(delay: int, inputs: int) -> None:
+    network = network_reading(SKIP, delay=delay)
+    split = {layer.name: {"batch": 3, "neurons": 2, "inputs": inputs} for layer in network.layers}
+    values = given_values(network, 3)
+    found = executed(compiled(network, tiles=48, options=MappingOptions(split=split)), values)
+    assert_agrees(found, interpreted(network, values))
+
+
+@pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
+def test_layers_with_several_sources_on_two_chips(sources: dict[str, tuple[str, ...]]) -> None:
+    network = network_reading(sources, widths=(12, 10, 8, 4))
+    made = compiled_on_chips(network, 3, 6, neurons_per_tile=2)
+    assert made.placement.chips == 2
+    values = given_values(network, 3)
+    assert_agrees(executed(made, values), interpreted(network, values))
+
+
+def test_cycles_of_all_sources_are_counted_as_recorded() -> None:
+    network = network_reading(POPULATIONS)
+    program, activity = compiled(network).program, filled_activity(network, 0.5)
+    loads = program_loads(program, activity, ISSUE)
+    assert [load.cycles_by_execution[:, 0].tolist() for load in loads] == slow_cycles(program, activity, ISSUE)
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
+def test_dense_spikes_of_several_sources(sources: dict[str, tuple[str, ...]], delay: int) -> None:
+    network = network_reading(sources, spikes="dense", capacities=None, delay=delay)
+    values = given_values(network, 3)
+    assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
+
+
+@pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])
+def test_gpu_kernels_take_all_sources(strategy: str) -> None:
+    network = network_reading(SKIP, spikes="dense", capacities=None, delay=0)
+    assert_same_training_step(network, strategy, 3)
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize("sources", [SKIP, PARALLEL, AGES], ids=["skip", "parallel", "ages"])
+def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], delay: int) -> None:
+    assert_as_meant(network_reading(sources, delay=delay, optimiser=ADAM))
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        ({"hidden0": ("hidden1",)}, "layer 'hidden0', the first, must read 'input' first"),
+        ({"hidden1": ("input",), "output": ("hidden1",)}, "no layer that leads to the output reads 'hidden0'"),
+        ({"output": ("hidden1", "hidden1")}, "layer 'output' reads hidden1, hidden1; name each once"),
+        ({"output": ("hidden1", "output")}, "layer 'output' cannot read 'output'"),
+        ({"hidden0": ("input", "hidden1@t")}, "layer 'hidden0' cannot read 'hidden1' 0 timesteps old"),
+        ({"output": ("hidden1", "input@t-1")}, "layer 'output' cannot read 'input' 1 timesteps old"),
+    ],
+)
+def test_sources_that_make_no_network_are_refused(sources: dict[str, tuple[str, ...]], said: str) -> None:
+    with pytest.raises(MappingError, match=said):
+        network_reading(sources)
+
+
+def test_weights_of_every_source_have_a_name_of_their_own() -> None:
+    network = network_reading(SKIP)
+    assert [parameter.public for parameter in network.parameters.values()] == [
+        "hidden0", "hidden1", "hidden1.from.input", "output", "output.from.hidden0",
+    ]  # fmt: skip
+    assert network.parameters["w.hidden1.from.input"].shape == (9, 6)
+    assert "gradient.w.hidden1.from.input" in training_graph(network).outputs
+
+
+@pytest.mark.parametrize("sources", [SKIP, PARALLEL, AGES], ids=["skip", "parallel", "ages"])
+def test_a_nir_file_has_all_sources(sources: dict[str, tuple[str, ...]]) -> None:
+    network = network_reading(sources, delay=0, capacities=None)
+    values = given_values(network, 3)
+    weights = {name: values.arrays[name] for name in network.parameters}
+    file = nir_of_network(*network_of_layers(network, weights, DT))
+    expected, sent = interpreted(network, values), 0
+    for sample in range(network.batch):
+        found = NodeByNode(file, DT).run(values.dense[:, sample].astype(np.float64))
+        spikes = np.zeros_like(found)
+        for t, (ids, counts) in enumerate(zip(expected.ids["output"], expected.listed["output"], strict=True)):
+            spikes[t, ids[sample, : counts[sample, 0]]] = 1
+        np.testing.assert_array_equal(found, spikes)
+        sent += int(found.sum())
+    assert sent
+
+
+KEYS = {"network.hidden": (24, 16), "network.capacity": (24, 16, 10)}
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        ({"hiden1": ["input"]}, "network.sources.hiden1: no such layer; did you mean 'hidden1'"),
+        ({"output": ["hidden2"]}, "network.sources.output: no layer 'hidden2'; did you mean"),
+        ({"hidden1": ["hidden1"]}, "network.sources.hidden1: write network.recurrence"),
+        ({"output": ["hidden1@t-2"]}, "'hidden1@t-2' is no source; write 'hidden1', 'hidden1@t' or 'hidden1@t-1'"),
+        ({"output": []}, "network.sources.output"),
+    ],
+)
+def test_a_workload_that_names_no_source_is_refused(sources: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        load_workload("digits", KEYS | {"network.sources": sources})
+    assert said in str(refused.value)
+
+
+def test_a_workload_names_what_its_layers_read() -> None:
+    sources = {"hidden1": ["hidden0@t", "input"], "output": ["hidden1", "hidden0"]}
+    network = network_of(load_workload("digits", KEYS | {"network.sources": sources}))
+    read = {layer.name: [(each.name, each.lag) for each in network.sources(layer)] for layer in network.layers}
+    assert read["hidden0"] == [("input", 0)]
+    assert read["hidden1"] == [("hidden0", 0), ("input", 0)]
+    assert read["output"] == [("hidden1", 1), ("hidden0", 1)]
+    assert [layer.fan_in for layer in network.layers] == [512, 24 + 512, 16 + 24]
+    weights = initial_weights(network, 3, 1.0, 0.0)
+    assert not np.array_equal(weights["w.output"][:16], weights["w.output.from.hidden0"][:16])
+
+
+def test_distances_from_the_input_are_those_of_the_shortest_way() -> None:
+    assert input_distances(network_reading(SKIP)) == {"hidden0": 0, "hidden1": 0, "output": 1}
+    assert input_distances(network_reading(POPULATIONS, delay=0)) == {"hidden0": 0, "hidden1": 0, "output": 0}
