@@ -423,7 +423,9 @@ def _written(
     with replace_files(Path(folder), (*OF_A_RUN, *report_files())) as draft:
         if detail is not None:
             save_detail(draft / DETAIL_FILE, detail)
-        write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
+        training = made.profile.training
+        said = training.said_of_lists if training is not None else ""
+        write_trained(draft / "weights.safetensors", made.log.weights, made.workload, said)
         made = advised()
         save_profile(draft / "profile.json", made.profile)
         write_report(made.profile, draft, progress, detail, drawn=drawn)

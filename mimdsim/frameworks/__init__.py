@@ -7,6 +7,7 @@ mimdsim.to_torch(network, trained)
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from mimdsim.base.errors import MissingExtra
 from mimdsim.machine import MimdMachine, tiled_machine
+from mimdsim.pipeline.result import Run
 from mimdsim.workload import Workload, load_workload
 
 if TYPE_CHECKING:
@@ -72,11 +74,16 @@ def from_torch(
 def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
     """The module that `from_torch` read, with the weights of a run of its workload, in place.
 
-    Where two biases are added up, all that was learned goes to the first. Raises DescriptionError for a run of another
+    Where two biases are added up, all that was learned goes to the first. Warns where the test accuracy of the run
+    rests on lists that drop spikes, which the module does not have. Raises DescriptionError for a run of another
     workload, and for a module with other parameters.
     """
     _require_torch()
     from mimdsim.frameworks.reading import load_trained
+
+    training = trained.profile.training if isinstance(trained, Run) else None
+    if training is not None and training.said_of_lists:
+        warnings.warn(f"the weights are right about {training.said_of_lists}, as in the module", UserWarning, 2)
 
     load_trained(module, trained.workload, trained.weights)
     return module

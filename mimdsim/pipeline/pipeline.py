@@ -43,6 +43,7 @@ from mimdsim.pipeline.identity import (
 from mimdsim.pipeline.inputs import absent_classes, event_findings
 from mimdsim.pipeline.result import Run, recorded_changes, training_profile
 from mimdsim.pipeline.retiming import retime, time_on_gpus
+from mimdsim.pipeline.unlimited_lists import accuracy_of_all_spikes
 from mimdsim.pipeline.warnings import (
     engine_note,
     fewer_slots,
@@ -56,7 +57,7 @@ from mimdsim.pipeline.warnings import (
     surplus_warning,
 )
 from mimdsim.pipeline.what_if import estimates
-from mimdsim.profile import Finding, RunProfile
+from mimdsim.profile import Finding, RunProfile, Training
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
 from mimdsim.workload import SpikeDataset, Workload, given_weights, inputs_of, network_of, open_dataset
@@ -107,8 +108,10 @@ def simulate(
         checkpoints = replace(checkpoints, digest=course_digest(workload, machine), described=described)
         checkpoints = replace(checkpoints, earlier=earlier_digests(workload, machine), inputs=inputs, code=code)
     log = train_workload(workload, compiled, data, progress, checkpoints)
+    all_spikes = accuracy_of_all_spikes(workload, compiled.network, machine, data, log)
+    training = training_profile(log, compiled.network.batch, all_spikes)
     run = Run(
-        profile=_timed(workload, machine, compiled, log, gpus, others),
+        profile=_timed(workload, machine, compiled, log, training, gpus, others),
         compiled=compiled,
         log=log,
         machine=machine,
@@ -133,6 +136,7 @@ def _timed(
     machine: MimdMachine,
     compiled: Compiled,
     log: TrainingLog,
+    training: Training,
     gpus: tuple[GpuMachine, ...],
     others: Sequence[tuple[MimdMachine, Compiled]],
 ) -> RunProfile:
@@ -154,7 +158,7 @@ def _timed(
         tiled_beside=tuple(retime(theirs, other, log.activity) for other, theirs in beside),
         earlier_code_sha256=log.earlier_code,
         gpus=lineup,
-        training=training_profile(log, network.batch),
+        training=training,
         activity=activity_profiles(network, log.activity),
         warnings=warnings,
     )

@@ -134,8 +134,8 @@ OF_THE_LOG = (
 )  # fmt: skip
 
 
-def training_profile(log: TrainingLog, batch: int) -> Training:
-    """Loss and accuracies as profile records."""
+def training_profile(log: TrainingLog, batch: int, all_spikes: float | None = None) -> Training:
+    """Loss and accuracies as profile records. all_spikes: the test accuracy where no list drops a spike."""
     by_epoch = log.test_accuracy_by_epoch
     return Training(
         **{name: getattr(log, name) for name in OF_THE_LOG},
@@ -144,6 +144,7 @@ def training_profile(log: TrainingLog, batch: int) -> Training:
         batch=batch,
         test_accuracy=by_epoch[-1 if log.best_epoch is None else log.best_epoch] if by_epoch else None,
         scheduled=tuple(sorted(log.scheduled.items())),
+        test_accuracy_all_spikes=all_spikes,
     )
 
 

@@ -20,7 +20,7 @@ from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.layers import network_of_layers
 from mimdsim.workload.interchange.nir_nodes import GRAPH, NirFile, NirGraph, NirNode, Reals
-from mimdsim.workload.interchange.start import given_weights, other_neurons
+from mimdsim.workload.interchange.start import accuracies_of, given_weights, other_neurons
 from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays
 
 VERSION = "1.0.8"
@@ -206,6 +206,8 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
             f"note: {weights} was trained with other neurons (network.{'; network.'.join(differing)}); the written "
             "file has the workload's"
         )
+    if weights is not None and (right := accuracies_of(weights)):
+        lines.append(f"note: these weights are right about {right}, as in the written file")
     noted = {each.dynamics.reset for each in populations.populations if each.spiking} - {"zero"}
     lines += [
         f"note: NIR resets to a value; '{reset}' is recorded in the metadata, which other programs do not read"

@@ -83,12 +83,19 @@ MEANING = (
     "imported", "neuron", "neuron_parameters", "decay", "current_gain", "threshold", "reset", "reset_by",
     "recurrence", "sources", "delay", "bias", "output",
 )  # fmt: skip
-_NOTE = "mimdsim.network"
+_NOTE, _ACCURACIES = "mimdsim.network", "mimdsim.accuracies"
 
 
-def write_trained(path: Path, weights: Mapping[str, Array], workload: Workload) -> None:
-    """float32 arrays and, as a note, the fields of the workload's network that give them their meaning."""
-    write_safetensors(path, weights, {_NOTE: json.dumps(_meaning(workload), sort_keys=True)})
+def write_trained(path: Path, weights: Mapping[str, Array], workload: Workload, accuracies: str = "") -> None:
+    """float32 arrays and, as notes, the fields of the workload's network that give them their meaning, and what they
+    are right about with their lists and without, where that differs."""
+    notes = {_NOTE: json.dumps(_meaning(workload), sort_keys=True)}
+    write_safetensors(path, weights, notes | ({_ACCURACIES: accuracies} if accuracies else {}))
+
+
+def accuracies_of(path: Path) -> str:
+    """What `write_trained` noted of the accuracy of weights; '' for files without it."""
+    return read_notes(path).get(_ACCURACIES, "")[:200] if path.suffix.lower() == ".safetensors" else ""
 
 
 def other_neurons(path: Path, workload: Workload) -> list[str]:
