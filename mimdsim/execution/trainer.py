@@ -298,7 +298,7 @@ class _Training:
         batch, seed = self.network.batch, self.plan.seed
         if place == 0 or not len(self.order):
             self.order = self.kept[stream(seed, "order", epoch).permutation(len(self.kept))]
-        scalars = scheduled_values(self.network, self.plan.rate, number, self.total)
+        scalars = scheduled_values(self.network, self.plan.rate, number, self.total, self.per_epoch)
         running.write(scalars)
         indices = np.resize(self.order[place * batch : (place + 1) * batch], batch)
         labels = load_batch(running, self.train_data, indices, epoch=epoch)

@@ -19,7 +19,13 @@ Machine = MimdMachine | GpuMachine
 
 
 # since 0.1.0: section, key, what all did without it
-KEYS_SINCE: tuple[tuple[str, str, object], ...] = (("training", "over_timesteps", "sum"), ("network", "sources", {}))
+KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
+    ("training", "over_timesteps", "sum"),
+    ("network", "sources", {}),
+    ("training", "rate_factor", 1.0),
+    ("training", "rate_epochs", 1),
+    ("training", "rate_table", []),
+)
 
 
 def config_digest(workload: Workload, *machines: Machine) -> str:

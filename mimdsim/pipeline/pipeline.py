@@ -250,7 +250,14 @@ def train_workload(
     if recipe.initial_activity and not (checkpoints is not None and checkpoints.resume):
         wanted = InitialActivity(share=recipe.initial_activity, tolerance=recipe.initial_activity_tolerance)
         weights = scaled_to_activity(compiled.program, network, data[0], weights, wanted, workload.seed)
-    cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
+    rate = RateSchedule(
+        kind=recipe.schedule,
+        warm_up_training_steps=recipe.warm_up_training_steps,
+        final_share=recipe.final_rate_share,
+        factor=recipe.rate_factor,
+        epochs=recipe.rate_epochs,
+        table=recipe.rate_table,
+    )
     plan = TrainingPlan(
         epochs=recipe.epochs,
         max_training_steps=recipe.max_training_steps,
@@ -258,7 +265,7 @@ def train_workload(
         evaluation=Evaluation(
             when=recipe.evaluate, validation_share=recipe.validation_share, keep_best=recipe.keep_best
         ),
-        rate=cosine if recipe.schedule == "cosine" else None,
+        rate=None if recipe.schedule == "constant" else rate,
         engine=recipe.engine,
     )
     return train(
