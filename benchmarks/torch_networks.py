@@ -46,7 +46,8 @@ the reset. One whose options change what it does is refused. Any surrogate that 
 ## Networks that were tried
 *off*: largest difference of a gradient from PyTorch's in float64, relative to the largest element of the parameter, of
 one training step by the compiled program; *PyTorch*: that of PyTorch's own float32. Widths {widths} (some networks have
-more layers), {timesteps} timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons listed for gradients.
+more layers), {timesteps} timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons listed for
+gradients.
 
 | network | neurons | read | off | PyTorch | cycles | strongest A100 strategy, us |
 |---|---|---|---|---|---|---|

@@ -130,7 +130,7 @@ def unreachable_layers(network: SpikingNetwork) -> list[Any]:
 
 def input_distances(network: SpikingNetwork) -> dict[str, int]:
     """Of every layer, how many timesteps after a spike of the input it may fire first."""
-    far = {INPUT: 0} | {layer.name: network.timesteps for layer in network.layers}
+    far = {INPUT: 0} | {layer.name: network.timesteps + len(network.layers) for layer in network.layers}
     for _ in network.layers:
         for layer in network.layers:
             ways = (far[source.name] + (source.lag or 0) for source in network.sources(layer))
