@@ -5,7 +5,7 @@
 Columns: id, vertex, operation, dtype, N, in_channels, out_channels, tiles, cycles, what_cycles_cover, certainty, and
 source_path if given. A vertex of the library costs what the vendor's formula says; vertices of the measuring program
 are counted from its source (handwritten_vertices.py). Nothing is taken from a row but, for the launch, the distance of
-two timers (launch.py). Of certainty `upper_bound`, the figure is a bound: a prediction may be lower, not higher.
+two timers. Of certainty `upper_bound`, the figure is a bound: a prediction may be lower, not higher.
 """
 
 from __future__ import annotations
