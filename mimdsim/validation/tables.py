@@ -46,7 +46,7 @@ def default_files() -> tuple[Path, ...]:
 
 
 def find_table(name: str) -> Path:
-    """A table given by path, or by the name of its file where it lies in a folder of references (`base/places.py`).
+    """A table given by path, or by the name of its file where it lies among references (`base/search_path.py`).
 
     Raises DataFileError that names all places where it was looked for.
     """

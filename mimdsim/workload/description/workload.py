@@ -125,7 +125,7 @@ def list_workloads() -> tuple[str, ...]:
 
 
 def find_workload(name: Named) -> Path:
-    """The file of a workload given by name ('digits'; `base/places.py` says where it is searched) or by path."""
+    """The file of a workload given by name ('digits'; `base/search_path.py` says where it is searched) or by path."""
     name = os.fspath(name)
     if name in list_machines() and name not in list_workloads():
         raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
