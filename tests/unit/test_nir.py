@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.data.files.hdf5_reading import Hdf5Process
+from mimdsim.workload.data.files.hdf5 import shared_process
 from mimdsim.workload.interchange.imported import ImportedNetwork
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirFile, NirGraph
-from mimdsim.workload.interchange.nir_reading import read_nir, reading_process
+from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.nir_writing import nir_of_network
 
@@ -27,10 +27,10 @@ NIR_FILES = Path(__file__).resolve().parents[3] / "shared/data/nir"
 AFFINE = {"weight": nm.weights(5, 6), "bias": nm.weights(1, 5, 9)[0] / 4}
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[Hdf5Process]:
-    with reading_process() as started:
-        yield started
+@pytest.fixture(scope="module", autouse=True)
+def one_process() -> Iterator[None]:
+    with shared_process():
+        yield
 
 
 def network(file: NirFile, **how: Any) -> ImportedNetwork:
@@ -142,8 +142,8 @@ CHAINS: dict[str, NirFile] = {
 
 @pytest.mark.parametrize("name", list(CHAINS))
 @pytest.mark.parametrize("subtract", [False, True])
-def test_record_runs_as_the_graph_does(tmp_path: Path, process: Hdf5Process, name: str, subtract: bool) -> None:
-    file = read_nir(nm.written(tmp_path, CHAINS[name]), process)
+def test_record_runs_as_the_graph_does(tmp_path: Path, name: str, subtract: bool) -> None:
+    file = read_nir(nm.written(tmp_path, CHAINS[name]))
     made = network(file, reset="subtract" if subtract else "file", dt_seconds=0.0 if "adds" not in name else nm.DT)
     source = nm.spike_trains(TIMESTEPS, made.inputs, seed=len(name))
     expected = nm.NodeByNode(file, nm.DT, subtract).run(source)
@@ -157,10 +157,10 @@ def test_record_runs_as_the_graph_does(tmp_path: Path, process: Hdf5Process, nam
 
 
 @pytest.mark.parametrize("name", [name for name in CHAINS if name not in ("threshold",)])
-def test_writing_a_network_and_reading_it_gives_it_back(tmp_path: Path, process: Hdf5Process, name: str) -> None:
+def test_writing_a_network_and_reading_it_gives_it_back(tmp_path: Path, name: str) -> None:
     made = network(CHAINS[name], dt_seconds=nm.DT)
     names = tuple(f"layer{index}" for index in range(len(made.populations)))
-    again = network_of_nir(Path("x"), read_nir(nm.written(tmp_path, nir_of_network(made, names)), process))
+    again = network_of_nir(Path("x"), read_nir(nm.written(tmp_path, nir_of_network(made, names))))
     assert again.title == made.title
     source = nm.spike_trains(TIMESTEPS, made.inputs)
     for first, second in zip(nm.run(made, source), nm.run(again, source), strict=True):
@@ -169,11 +169,11 @@ def test_writing_a_network_and_reading_it_gives_it_back(tmp_path: Path, process:
     assert nm.written(tmp_path, nir_of_network(made, names)).read_bytes() == bytes_once
 
 
-def test_resets_that_nir_cannot_say_are_noted_and_read_back(tmp_path: Path, process: Hdf5Process) -> None:
+def test_resets_that_nir_cannot_say_are_noted_and_read_back(tmp_path: Path) -> None:
     for reset in ("subtract", "subtract_decayed", "zero_after", "none"):
         made = network(CHAINS["two layers"], reset=reset)
         file = nir_of_network(made, ("a", "b"))
-        again = network(read_nir(nm.written(tmp_path, file), process))
+        again = network(read_nir(nm.written(tmp_path, file)))
         assert [each.dynamics.reset for each in again.populations] == [reset, reset]
 
 

@@ -16,6 +16,7 @@ from mimdsim.base.errors import DataFileError, MissingExtra
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import dvs_gesture, nmnist, shd
 from mimdsim.workload.data.events import Events, bin_events
+from mimdsim.workload.data.files import hdf5
 
 REAL_NMNIST = Path(__file__).resolve().parents[3] / "shared" / "data" / "nmnist"
 
@@ -302,8 +303,9 @@ def test_shd_survives_a_crash_or_a_hang(tmp_path: Path, monkeypatch: pytest.Monk
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "h5py.py").write_text(f"import os, time\n{fault}\n")
-    with shd.ShdReader(frame_seconds=1.0) as reader, monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, hdf5.shared_process():
+        patch.setattr(hdf5, "FRAME_SECONDS", 1.0)
         patch.setenv("PYTHONPATH", str(broken))
-        refused(lambda: reader.labels(good), "is damaged: the HDF5 library crashed or hung on it (status -")
-    with shd.ShdReader() as reader:
-        assert reader.labels(good).tolist() == [0]
+        refused(lambda: shd.read_labels(good), "is damaged: the HDF5 library crashed or hung on it (status -")
+        patch.undo()
+        assert shd.read_labels(good).tolist() == [0]

@@ -16,6 +16,7 @@ from mimdsim.workload.data import braille, digits, dvs_gesture, event_file, nmni
 from mimdsim.workload.data.event_file import sensor_of
 from mimdsim.workload.data.event_filters import Augmentation, cropped_grid
 from mimdsim.workload.data.events import POLARITIES, EventLists, EventUse, Ids, bin_nanoseconds, reduced_grid
+from mimdsim.workload.data.files.hdf5 import shared_process
 from mimdsim.workload.data.generated import open_digits, open_images, open_randman, open_random
 from mimdsim.workload.data.recorded import open_braille, open_dvs_gesture, open_events, open_nmnist, open_shd
 from mimdsim.workload.description.sections import Data
@@ -223,7 +224,8 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     if data.encoding == "image":
         return tuple(_image_dataset(part, classes) for part in open_images(data, seed))  # type: ignore[return-value]
     bin_nanoseconds(data.bin_seconds)  # refuses an impossible bin before any file is read
-    train, test = SOURCES[data.source](data, seed, progress or _silent)
+    with shared_process():
+        train, test = SOURCES[data.source](data, seed, progress or _silent)
     augmented = replace(_dataset(train, inputs, classes), augmentation=_augmentation(data, seed))
     return augmented, _dataset(test, inputs, classes)
 

@@ -90,16 +90,14 @@ class EventFile:
     MissingExtra for an HDF5 file without h5py. Use it as a context manager.
     """
 
-    def __init__(self, path: Path, *, sensor: Sensor, classes: int, store: ColumnStore | None = None):
-        if store is None:
-            if not os.path.lexists(path):
-                raise DataFileError(path, f"no such file or folder; 'data.path' must name {LAYOUT}")
-            if path.suffix not in SUFFIXES:
-                raise DataFileError(path, f"is not {LAYOUT}")
-            store = SUFFIXES[path.suffix](path)
+    def __init__(self, path: Path, *, sensor: Sensor, classes: int):
+        if not os.path.lexists(path):
+            raise DataFileError(path, f"no such file or folder; 'data.path' must name {LAYOUT}")
+        if path.suffix not in SUFFIXES:
+            raise DataFileError(path, f"is not {LAYOUT}")
         self.path = path
         self._sensor = sensor
-        self._store = store
+        self._store = store = SUFFIXES[path.suffix](path)
         try:
             self._contents = read_contents(store, by_unit=sensor.by_unit, classes=classes)
         except BaseException:

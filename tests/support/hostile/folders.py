@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from event_file_writing import AEDAT_HEADER, aedat_packet, nmnist_bytes, write_shd
 
 from hostile.changes import changed
-from hostile.limits import LIMIT_SECONDS
+from hostile.limits import one_process
 from hostile.recordings import fields_of
 from hostile.running import Format
 from hostile.trees import pick
-from mimdsim.workload.data import recorded, shd
+from mimdsim.workload.data import recorded
 from mimdsim.workload.description.sections import Data
 
 
@@ -114,10 +112,6 @@ class Folder(Format):
         return []
 
 
-def _read(read: Callable[..., Any], *given: Any, source: str) -> Any:
-    return read(*given)
-
-
 class NmnistFolder(Folder):
     name = "nmnist folder"
     source = "nmnist"
@@ -136,9 +130,7 @@ class ShdFolder(Folder):
 
     def __init__(self, folder: Path):
         super().__init__(folder)
-        reader = self.opened.enter_context(shd.ShdReader(frame_seconds=LIMIT_SECONDS))
-        for name, read in (("read_labels", reader.labels), ("read_samples", reader.samples)):
-            self.opened.enter_context(patch.object(shd, name, partial(_read, read)))
+        self.opened.enter_context(one_process())
 
 
 class DvsFolder(Folder):

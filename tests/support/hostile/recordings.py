@@ -13,13 +13,12 @@ import numpy as np
 from event_file_writing import braille_arrays, nmnist_bytes, pixel_arrays, write_events, write_gestures, write_shd
 
 from hostile.changes import changed
-from hostile.limits import LIMIT_SECONDS
+from hostile.limits import one_process
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
 from mimdsim.workload.data.event_file import EventFile, Sensor
 from mimdsim.workload.data.event_filters import centre_cropped, denoised
 from mimdsim.workload.data.events import Events, bin_events
-from mimdsim.workload.data.files.event_hdf5 import Hdf5Store, reading_process
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
 
@@ -69,24 +68,18 @@ def subject(form: str, folder: Path) -> Iterator[tuple[Path, Path, Load]]:
         options = {"packed": True} if form == "braille packed" else {}
         yield write_events(folder / "good.npz", braille_arrays(), **options), folder / "a.npz", load_braille
     elif form == "shd":
-        with shd.ShdReader(frame_seconds=LIMIT_SECONDS) as reader:
+        with one_process():
 
             def load_shd(path: Path) -> None:
-                labels = reader.labels(path)
-                for events in reader.samples(path, range(labels.size)):
+                labels = shd.read_labels(path)
+                for events in shd.read_samples(path, range(labels.size)):
                     binned(events)
 
             yield write_shd(folder / "good.h5"), folder / "a.h5", load_shd
     else:
         packed = {"compression": "gzip", "shuffle": True, "chunks": True} if form == "hdf5 packed" else {}
-        with reading_process(LIMIT_SECONDS) as process:
-
-            def load_hdf5(path: Path) -> None:
-                with EventFile(path, sensor=PIXELS, classes=2, store=Hdf5Store(path, process)) as file:
-                    for events in file.samples(range(file.labels.size)):
-                        binned(events)
-
-            yield write_events(folder / "good.h5", pixel_arrays(), **packed), folder / "a.h5", load_hdf5
+        with one_process():
+            yield write_events(folder / "good.h5", pixel_arrays(), **packed), folder / "a.h5", load_event_file
 
 
 def fields_of(form: str, content: bytes) -> list[int]:

@@ -17,6 +17,7 @@ from test_training_course import NETWORK, trained
 
 import mimdsim
 from hostile.changes import changed
+from hostile.limits import one_process
 from hostile.recordings import fields_of, mutated
 from hostile.running import UNTOLD, Format
 from hostile.trees import as_json, changed_tree, pick
@@ -26,7 +27,7 @@ from mimdsim.studies.points import parse_axes
 from mimdsim.studies.store import load_activity, load_rows
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
-from mimdsim.workload.interchange.nir_reading import read_nir, reading_process
+from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.safetensors_file import read_safetensors, write_safetensors
 from mimdsim.workload.interchange.weights_file import read_arrays
@@ -254,7 +255,7 @@ class NirFile(Format):
 
     def __init__(self, folder: Path):
         super().__init__(folder)
-        self._process = self.opened.enter_context(reading_process(10.0))
+        self.opened.enter_context(one_process())
         self._edited = True
 
     def good(self) -> Path:
@@ -282,7 +283,7 @@ class NirFile(Format):
         return path
 
     def read(self, path: Path) -> Any:
-        file = read_nir(path, self._process)
+        file = read_nir(path)
         network_of_nir(path, file, Discretisation())
         return _of_graph(file.graph)
 

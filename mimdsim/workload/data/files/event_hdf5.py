@@ -1,59 +1,68 @@
-"""Event files as HDF5, read through a separate process because the HDF5 library can crash on a damaged file."""
+"""Event files as HDF5."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.data.files.event_columns import Column, Values
-from mimdsim.workload.data.files.hdf5_reading import FRAME_SECONDS, Hdf5Process
+from mimdsim.workload.data.files.event_columns import MAX_EVENTS, NAMES, Column, Values, kind_of, plain_values
+from mimdsim.workload.data.files.hdf5 import plain_dataset, values_of
 
-_MODULE, _PURPOSE = "mimdsim.workload.data.files.event_hdf5_process", "reading event files in HDF5"
+_PURPOSE = "reading event files in HDF5"
 
 
 class Hdf5Store:
-    """An opened HDF5 file (a `ColumnStore`); `process` may be one that has read other files."""
+    """An HDF5 file (a `ColumnStore`)."""
 
-    def __init__(self, path: Path, process: Hdf5Process | None = None):
+    def __init__(self, path: Path):
         self.path = path
-        self._given = process
-        self._process = process or reading_process()
-        try:
-            ((_, content),) = self._answers(None)
-            self.columns = {
-                name: Column(kind=kind, length=length) for name, (kind, length) in json.loads(content).items()
-            }
-        except BaseException:
-            self.close()
-            raise
+        (about,) = values_of(read, path, None, purpose=_PURPOSE)
+        self.columns = {name: Column(kind=kind, length=length) for name, (kind, length) in about.items()}
 
     def close(self) -> None:
-        """End the process, unless it was given."""
-        if self._given is None:
-            self._process.stop()
+        """Nothing is open."""
 
     def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]:
         """As `ColumnStore`."""
+        columns = values_of(read, self.path, [names, ranges], purpose=_PURPOSE)
+        lengths = iter(ranges)
         values: list[Values] = []
-        lengths = iter([stop - first for first, stop in ranges])
-        for kind, content in self._answers([list(names), [list(piece) for piece in ranges]]):
-            values.append(np.frombuffer(content, np.float64) if kind == b"F" else np.frombuffer(content, np.int64))
+        for column in columns:
+            values.append(column)
             if len(values) == len(names):
-                wanted = next(lengths)
-                for name, column in zip(names, values, strict=True):
-                    if column.size != wanted:  # the file was changed between two requests
-                        raise DataFileError(self.path, f"'{name}' gave {column.size} entries for {wanted}")
+                first, stop = next(lengths)
+                for name, found in zip(names, values, strict=True):
+                    if found.size != stop - first:  # the file was changed between two requests
+                        raise DataFileError(self.path, f"'{name}' gave {found.size} entries for {stop - first}")
                 yield values
                 values = []
 
-    def _answers(self, wanted: object) -> Iterator[tuple[bytes, bytes]]:
-        return self._process.answers(self.path, wanted, missing="no such file")
+
+def read(path: Path, wanted: Any) -> Iterator[Any]:
+    """In the process that opens the file: {name: [kind, length]} of its columns where None is wanted; of [names,
+    ranges] the values of every range and name."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        if wanted is None:
+            columns = {name: _column(path, file, name) for name in NAMES if name in file.keys()}  # noqa: SIM118
+            yield {name: (kind_of(path, name, found.dtype), found.shape[0]) for name, found in columns.items()}
+            return
+        names, ranges = wanted
+        columns = {name: _column(path, file, name) for name in names}
+        for first, stop in ranges:
+            for found in columns.values():
+                yield plain_values(np.asarray(found[first:stop]))
 
 
-def reading_process(frame_seconds: float = FRAME_SECONDS) -> Hdf5Process:
-    """A process that can read any number of event files, one after the other."""
-    return Hdf5Process(_MODULE, _PURPOSE, frame_seconds)
+def _column(path: Path, file: Any, name: str) -> Any:
+    found = plain_dataset(path, file, name, expected=", ".join(f"/{known}" for known in NAMES))
+    if len(found.shape) != 1:
+        raise DataFileError(path, f"/{name} has the shape {list(found.shape)}; give one dimension")
+    if found.shape[0] > MAX_EVENTS:
+        raise DataFileError(path, f"/{name} has {found.shape[0]} entries, over {MAX_EVENTS}")
+    return found
