@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.data.event_filters import centre_cropped, cropped_grid, denoised
-from mimdsim.workload.data.events import Events
+from mimdsim.workload.data.event_filters import centre_cropped, denoised
+from mimdsim.workload.data.events import Events, smaller_grid
 
 Rows = list[tuple[int, int, int, int]]
 
@@ -77,6 +77,6 @@ def test_crop_keeps_the_middle() -> None:
 
 
 def test_a_crop_beyond_the_sensor_is_refused() -> None:
-    assert cropped_grid(34, 34, 32) == (32, 32)
+    assert smaller_grid("crop", 34, 34, 32) == (32, 32)
     with pytest.raises(DescriptionError, match=r"'data.crop' is 5, but the sensor has 6 x 4 pixels; give 0 to 4"):
-        cropped_grid(6, 4, 5)
+        smaller_grid("crop", 6, 4, 5)

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from event_lists import binned
 
 from mimdsim.base.errors import DataFileError, MissingExtra
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import dvs_gesture, nmnist, shd
-from mimdsim.workload.data.events import Events, bin_events
+from mimdsim.workload.data.events import Events
 from mimdsim.workload.data.files import hdf5
 
 REAL_NMNIST = Path(__file__).resolve().parents[3] / "shared" / "data" / "nmnist"
@@ -111,10 +112,7 @@ def test_real_nmnist() -> None:
     assert np.mean([events.count for events in recordings]) == pytest.approx(4133, rel=0.05)
     assert max(int(events.x.max()) for events in recordings) <= 33
     assert 250_000 < np.mean([events.t_microseconds.max() for events in recordings]) < 340_000
-    counts = [
-        bin_events(events, timesteps=100, bin_seconds=1e-3, grid=0, capacity=400, rng=stream(0))[1].mean()
-        for events in recordings
-    ]
+    counts = [binned(events, timesteps=100, capacity=400, rng=stream(0))[1].mean() for events in recordings]
     assert np.mean(counts) / (34 * 34 * 2) == pytest.approx(0.0063, rel=0.1)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.data.events import POLARITIES, EventUse, Ids, Ints, pack_rows
+from mimdsim.workload.data.events import POLARITIES, EventUse, Ints
 from mimdsim.workload.data.files.event_columns import (
     MAX_SAMPLES,
     check_labels,
@@ -102,20 +102,16 @@ class BrailleFile:
         return labels
 
 
-def crossings(
-    pressures: Ints, *, levels: int, timesteps: int, capacity: int, rng: np.random.Generator
-) -> tuple[Ids, Ids, int]:
-    """Event lists of one sample: (ids int32[timesteps, capacity], counts int32[timesteps], surplus).
+def crossings(pressures: Ints, *, levels: int, timesteps: int) -> Ints:
+    """Ascending keys row * inputs + id of one sample.
 
     The id is (polarity * 12 + taxel) * levels + level. Rows beyond `timesteps` are left out; a sample with fewer rows
-    is silent at its end. Surplus as in `pack_rows`.
+    is silent at its end.
     """
     # how many levels a pressure has reached; going from 3 to 5 crosses levels 3 and 4
     band = pressures[:timesteps] * (levels + 1) // PRESSURES
     keys = [_crossed(band[:-1], band[1:], levels, 0), _crossed(band[1:], band[:-1], levels, 1)]
-    inputs = inputs_of(levels)
-    row, flat = np.divmod(np.sort(np.concatenate(keys)), inputs)
-    return pack_rows(row, flat, row_count=timesteps, capacity=capacity, rng=rng)
+    return np.sort(np.concatenate(keys))
 
 
 def note_crossings(use: EventUse, place: int, pressures: Ints, *, levels: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError
@@ -9,6 +11,7 @@ from mimdsim.base.rng import stream
 from mimdsim.workload.data.events import Ints
 from mimdsim.workload.description.sections import Data
 
+SUBSETS: tuple[Literal["train", "test"], ...] = ("train", "test")
 TEST_SHARE = 0.2  # of the samples, for sources without a published split (assumed, a usual choice)
 GENERATED_PER_CLASS = 1000  # randman: setting of Zenke and Vogels 2021; random: assumed, the same
 MAX_LIST_BYTES = 4 << 30  # assumed: what a small computer can hold in addition to the run itself
@@ -23,6 +26,11 @@ def seeded_order(labels: Ints, seed: int, *names: str | int) -> Ints:
     members = np.bincount(labels)
     rank = np.arange(labels.size) - np.repeat(np.cumsum(members) - members, members)
     return by_class[np.argsort((rank + 0.5) / members[labels[by_class]], kind="stable")]
+
+
+def limits(data: Data) -> tuple[int, int]:
+    """At most how many samples are trained on, and tested on (0: all)."""
+    return data.train_samples, data.test_samples
 
 
 def limited(labels: Ints, limit: int, seed: int, split: str) -> Ints:

@@ -9,8 +9,8 @@ All arithmetic on pixels is in whole numbers, so that the events are the same by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import MissingExtra
 from mimdsim.base.rng import stream
-from mimdsim.workload.data.events import Ids, Ints, pack_rows
+from mimdsim.workload.data.events import Ints
 
 CLASSES = 10
 DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # default sensor width; 34 as N-MNIST, 16 assumed
@@ -48,6 +48,10 @@ class Images:
     pixels: npt.NDArray[np.uint8]
     labels: Ints
     brightest: int
+
+    def some(self, chosen: Ints) -> Images:
+        """The images of the samples `chosen`, in that order."""
+        return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen])
 
 
 def files(source: str) -> list[tuple[str, Path]]:
@@ -78,38 +82,16 @@ def load_mnist5k() -> Images:
     return Images(pixels=pixels.reshape(-1, 28, 28).astype(np.uint8), labels=labels.astype(np.int64), brightest=255)
 
 
-def film(
-    images: Images,
-    *,
-    timesteps: int,
-    grid: int,
-    capacity: int,
-    rng: np.random.Generator,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[Ids, Ids, int]:
-    """Event lists (ids int32[samples, timesteps, capacity], counts int32[samples, timesteps], surplus).
+def film(images: Images, *, timesteps: int, grid: int) -> Iterator[tuple[Ints, Ints]]:
+    """(samples, keys of their events as in `Subset`), in groups.
 
-    The sensor has `grid` x `grid` pixels; the flat id is x + grid*y + grid*grid*polarity. The three saccades take all
-    `timesteps` together, whatever the length of a timestep. A pixel fires at most once a timestep. Surplus as in
-    `pack_rows`.
+    The sensor has `grid` x `grid` pixels; the id is x + grid*y + grid*grid*polarity. The three saccades take all
+    `timesteps` together, whatever the length of a timestep. A pixel fires at most once a timestep.
     """
-    samples = images.labels.size
-    inputs = 2 * grid * grid
-    ids = np.zeros((samples, timesteps, capacity), dtype=np.int32)
-    counts = np.zeros((samples, timesteps), dtype=np.int32)
-    surplus = 0
     group = max(_PIXELS_AT_ONCE // (grid * grid), 1)
-    for first in range(0, samples, group):
-        part = slice(first, first + group)
-        keys = _fired(images.pixels[part], images.brightest, timesteps=timesteps, grid=grid)
-        rows = min(group, samples - first) * timesteps
-        packed, filled, extra = pack_rows(keys // inputs, keys % inputs, row_count=rows, capacity=capacity, rng=rng)
-        ids[part] = packed.reshape(-1, timesteps, capacity)
-        counts[part] = filled.reshape(-1, timesteps)
-        surplus += extra
-        if progress:
-            progress(min(first + group, samples), samples)
-    return ids, counts, surplus
+    for first in range(0, images.labels.size, group):
+        samples = np.arange(first, min(first + group, images.labels.size))
+        yield samples, _fired(images.pixels[samples], images.brightest, timesteps=timesteps, grid=grid)
 
 
 def _fired(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, grid: int) -> Ints:

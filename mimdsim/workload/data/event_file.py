@@ -140,4 +140,5 @@ class EventFile:
             t_microseconds=t,
             width=sensor.width,
             height=sensor.height,
+            polarities=sensor.polarities,
         )

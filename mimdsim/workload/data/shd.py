@@ -53,7 +53,7 @@ def read_samples(path: Path, chosen: Iterable[int], *, source: str = "shd") -> I
     for seconds, channels in zip(values, values, strict=True):
         t = np.rint(seconds * 1e6).astype(np.int64)
         none = np.zeros_like(channels)
-        yield Events(x=channels, y=none, polarity=none, t_microseconds=t, width=CHANNELS, height=1)
+        yield Events(x=channels, y=none, polarity=none, t_microseconds=t, width=CHANNELS, height=1, polarities=1)
 
 
 def _values(path: Path, chosen: list[int] | None, source: str) -> Iterator[Any]:

@@ -17,8 +17,7 @@ from mimdsim.base.search_path import Name, Named, beside, find_description, name
 from mimdsim.base.units import exact_product
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
-from mimdsim.workload.data.dataset import source_files
-from mimdsim.workload.data.other_source import change_source
+from mimdsim.workload.data.dataset import change_source, source_files
 from mimdsim.workload.description.mapping import MappingOptions, check_layers, read_mapping_file
 from mimdsim.workload.description.neuron import change_neuron, neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe

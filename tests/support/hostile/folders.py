@@ -16,7 +16,7 @@ from hostile.limits import one_process
 from hostile.recordings import fields_of
 from hostile.running import Format
 from hostile.trees import pick
-from mimdsim.workload.data import recorded
+from mimdsim.workload.data.dataset import open_dataset
 from mimdsim.workload.description.sections import Data
 
 
@@ -55,7 +55,6 @@ class Folder(Format):
     source = ""
     bin_seconds = 0.001
     write: Callable[[Path], None]
-    open: Callable[..., Any]
 
     def good(self) -> Path:
         path = self.folder / "good"
@@ -105,8 +104,7 @@ class Folder(Format):
     def read(self, path: Path) -> Any:
         given = {"timesteps": 20, "input_capacity": 4, "bin_seconds": self.bin_seconds}
         data = Data(source=self.source, path=str(path), **given)  # type: ignore[arg-type]
-        train, test = type(self).open(data, 1, lambda *_: None)
-        for lists in (train, test):
+        for lists in open_dataset(data, 1):
             assert (lists.counts >= 0).all()
             assert (lists.counts <= lists.ids.shape[2]).all()
         return []
@@ -116,7 +114,6 @@ class NmnistFolder(Folder):
     name = "nmnist folder"
     source = "nmnist"
     write = staticmethod(write_nmnist)
-    open = staticmethod(recorded.open_nmnist)
 
 
 class ShdFolder(Folder):
@@ -126,7 +123,6 @@ class ShdFolder(Folder):
     source = "shd"
     bin_seconds = 0.05  # its events spread over half a second
     write = staticmethod(write_both_shd)
-    open = staticmethod(recorded.open_shd)
 
     def __init__(self, folder: Path):
         super().__init__(folder)
@@ -137,7 +133,6 @@ class DvsFolder(Folder):
     name = "dvs folder"
     source = "dvs_gesture"
     write = staticmethod(write_dvs)
-    open = staticmethod(recorded.open_dvs_gesture)
 
 
 FOLDERS = (NmnistFolder, ShdFolder, DvsFolder)

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import event_lists
 import numpy as np
 from event_file_writing import braille_arrays, nmnist_bytes, pixel_arrays, write_events, write_gestures, write_shd
 
@@ -18,7 +19,7 @@ from mimdsim.base.rng import stream
 from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
 from mimdsim.workload.data.event_file import EventFile, Sensor
 from mimdsim.workload.data.event_filters import centre_cropped, denoised
-from mimdsim.workload.data.events import Events, bin_events
+from mimdsim.workload.data.events import Events
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
 
@@ -30,7 +31,7 @@ def binned(events: Events) -> None:
     crop = min(events.width, events.height) // 2
     if events.height > 1:
         events = centre_cropped(denoised(events, 1e-3), crop)
-    bin_events(events, timesteps=50, bin_seconds=1e-3, grid=0, capacity=2, rng=stream(0))
+    event_lists.binned(events, timesteps=50, capacity=2, rng=stream(0))
 
 
 def load_event_file(path: Path) -> None:
@@ -42,7 +43,7 @@ def load_event_file(path: Path) -> None:
 def load_braille(path: Path) -> None:
     with braille.BrailleFile(path) as file:
         for pressures in file.samples(range(file.labels.size)):
-            braille.crossings(pressures, levels=63, timesteps=50, capacity=2, rng=stream(0))
+            braille.crossings(pressures, levels=63, timesteps=50)
 
 
 def load_gestures(recording: Path) -> None:
