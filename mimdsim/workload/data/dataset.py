@@ -271,8 +271,10 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
 
 
 def _listed(data: Data, subset: Subset, inputs: int, classes: int, progress: Progress | None) -> SpikeDataset:
-    """The lists of a subset, whose samples are read or made by this; raises DescriptionError if they would be too large,
-    DataFileError if recordings leave nothing to list."""
+    """The lists of a subset, whose samples are read or made here.
+
+    Raises DescriptionError if they would be too large, DataFileError if recordings leave nothing to list.
+    """
     samples = subset.labels.size
     choose.refuse_too_large(data, samples)
     shape = (samples, data.timesteps, data.input_capacity)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,19 +49,6 @@ class ColumnStore(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contents:
-    """What an event file says about its samples: `offsets` int64[samples + 1], `labels` int64[samples], `split` too
-    where there is one; `time` is the name of the time column, `places` are those of where events are.
-    """
-
-    offsets: Ints
-    labels: Ints
-    split: Ints | None
-    time: str
-    places: tuple[str, ...]
-
-
 def kind_of(path: Path, name: str, dtype: np.dtype[Any]) -> Literal["i", "f"]:
     """The kind of a column with numbers of at most 8 bytes; raises DataFileError for anything else."""
     if dtype.kind in "iub" and dtype.itemsize <= 8:
@@ -81,43 +69,6 @@ def plain_values(values: npt.NDArray[Any]) -> Values:
     return values.astype(np.int64)
 
 
-def read_contents(store: ColumnStore, *, by_unit: bool, classes: int) -> Contents:
-    """Offsets, labels and split of a file, checked; raises DataFileError that names array, entry and reason."""
-    path, columns = store.path, store.columns
-    time = _time_column(path, columns)
-    places = _place_columns(path, columns, by_unit)
-    for name in ("offsets", "labels"):
-        _need(path, columns, name)
-    samples = columns["labels"].length
-    if not 0 < samples <= MAX_SAMPLES:
-        raise DataFileError(path, f"'labels' has {samples} entries, not one for each of 1 to {MAX_SAMPLES} samples")
-    for name, length in (("offsets", samples + 1), ("split", samples)):
-        if name in columns and columns[name].length != length:
-            raise DataFileError(path, f"'{name}' has {columns[name].length} entries; {samples} samples need {length}")
-    events = columns[time].length
-    for name in places:
-        if columns[name].length != events:
-            raise DataFileError(path, f"'{name}' has {columns[name].length} entries, '{time}' has {events}")
-    if not 0 < events <= MAX_EVENTS:
-        raise DataFileError(path, f"'{time}' has {events} entries, not 1 to {MAX_EVENTS} events")
-    for name in ("offsets", "labels", "split", MICROSECONDS, *places):
-        if name in columns and columns[name].kind != "i":
-            raise DataFileError(path, f"'{name}' holds real numbers; give integers")
-    offsets = whole_column(store, "offsets")
-    check_offsets(path, offsets, events, most=MAX_SAMPLE_EVENTS)
-    labels = whole_column(store, "labels")
-    check_labels(path, "labels", labels, classes)
-    split = whole_column(store, "split") if "split" in columns else None
-    if split is not None:
-        check_range(path, "split", split, 1)
-        for half, what in enumerate(("training", "test")):
-            if not (split == half).any():
-                raise DataFileError(
-                    path, f"'split' has no {half}, so there is no {what} sample; leave it out or correct it"
-                )
-    return Contents(offsets=offsets, labels=labels, split=split, time=time, places=places)
-
-
 def check_range(path: Path, name: str, values: Values, most: float, *, first: int = 0, sample: int = -1) -> None:
     """Raise DataFileError for the first of `values` (entries from `first` on) that is not 0 to `most`."""
     outside = ~((values >= 0) & (values <= most))  # also true for NaN
@@ -125,14 +76,6 @@ def check_range(path: Path, name: str, values: Values, most: float, *, first: in
         entry = int(np.argmax(outside))
         of_sample = f" (sample {sample})" if sample >= 0 else ""
         raise DataFileError(path, f"'{name}', entry {first + entry}{of_sample}: {values[entry]} is outside 0 to {most}")
-
-
-def check_labels(path: Path, name: str, labels: Values, classes: int) -> None:
-    """Raise DataFileError for the first label that is not 0 to classes - 1; says so where labels count from 1."""
-    try:
-        check_range(path, name, labels, classes - 1)
-    except DataFileError as problem:
-        raise DataFileError(path, f"{problem.reason}{label_advice(labels, classes)}") from None
 
 
 def label_advice(labels: Values, classes: int) -> str:
@@ -145,52 +88,97 @@ def label_advice(labels: Values, classes: int) -> str:
     return "; classes are counted from 0"
 
 
-def whole_column(store: ColumnStore, name: str) -> Ints:
-    """All entries of a column of whole numbers, int64."""
-    (((values,)),) = list(store.pieces([name], [(0, store.columns[name].length)]))
-    return values.astype(np.int64)
+class SampleFile:
+    """An opened file of samples one behind the other: `labels` int64[samples], and where samples begin and end.
 
+    Use it as a context manager. Raises DataFileError with array, entry and reason for a file that is damaged or breaks
+    a rule of its format.
+    """
 
-def check_offsets(
-    path: Path, offsets: Ints, entries: int, *, most: int, name: str = "offsets", of: str = "event"
-) -> None:
-    """Raise DataFileError unless `offsets` begin with 0, never fall, end with `entries` and hold `most` a sample."""
-    if offsets[0] != 0:
-        raise DataFileError(path, f"'{name}', entry 0: {offsets[0]}, but the first sample begins at {of} 0")
-    check_range(path, name, offsets, entries)
-    members = np.diff(offsets)
-    if (members < 0).any():
-        entry = int(np.argmax(members < 0)) + 1
-        raise DataFileError(path, f"'{name}', entry {entry}: {offsets[entry]} follows {offsets[entry - 1]}; not sorted")
-    if offsets[-1] != entries:
-        raise DataFileError(path, f"'{name}' ends at {of} {offsets[-1]}, but there are {entries} {of}s")
-    if members.max() > most:
-        sample = int(np.argmax(members))
-        raise DataFileError(path, f"sample {sample} has {members[sample]} {of}s, over {most}")
+    labels: Ints
+    offsets: Ints
 
+    def __init__(self, store: ColumnStore):
+        self.path, self._store, self._columns = store.path, store, store.columns
+        try:
+            self._open()
+        except BaseException:
+            store.close()
+            raise
 
-def _time_column(path: Path, columns: dict[str, Column]) -> str:
-    given = [name for name in (MICROSECONDS, SECONDS) if name in columns]
-    if len(given) != 1:
-        raise DataFileError(
-            path, f"has {' and '.join(given) or 'no times'}; give either '{MICROSECONDS}' or '{SECONDS}'"
-        )
-    return given[0]
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._store.close()
 
-def _place_columns(path: Path, columns: dict[str, Column], by_unit: bool) -> tuple[str, ...]:
-    wanted = ("unit",) if by_unit else ("x", "y", *(["p"] if "p" in columns else []))
-    said = "'data.inputs', so its events need 'unit'" if by_unit else "'data.sensor', so its events need 'x' and 'y'"
-    for name in wanted:
-        if name not in columns:
-            raise DataFileError(path, f"has no array '{name}'; the description gives {said}")
-    over = sorted(columns.keys() & set(PLACES) - set(wanted))
-    if over:
-        raise DataFileError(path, f"has an array '{over[0]}' too; the description gives {said} and nothing else")
-    return wanted
+    def _open(self) -> None:
+        """Check what the file says about its samples, and read it."""
+        raise NotImplementedError
 
+    def _need(self, names: Iterable[str], expected: str) -> None:
+        for name in names:
+            if name not in self._columns:
+                there = ", ".join(f"'{known}'" for known in self._columns) or "none of them"
+                raise DataFileError(self.path, f"has no array '{name}', only {there}; {expected}")
 
-def _need(path: Path, columns: dict[str, Column], name: str) -> None:
-    if name not in columns:
-        there = ", ".join(f"'{known}'" for known in columns)
-        raise DataFileError(path, f"has no array '{name}', only {there}; docs/event-format.md says what is needed")
+    def _need_whole_numbers(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._columns and self._columns[name].kind != "i":
+                raise DataFileError(self.path, f"'{name}' holds real numbers; give integers")
+
+    def _check_lengths(self, labels: str, offsets: str, *others: str) -> None:
+        """Raise DataFileError unless there are samples, and as many entries of the other columns as they need."""
+        samples = self._columns[labels].length
+        if not 0 < samples <= MAX_SAMPLES:
+            reason = f"'{labels}' has {samples} entries, not one for each of 1 to {MAX_SAMPLES} samples"
+            raise DataFileError(self.path, reason)
+        for name in (offsets, *others):
+            needed = samples + 1 if name == offsets else samples
+            if name in self._columns and self._columns[name].length != needed:
+                reason = f"'{name}' has {self._columns[name].length} entries; {samples} samples need {needed}"
+                raise DataFileError(self.path, reason)
+
+    def _whole(self, name: str) -> Ints:
+        """All entries of a column of whole numbers, int64."""
+        (((values,)),) = list(self._store.pieces([name], [(0, self._columns[name].length)]))
+        return values.astype(np.int64)
+
+    def _read_offsets(self, name: str, *, entries: int, most: int, of: str) -> None:
+        """Offsets that begin with 0, never fall, end with `entries` and hold `most` a sample."""
+        path, offsets = self.path, self._whole(name)
+        if offsets[0] != 0:
+            raise DataFileError(path, f"'{name}', entry 0: {offsets[0]}, but the first sample begins at {of} 0")
+        check_range(path, name, offsets, entries)
+        members = np.diff(offsets)
+        if (members < 0).any():
+            entry = int(np.argmax(members < 0)) + 1
+            follows = f"{offsets[entry]} follows {offsets[entry - 1]}"
+            raise DataFileError(path, f"'{name}', entry {entry}: {follows}; not sorted")
+        if offsets[-1] != entries:
+            raise DataFileError(path, f"'{name}' ends at {of} {offsets[-1]}, but there are {entries} {of}s")
+        if members.max() > most:
+            sample = int(np.argmax(members))
+            raise DataFileError(path, f"sample {sample} has {members[sample]} {of}s, over {most}")
+        self.offsets = offsets
+
+    def _read_labels(self, name: str, classes: int) -> None:
+        """Labels from 0 to classes - 1; the error says so where they count from 1."""
+        self.labels = self._whole(name)
+        try:
+            check_range(self.path, name, self.labels, classes - 1)
+        except DataFileError as problem:
+            raise DataFileError(self.path, f"{problem.reason}{label_advice(self.labels, classes)}") from None
+
+    def _pieces(
+        self, names: Sequence[str], chosen: Sequence[int], width: int = 1
+    ) -> Iterator[tuple[int, int, list[Values]]]:
+        """(sample, its first entry, its entries of every column) of samples in ascending order, one in memory at once;
+        `width` entries of a column belong together."""
+        ranges = [tuple(int(edge) * width for edge in self.offsets[sample : sample + 2]) for sample in chosen]
+        pieces = self._store.pieces(names, [(first, stop) for first, stop in ranges])
+        # Not strict: exhausting the pieces lets an archive verify its checksums.
+        for place, values in enumerate(pieces):
+            yield chosen[place], ranges[place][0], values
