@@ -16,7 +16,7 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.workload.data.files.hdf5 import shared_process
 from mimdsim.workload.interchange.imported import ImportedNetwork
 from mimdsim.workload.interchange.nir_neurons import Discretisation
-from mimdsim.workload.interchange.nir_nodes import NirFile, NirGraph
+from mimdsim.workload.interchange.nir_nodes import NirGraph
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.nir_writing import nir_of_network
@@ -33,7 +33,7 @@ def one_process() -> Iterator[None]:
         yield
 
 
-def network(file: NirFile, **how: Any) -> ImportedNetwork:
+def network(file: NirGraph, **how: Any) -> ImportedNetwork:
     return network_of_nir(Path("model.nir"), file, Discretisation(**how))
 
 
@@ -41,7 +41,7 @@ def sent(made: ImportedNetwork, source: Any) -> Any:
     return nm.run(made, source)[-1]
 
 
-CHAINS: dict[str, NirFile] = {
+CHAINS: dict[str, NirGraph] = {
     "lif": nm.graph({"w": nm.node("Linear", weight=nm.weights(3, 6)), "n": nm.leaky(3)}),
     "two layers": nm.graph(
         {
@@ -215,11 +215,11 @@ def test_exponential_leak_and_given_timestep() -> None:
 LINEAR = nm.node("Linear", weight=nm.weights(3, 6))
 
 
-def without_reset() -> NirFile:
+def without_reset() -> NirGraph:
     return nm.graph({"w": LINEAR, "n": nm.leaky(3, reset=None)})
 
 
-REFUSED: list[tuple[NirFile, str]] = [
+REFUSED: list[tuple[NirGraph, str]] = [
     (nm.graph({"c": nm.node("Conv2d"), "w": LINEAR, "n": nm.leaky(3)}), r"Conv2d \('c'\) needs one weight shared"),
     (nm.graph({"c": nm.node("SumPool2d"), "n": nm.leaky(3)}), r"SumPool2d \('c'\) needs sums over"),
     (nm.graph({"c": nm.node("Wobble"), "n": nm.leaky(3)}), r"Wobble \('c'\) is not known; known are Input"),
@@ -300,7 +300,7 @@ REFUSED: list[tuple[NirFile, str]] = [
 
 
 @pytest.mark.parametrize(("file", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_what_cannot_run_is_refused_by_name(file: NirFile, words: str) -> None:
+def test_what_cannot_run_is_refused_by_name(file: NirGraph, words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
         network(file)
 

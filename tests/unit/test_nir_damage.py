@@ -167,7 +167,7 @@ def test_fixed_length_text_packed_arrays_and_other_metadata_are_read(tmp_path: P
         file["node/nodes/s/metadata"] = file["node/nodes/n/metadata"]
 
     file = read_nir(edited(tmp_path, edit))
-    first, last = file.graph.nodes["w"], file.graph.nodes["n"]
+    first, last = file.nodes["w"], file.nodes["n"]
     assert isinstance(first, nir_nodes.NirNode)
     assert isinstance(last, nir_nodes.NirNode)
     np.testing.assert_array_equal(first.arrays["weight"], np.ones((4, 6)))
@@ -178,6 +178,6 @@ def test_fixed_length_text_packed_arrays_and_other_metadata_are_read(tmp_path: P
 def test_large_arrays_come_in_pieces(tmp_path: Path) -> None:
     weight = np.arange(1500 * 2000, dtype=np.float32).reshape(1500, 2000)
     file = read_nir(nm.written(tmp_path, nm.graph({"w": nm.node("Linear", weight=weight)}, inputs=2000, outputs=1500)))
-    node = file.graph.nodes["w"]
+    node = file.nodes["w"]
     assert isinstance(node, nir_nodes.NirNode)
     np.testing.assert_array_equal(node.arrays["weight"], weight)

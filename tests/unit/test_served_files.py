@@ -126,13 +126,12 @@ def small_model(path: Path) -> Path:
 def test_a_graph_with_its_arrays_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_model(tmp_path / "a.nir")
     about, arrays = nir_values(path)
-    assert about["version"] == "1.0.8"
-    nodes = about["graph"]["nodes"]
+    nodes = about["nodes"]
     assert {name: each["kind"] for name, each in nodes.items()} == {
         "input": "Input", "lif": "LIF", "output": "Output", "w": "Linear",
     }  # fmt: skip
     assert nodes["w"]["arrays"] == {"weight": [3, 6]}
-    assert sorted(about["graph"]["edges"]) == [["input", "w"], ["lif", "output"], ["w", "lif"]]
+    assert sorted(about["edges"]) == [["input", "w"], ["lif", "output"], ["w", "lif"]]
     assert [values for values in arrays if len(values) == 18] == [weights(3, 6).ravel().tolist()]
     monkeypatch.setattr(nir_reading, "PIECE_VALUES", 12)  # two rows of the weights at once
     pieces = [len(values) for values in nir_values(path)[1]]
@@ -169,10 +168,10 @@ def test_bounds_of_a_graph_are_exact(
 def test_nodes_are_counted_over_all_graphs_and_their_depth_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = graph({"lif": leaky(3)}, inputs=3).graph
+    inner = graph({"lif": leaky(3)}, inputs=3)
     path = tmp_path / "a.nir"
     write_nir(path, graph({"inner": inner}, inputs=3))
-    assert nir_values(path)[0]["graph"]["nodes"]["inner"]["nodes"].keys() == {"input", "lif", "output"}
+    assert nir_values(path)[0]["nodes"]["inner"]["nodes"].keys() == {"input", "lif", "output"}
     monkeypatch.setattr(nir_reading, "MAX_NODES", 6)
     nir_values(path)
     monkeypatch.setattr(nir_reading, "MAX_NODES", 5)
@@ -226,8 +225,8 @@ def test_what_a_graph_may_lack(tmp_path: Path) -> None:
         node__nodes__w__metadata__said="so", node__nodes__w__metadata__number=3, node__nodes__w__metadata__many=["a"],
     )  # fmt: skip
     about, arrays = nir_values(path)
-    assert (about["version"], about["graph"]["edges"]) == ("", [])
-    assert about["graph"]["nodes"]["w"] == {"kind": "Linear", "arrays": {"weight": []}, "metadata": {"said": "so"}}
+    assert about["edges"] == []
+    assert about["nodes"]["w"] == {"kind": "Linear", "arrays": {"weight": []}, "metadata": {"said": "so"}}
     assert arrays[-1] == [2.5]
 
 

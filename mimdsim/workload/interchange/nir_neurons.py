@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from mimdsim.workload.interchange.imported import RESETS, Dynamics, Reset
-from mimdsim.workload.interchange.nir_nodes import NirNode, Reals
+from mimdsim.workload.interchange.nir_nodes import NirNode, NodeProblem, Reals
 
 Leak = Literal["euler", "exp"]
 TIMED = frozenset({"LI", "LIF", "CubaLI", "CubaLIF"})  # have time constants
@@ -23,10 +23,6 @@ SHORT = (
     0.5  # of the shortest time constant: a longer timestep is not suggested, because little of the state would remain
 )
 SNAP = 1e-6  # a gain this close to 1 was 1 before tau and r were rounded
-
-
-class NeuronProblem(Exception):
-    """A node cannot be made discrete; the caller says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +65,7 @@ def dynamics_of(node: NirNode, neurons: int, dt: float, how: Discretisation) -> 
     given = {name: _per_neuron(name, values, neurons) for name, values in node.arrays.items()}
     for name, values in given.items():
         if not np.all(np.isfinite(values)):
-            raise NeuronProblem(f"'{name}' holds values that are not finite")
+            raise NodeProblem(f"'{name}' holds values that are not finite")
     zeros, ones = np.zeros(neurons), np.ones(neurons)
     if node.kind == "Threshold":
         return Dynamics(decay=zeros, gain=ones, rest=zeros, threshold=given["threshold"])
@@ -89,12 +85,12 @@ def dynamics_of(node: NirNode, neurons: int, dt: float, how: Discretisation) -> 
 def _leak(name: str, tau: Reals, dt: float, how: Discretisation) -> tuple[Reals, Reals]:
     """(decay, dt / tau)"""
     if np.any(tau <= 0):
-        raise NeuronProblem(f"'{name}' is {tau.min():g} s; a time constant is positive")
+        raise NodeProblem(f"'{name}' is {tau.min():g} s; a time constant is positive")
     share = _known(dt, tau) / tau
     if how.leak == "exp":
         return np.exp(-share), share
     if np.any(share > 1 + SAME_DT):
-        raise NeuronProblem(
+        raise NodeProblem(
             f"a timestep of {dt:.4g} s is longer than '{name}', {tau.min():.4g} s, so the neuron would oscillate; "
             f"give --leak exp, or a shorter one, {suggested(tau)}"
         )
@@ -108,26 +104,26 @@ def _firing(made: Dynamics, node: NirNode, given: dict[str, Reals], how: Discret
     threshold = given["v_threshold"]
     reset = node.metadata.get("reset", "file") if how.reset == "file" else how.reset
     if reset == "file" and "v_reset" not in given:
-        raise NeuronProblem(
+        raise NodeProblem(
             "has no 'v_reset', as files of old versions of NIR, which do not say whether a spike subtracts the "
             "threshold or resets to zero; give --reset zero or --reset subtract"
         )
     known = "zero" if reset == "file" else next((name for name in RESETS if name == reset), None)
     if known is None:
-        raise NeuronProblem(f"its metadata say reset '{reset}'; known are {', '.join(RESETS)}; give --reset")
+        raise NodeProblem(f"its metadata say reset '{reset}'; known are {', '.join(RESETS)}; give --reset")
     value = given.get("v_reset", np.zeros_like(threshold)) if known in ("zero", "zero_after") else None
     return replace(made, threshold=threshold, reset=known, reset_value=value)
 
 
 def _per_neuron(name: str, values: Reals, neurons: int) -> Reals:
     if values.size not in (1, neurons):
-        raise NeuronProblem(f"'{name}' has {values.size} values for {neurons} neurons")
+        raise NodeProblem(f"'{name}' has {values.size} values for {neurons} neurons")
     return np.broadcast_to(values.reshape(-1), (neurons,)).copy()
 
 
 def _known(dt: float, tau: Reals | None) -> float:
     if dt <= 0:
-        raise NeuronProblem(
+        raise NodeProblem(
             "the file does not determine the timestep (r is 1); give that of the program that wrote it, in seconds, "
             f"{suggested(tau)}"
         )

@@ -23,7 +23,6 @@ from mimdsim.workload.interchange.nir_nodes import (
     MAX_NODES,
     MAX_VALUES,
     NODE_TYPES,
-    NirFile,
     NirGraph,
     NirNode,
     Reals,
@@ -33,18 +32,17 @@ PIECE_VALUES = 1 << 20  # 8 MiB of float64 at once
 MAX_DIMENSIONS = 8
 
 
-def read_nir(path: Path) -> NirFile:
+def read_nir(path: Path) -> NirGraph:
     """The graph in a NIR file.
 
     Raises DataFileError for a file that is missing, damaged, over a bound or not NIR; MissingExtra without h5py.
     Unsupported node types are kept by name, without arrays: `network_of_nir` says what they would need.
     """
     values = values_of(read, path, None, purpose="reading NIR files")
-    described = next(values)
-    graph = _graph(path, described["graph"], values)
+    graph = _graph(path, next(values), values)
     for _ in values:  # the process is asked again only when its answer has been read to its end
         raise DataFileError(path, "was changed while it was read")
-    return NirFile(version=described["version"], graph=graph)
+    return graph
 
 
 def _graph(path: Path, described: dict[str, Any], pieces: Iterator[Reals]) -> NirGraph:
@@ -77,10 +75,9 @@ def read(path: Path, _wanted: None) -> Iterator[Any]:
 
     with h5py.File(path, "r") as file:
         walk = _Walk(path, file)
-        version = walk.text("version") if "version" in file.keys() else ""  # noqa: SIM118
         if walk.text("node/type") != GRAPH:
             raise DataFileError(path, f"/node/type is '{walk.text('node/type')}', not {GRAPH}")
-        yield {"version": version, "graph": walk.graph("node", 0)}
+        yield walk.graph("node", 0)
         for dataset in walk.pending:
             yield from _pieces(dataset)
 

@@ -17,9 +17,9 @@ from mimdsim.base.errors import DescriptionError, MissingExtra
 from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.workload.description.network import network_of
 from mimdsim.workload.description.workload import Workload
-from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
+from mimdsim.workload.interchange.imported import ImportedNetwork, Population
 from mimdsim.workload.interchange.layers import network_of_layers
-from mimdsim.workload.interchange.nir_nodes import GRAPH, NirFile, NirGraph, NirNode, Reals
+from mimdsim.workload.interchange.nir_nodes import GRAPH, NirGraph, NirNode, NodeProblem, Reals
 from mimdsim.workload.interchange.start import given_weights, other_neurons
 from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays
 
@@ -27,7 +27,7 @@ VERSION = "1.0.8"
 _FLOAT32 = frozenset({"weight", "bias"})
 
 
-def write_nir(path: Path, file: NirFile) -> None:
+def write_nir(path: Path, graph: NirGraph) -> None:
     """Write a graph atomically; the same graph gives the same bytes."""
     try:
         import h5py
@@ -35,8 +35,8 @@ def write_nir(path: Path, file: NirFile) -> None:
         raise MissingExtra("h5py", "data", "writing NIR files") from None
     content = io.BytesIO()
     with h5py.File(content, "w") as opened:
-        _text(opened, "version", file.version)
-        _write_graph(opened.create_group("node"), file.graph)
+        _text(opened, "version", VERSION)
+        _write_graph(opened.create_group("node"), graph)
     write_atomically(path, content.getvalue())
 
 
@@ -68,7 +68,7 @@ def _text(group: Any, name: str, value: str) -> None:
     group.create_dataset(name, data=value, dtype=h5py.string_dtype())
 
 
-def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirFile:
+def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph:
     """The NIR graph of a network whose populations are named `names`.
 
     Raises DescriptionError for what NIR cannot express.
@@ -82,84 +82,70 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirFile:
     edges: list[tuple[str, str]] = []
     before = "input"
     for name, population in zip(names, network.populations, strict=True):
-        before = _Part(name, population, dt).add(nodes, edges, before)
+        dynamics, recurrent = population.dynamics, population.recurrent
+        gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
+        chain: dict[str, NirNode] = {}
+        if population.delay:
+            delay = np.full(population.inputs, population.delay * dt)
+            chain[f"{name}_delay"] = NirNode(kind="Delay", arrays={"delay": delay})
+        chain[f"{name}_weights"] = _product(population.weights, population.bias, gain)
+        if population.kind != "Linear":
+            neurons = f"{name}_neurons" if recurrent is None else f"{name}.neurons"
+            try:
+                chain[neurons] = _neurons(population, dt)
+            except NodeProblem as problem:
+                why = f"layer '{name}' {problem}, for which NIR has no node"
+                raise DescriptionError("NIR", [why]) from None
+        for node in chain:
+            edges.append((before, node))
+            before = node
+        nodes |= chain
+        if recurrent is not None and population.kind != "Linear":
+            matrix = np.diag(recurrent) if recurrent.ndim == 1 else recurrent
+            nodes[f"{name}.recurrent"] = _product(matrix, None, gain)
+            edges += [(before, f"{name}.recurrent"), (f"{name}.recurrent", before)]
     nodes["output"] = NirNode(kind="Output", arrays={"shape": np.array([network.outputs])})
     edges.append((before, "output"))
-    return NirFile(version=VERSION, graph=NirGraph(nodes=nodes, edges=tuple(edges)))
+    return NirGraph(nodes=nodes, edges=tuple(edges))
 
 
-class _Part:
-    """The nodes of one population."""
+def _product(weights: Reals, bias: Reals | None, gain: Reals) -> NirNode:
+    weight = np.ascontiguousarray((weights * gain).T)
+    if bias is None:
+        return NirNode(kind="Linear", arrays={"weight": weight})
+    return NirNode(kind="Affine", arrays={"weight": weight, "bias": bias * gain})
 
-    def __init__(self, name: str, population: Population, dt: float):
-        self._name, self._population, self._dt = name, population, dt
-        dynamics = population.dynamics
-        self._gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
 
-    def add(self, nodes: dict[str, NirNode | NirGraph], edges: list[tuple[str, str]], before: str) -> str:
-        """Add nodes and edges; returns the population's output node."""
-        name, population = self._name, self._population
-        if population.delay:
-            delay = np.full(population.inputs, population.delay * self._dt)
-            nodes[f"{name}_delay"] = NirNode(kind="Delay", arrays={"delay": delay})
-            edges.append((before, f"{name}_delay"))
-            before = f"{name}_delay"
-        nodes[f"{name}_weights"] = self._product(population.weights, population.bias)
-        edges.append((before, f"{name}_weights"))
-        if population.kind == "Linear":
-            return f"{name}_weights"
-        recurrent = population.recurrent
-        neurons = f"{name}_neurons" if recurrent is None else f"{name}.neurons"
-        nodes[neurons] = self._neurons(population.dynamics)
-        edges.append((f"{name}_weights", neurons))
-        if recurrent is not None:
-            matrix = np.diag(recurrent) if recurrent.ndim == 1 else recurrent
-            nodes[f"{name}.recurrent"] = self._product(matrix, None)
-            edges += [(neurons, f"{name}.recurrent"), (f"{name}.recurrent", neurons)]
-        return neurons
+def _neurons(population: Population, dt: float) -> NirNode:
+    dynamics, zeros = population.dynamics, np.zeros(population.neurons)
+    arrays: dict[str, Reals] = {}
+    metadata: dict[str, str] = {}
+    adds_up = dynamics.synapse_decay is None and np.all(dynamics.decay == 1)
+    if adds_up:
+        if dynamics.rest.any():
+            raise NodeProblem("starts from a potential but does not leak")
+        arrays["r"] = zeros + 1
+    else:
+        tau = _tau(dynamics.decay, dt)
+        arrays = {"tau": tau, "r": tau / dt, "v_leak": dynamics.rest}
+    if dynamics.synapse_decay is not None:
+        tau_syn = _tau(dynamics.synapse_decay, dt)
+        arrays = {"tau_syn": tau_syn, "tau_mem": arrays.pop("tau"), **arrays, "w_in": tau_syn / dt}
+    if dynamics.threshold is not None:
+        value = dynamics.reset_value
+        arrays |= {"v_threshold": dynamics.threshold, "v_reset": zeros if value is None else value}
+        if dynamics.reset != "zero":
+            metadata["reset"] = dynamics.reset
+    elif adds_up:
+        raise NodeProblem("adds up its input and never fires")
+    kind = "LI" if dynamics.threshold is None else "IF" if adds_up else "LIF"
+    return NirNode(kind=kind if dynamics.synapse_decay is None else f"Cuba{kind}", arrays=arrays, metadata=metadata)
 
-    def _product(self, weights: Reals, bias: Reals | None) -> NirNode:
-        weight = np.ascontiguousarray((weights * self._gain).T)
-        if bias is None:
-            return NirNode(kind="Linear", arrays={"weight": weight})
-        return NirNode(kind="Affine", arrays={"weight": weight, "bias": bias * self._gain})
 
-    def _neurons(self, dynamics: Dynamics) -> NirNode:
-        zeros = np.zeros(self._population.neurons)
-        arrays: dict[str, Reals] = {}
-        metadata: dict[str, str] = {}
-        adds_up = dynamics.synapse_decay is None and np.all(dynamics.decay == 1)
-        if adds_up:
-            if dynamics.rest.any():
-                raise self._refused("starts from a potential but does not leak")
-            arrays["r"] = zeros + 1
-        else:
-            tau = self._tau(dynamics.decay)
-            arrays = {"tau": tau, "r": tau / self._dt, "v_leak": dynamics.rest}
-        if dynamics.synapse_decay is not None:
-            tau_syn = self._tau(dynamics.synapse_decay)
-            arrays = {"tau_syn": tau_syn, "tau_mem": arrays.pop("tau"), **arrays, "w_in": tau_syn / self._dt}
-        if dynamics.threshold is not None:
-            value = dynamics.reset_value
-            arrays |= {"v_threshold": dynamics.threshold, "v_reset": zeros if value is None else value}
-            if dynamics.reset != "zero":
-                metadata["reset"] = dynamics.reset
-        elif adds_up:
-            raise self._refused("adds up its input and never fires")
-        kind = "IF" if adds_up else "LIF"
-        if dynamics.threshold is None:
-            kind = "LI"
-        return NirNode(kind=kind if dynamics.synapse_decay is None else f"Cuba{kind}", arrays=arrays, metadata=metadata)
-
-    def _tau(self, decay: Reals) -> Reals:
-        if np.any(decay < 0) or np.any(decay >= 1):
-            raise self._refused(
-                f"has a decay of {decay.min():g} to {decay.max():g}; only one from 0 to below 1 has a tau"
-            )
-        return self._dt / (1 - decay)
-
-    def _refused(self, why: str) -> DescriptionError:
-        return DescriptionError("NIR", [f"layer '{self._name}' {why}, for which NIR has no node"])
+def _tau(decay: Reals, dt: float) -> Reals:
+    if np.any(decay < 0) or np.any(decay >= 1):
+        raise NodeProblem(f"has a decay of {decay.min():g} to {decay.max():g}; only one from 0 to below 1 has a tau")
+    return dt / (1 - decay)
 
 
 def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: float | None = None) -> list[str]:

@@ -285,7 +285,7 @@ class NirFile(Format):
     def read(self, path: Path) -> Any:
         file = read_nir(path)
         network_of_nir(path, file, Discretisation())
-        return _of_graph(file.graph)
+        return _of_graph(file)
 
     def says(self, path: Path) -> Any:
         if path != self.good() and not self._edited:
