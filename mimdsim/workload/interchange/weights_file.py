@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, suggest
 from mimdsim.base.files import open_data
-from mimdsim.workload.interchange.npz_file import read_npz
+from mimdsim.base.npz_reader import NpzFile
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES
 from mimdsim.workload.interchange.safetensors_file import read_safetensors
 
 Array = npt.NDArray[Any]
@@ -36,10 +37,37 @@ def read_arrays(path: Path) -> dict[str, Array]:
     if suffix in _PICKLES or (start[:1] == _PICKLE and start[1:2] in b"\x02\x03\x04\x05" and suffix != ".safetensors"):
         raise DataFileError(path, _INSTEAD.format(name=path.name, stem=path.stem))
     if suffix == ".npz":
-        return read_npz(path)
+        return _read_npz(path)
     if suffix == ".safetensors":
         return read_safetensors(path)
     raise DataFileError(path, f"ends in '{suffix}'; weights are read from .safetensors and .npz files")
+
+
+def _read_npz(path: Path) -> dict[str, Array]:
+    """The arrays of floats in an NPZ file (numpy.savez, numpy.savez_compressed), float32 (float64 if stored so), in the
+    order of their names.
+
+    Raises DataFileError for files that numpy would not write, objects, damage, or sizes over a bound.
+    """
+    arrays: dict[str, Array] = {}
+    values = 0
+    with NpzFile(path) as file:
+        for info in sorted(file.infos, key=lambda info: info.filename):
+            name = info.filename.removesuffix(".npy")
+            if name == info.filename or name in arrays:
+                what = "given twice" if name in arrays else "not an array"
+                raise DataFileError(path, f"member '{name[:80]}' is {what}")
+            member = file.member(info)
+            values += member.entries
+            if max(values, *member.shape, 0) > MAX_VALUES:
+                raise member.refused(f"has the shape {member.shape}; with it there are over {MAX_VALUES} values")
+            arrays[name] = file.whole(member)
+    floats = {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
+    with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
+        return {
+            name: array.astype(np.float64 if array.dtype.itemsize == 8 else np.float32, order="C")
+            for name, array in floats.items()
+        }
 
 
 def checked_weights(
