@@ -35,8 +35,8 @@ def refused(action: Callable[[], object], text: str) -> None:
 
 
 def crossed(pressures: np.ndarray, levels: int, timesteps: int, capacity: int = 500) -> list[list[int]]:
-    keys = braille.crossings(pressures, levels=levels, timesteps=timesteps)
-    inputs = braille.inputs_of(levels)
+    keys, inputs = braille.crossings(pressures, levels=levels), braille.inputs_of(levels)
+    keys = keys[keys < timesteps * inputs]
     ids, counts, surplus = pack_rows(keys, inputs, row_count=timesteps, capacity=capacity, rng=stream(0))
     assert surplus == 0
     return [row[:count].tolist() for row, count in zip(ids, counts, strict=True)]

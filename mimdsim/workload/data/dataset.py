@@ -55,8 +55,8 @@ def _images(source: str) -> Source:
     def packaged(_: Path) -> Files:
         return digits.files(source)
 
-    pixels = digits.DEFAULT_GRID[source]
-    return Source(subsets=open_digits, files=packaged, classes=digits.CLASSES, pixels=pixels)
+    grid = digits.COLLECTIONS[source].grid
+    return Source(subsets=open_digits, files=packaged, classes=digits.CLASSES, pixels=grid)
 
 
 def _event_files(path: Path) -> Files:
@@ -216,7 +216,7 @@ def _shape(data: Data) -> tuple[int, int]:
     if data.source == "braille":
         return braille.inputs_of(data.levels), source.classes
     if data.source in IMAGE_SOURCES:
-        return digits.PIXELS[data.source], source.classes
+        return digits.COLLECTIONS[data.source].side ** 2, source.classes
     return (shd.CHANNELS, source.classes) if source.channels else (data.inputs, data.classes)
 
 

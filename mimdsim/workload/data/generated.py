@@ -12,19 +12,18 @@ from mimdsim.workload.data.choose import SUBSETS, generated_samples, held_out, r
 from mimdsim.workload.data.events import Ints, Subset
 from mimdsim.workload.description.sections import Data
 
-_LOADERS = {"digits": digits.load_digits, "mnist5k": digits.load_mnist5k}
 _EVENTS_AT_ONCE = 1 << 20  # random spikes are drawn in groups of about this many, to bound memory
 
 
 def digit_images(data: Data, seed: int) -> list[digits.Images]:
     """Training and test images of `digits` or `mnist5k`, split by seed."""
-    images = _LOADERS[data.source]()
+    images = digits.load_images(data.source)
     return [images.some(chosen) for chosen in held_out(images.labels, data, seed)]
 
 
 def open_digits(data: Data, seed: int) -> Iterator[Subset]:
     """Films of the images of `digits` or `mnist5k`."""
-    grid = data.grid or digits.DEFAULT_GRID[data.source]
+    grid = data.grid or digits.COLLECTIONS[data.source].grid
     for name, images in zip(SUBSETS, digit_images(data, seed), strict=True):
         films = digits.film(images, timesteps=data.timesteps, grid=grid)
         rng = stream(seed, "surplus", name)

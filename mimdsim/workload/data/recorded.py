@@ -17,7 +17,7 @@ from mimdsim.base.units import counted
 from mimdsim.workload.data import braille, dvs_gesture, event_file, nmnist, shd
 from mimdsim.workload.data.choose import SUBSETS, held_out, limited, limits
 from mimdsim.workload.data.event_filters import centre_cropped, denoised
-from mimdsim.workload.data.events import Events, EventUse, Ints, Subset, bin_events, duration_microseconds
+from mimdsim.workload.data.events import Events, EventUse, Ints, Subset, bin_events, duration_microseconds, timesteps_of
 from mimdsim.workload.description.sections import Data
 
 RANDOM_INSTEAD = {"data.source": "random", "training.weight_scale": 8}  # larger weights: random spikes are few
@@ -122,13 +122,17 @@ def _subset(data: Data, name: str, labels: Ints, chosen: Ints, recordings: Itera
 
 def _binned(data: Data, use: EventUse, place: int, events: Events) -> Ints:
     filtered = centre_cropped(denoised(events, data.denoise_seconds), data.crop)
-    use.note(place, events, filtered, data.timesteps, data.bin_seconds)
+    timesteps = timesteps_of(filtered, data.bin_seconds)
+    later = {"unread": events.unread, "unread_from": events.unread_from_microseconds}
+    use.note(place, events.t_microseconds, timesteps, data.timesteps, **later)
     return bin_events(filtered, timesteps=data.timesteps, bin_seconds=data.bin_seconds, grid=data.grid)
 
 
 def _crossings(data: Data, use: EventUse, place: int, pressures: Ints) -> Ints:
-    braille.note_crossings(use, place, pressures, levels=data.levels)
-    return braille.crossings(pressures, levels=data.levels, timesteps=data.timesteps)
+    keys = braille.crossings(pressures, levels=data.levels)
+    rows = keys // braille.inputs_of(data.levels)
+    use.note(place, rows, rows, data.timesteps)
+    return keys[rows < data.timesteps]
 
 
 def refuse_unused(subset: Subset, data: Data) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.data.files.hdf5 import plain_dataset, values_of
+from mimdsim.workload.data.files.hdf5 import linked, plain_dataset, values_of
 from mimdsim.workload.interchange.nir_nodes import (
     GRAPH,
     MAX_DEPTH,
@@ -189,17 +189,10 @@ class _Walk:
         return text
 
     def _group(self, place: str) -> Any:
-        """The group `place`, reached over links within this file only."""
         import h5py
 
-        group: Any = self._file
-        for part in filter(None, place.split("/")):
-            link = group.get(part, getlink=True) if isinstance(group, h5py.Group) else None
-            if link is None:
-                raise DataFileError(self._path, f"has no group /{place}; a NIR file has /node/nodes and /node/edges")
-            if not isinstance(link, h5py.HardLink):
-                raise DataFileError(self._path, f"/{place} is a link to somewhere else, which is not followed")
-            group = group[part]
+        missing = f"has no group /{place}; a NIR file has /node/nodes and /node/edges"
+        group = linked(self._path, self._file, place, missing)
         if not isinstance(group, h5py.Group):
             raise DataFileError(self._path, f"/{place} is not a group")
         return group

@@ -43,7 +43,7 @@ def load_event_file(path: Path) -> None:
 def load_braille(path: Path) -> None:
     with braille.BrailleFile(path) as file:
         for pressures in file.samples(range(file.labels.size)):
-            braille.crossings(pressures, levels=63, timesteps=50)
+            braille.crossings(pressures, levels=63)
 
 
 def load_gestures(recording: Path) -> None:

@@ -166,6 +166,24 @@ def _send(answers: BinaryIO, values: Any) -> None:
     answers.write(FRAME.pack(kind, len(content)) + content)
 
 
+def linked(path: Path, file: Any, name: str, missing: str) -> Any:
+    """What is called `name` (parts separated by '/'), reached over links within this file only.
+
+    Raises DataFileError, with `missing` if there is nothing.
+    """
+    import h5py
+
+    found = file
+    for part in filter(None, name.split("/")):
+        link = found.get(part, getlink=True) if isinstance(found, h5py.Group) else None
+        if link is None:
+            raise DataFileError(path, missing)
+        if not isinstance(link, h5py.HardLink):
+            raise DataFileError(path, f"/{name} is a link to somewhere else, which is not followed")
+        found = found[part]
+    return found
+
+
 def plain_dataset(path: Path, file: Any, name: str, *, expected: str) -> Any:
     """The data set `name` (parts separated by '/'), stored in this file with filters that are built into HDF5.
 
@@ -174,14 +192,7 @@ def plain_dataset(path: Path, file: Any, name: str, *, expected: str) -> Any:
     """
     import h5py
 
-    group = file
-    for part in name.split("/"):
-        link = group.get(part, getlink=True) if isinstance(group, h5py.Group) else None
-        if link is None:
-            raise DataFileError(path, f"has no data set /{name}; expected are {expected}")
-        if not isinstance(link, h5py.HardLink):
-            raise DataFileError(path, f"/{name} is a link to somewhere else, which is not followed")
-        group = group[part]
+    group = linked(path, file, name, f"has no data set /{name}; expected are {expected}")
     if not isinstance(group, h5py.Dataset):
         raise DataFileError(path, f"/{name} is not a data set")
     if group.is_virtual or group.external:
