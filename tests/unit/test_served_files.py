@@ -16,7 +16,7 @@ from test_readers import write_shd
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.workload.data import shd
-from mimdsim.workload.data.files import event_hdf5, hdf5
+from mimdsim.workload.data.files import event_columns, hdf5
 from mimdsim.workload.data.files.hdf5 import FRAME, plain_dataset, serve
 from mimdsim.workload.interchange import nir_reading
 from mimdsim.workload.interchange.nir_writing import write_nir
@@ -96,16 +96,16 @@ def test_columns_of_events_by_range(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         tmp_path / "a.h5",
         x=np.arange(5, dtype="u1"), t_seconds=np.linspace(0, 1, 5, dtype="f4"), labels=[True, False], other=[[1]],
     )  # fmt: skip
-    (about,) = event_hdf5.read(path, None)
+    (about,) = event_columns.read(path, None)
     assert about == {"labels": ("i", 2), "t_seconds": ("f", 5), "x": ("i", 5)}
-    found = list(event_hdf5.read(path, (["x", "t_seconds"], [[1, 3], [4, 5]])))
+    found = list(event_columns.read(path, (["x", "t_seconds"], [[1, 3], [4, 5]])))
     assert [values.dtype for values in found] == [np.int64, np.float64, np.int64, np.float64]
     assert [values.tolist() for values in found] == [[1, 2], [0.25, 0.5], [4], [1.0]]
-    refused(lambda: list(event_hdf5.read(path, (["other"], []))), "/other has the shape [1, 1]")
-    monkeypatch.setattr(event_hdf5, "MAX_EVENTS", 5)
-    assert list(event_hdf5.read(path, (["x"], []))) == []
-    monkeypatch.setattr(event_hdf5, "MAX_EVENTS", 4)
-    refused(lambda: list(event_hdf5.read(path, (["x"], []))), "/x has 5 entries, over 4")
+    refused(lambda: list(event_columns.read(path, (["other"], []))), "/other has the shape [1, 1]")
+    monkeypatch.setattr(event_columns, "MAX_EVENTS", 5)
+    assert list(event_columns.read(path, (["x"], []))) == []
+    monkeypatch.setattr(event_columns, "MAX_EVENTS", 4)
+    refused(lambda: list(event_columns.read(path, (["x"], []))), "/x has 5 entries, over 4")
 
 
 # NIR

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.workload.data.events import POLARITIES, Ints
-from mimdsim.workload.data.files.event_columns import SampleFile, check_range
-from mimdsim.workload.data.files.event_npz import NpzStore
+from mimdsim.workload.data.files.event_columns import NpzStore, SampleFile, check_range
 
 TAXELS = 12
 CLASSES = 27

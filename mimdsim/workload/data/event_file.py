@@ -18,11 +18,11 @@ from mimdsim.workload.data.files.event_columns import (
     PLACES,
     SECONDS,
     ColumnStore,
+    Hdf5Store,
+    NpzStore,
     SampleFile,
     check_range,
 )
-from mimdsim.workload.data.files.event_hdf5 import Hdf5Store
-from mimdsim.workload.data.files.event_npz import NpzStore
 from mimdsim.workload.description.sections import Data
 
 SUFFIXES: dict[str, Callable[[Path], ColumnStore]] = {".npz": NpzStore, ".h5": Hdf5Store, ".hdf5": Hdf5Store}

@@ -1,17 +1,20 @@
-"""The arrays of a plain event file of either format: what is required and what is refused."""
+"""The arrays of plain event files, in NPZ and HDF5: how they are read, what is required and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import contextlib
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.npz_reader import Member, NpzFile
+from mimdsim.workload.data.files.hdf5 import plain_dataset, values_of
 
 MICROSECONDS, SECONDS = "t_microseconds", "t_seconds"
 PLACES = ("x", "y", "p", "unit")
@@ -26,8 +29,7 @@ Ints = npt.NDArray[np.int64]
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(NamedTuple):
     """An array of a file, not read yet: `kind` is 'i' (whole numbers or booleans) or 'f' (real numbers)."""
 
     kind: Literal["i", "f"]
@@ -67,6 +69,108 @@ def plain_values(values: npt.NDArray[Any]) -> Values:
     if values.dtype.kind == "u" and values.dtype.itemsize == 8:
         values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
     return values.astype(np.int64)
+
+
+class NpzStore:
+    """An opened NPZ file (a `ColumnStore`) of which the arrays `names` are read, those in `widths` as rows of that
+    many.
+
+    An array of rows is one column of all its numbers, row after row. Everything else in the archive is ignored.
+    """
+
+    def __init__(self, path: Path, names: Collection[str] = NAMES, widths: Mapping[str, int] | None = None):
+        self.path = path
+        self.columns: dict[str, Column] = {}
+        self._members: dict[str, Member] = {}
+        self._file = NpzFile(path)
+        try:
+            for info in self._file.infos:
+                name = info.filename.removesuffix(".npy")
+                if name not in names or name == info.filename:
+                    continue
+                if name in self._members:
+                    raise DataFileError(path, f"has '{name}' twice", byte_offset=info.header_offset)
+                member = self._file.member(info)
+                _check_member(member, (widths or {}).get(name, 0))
+                self._members[name] = member
+                self.columns[name] = Column(kind_of(path, name, member.dtype), member.entries)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]:
+        """As `ColumnStore`; finally each column is read to its end, which verifies the archive's checksums."""
+        with contextlib.ExitStack() as stack:
+            readers = [stack.enter_context(self._file.reader(self._members[name])) for name in names]
+            for first, stop in ranges:
+                yield [plain_values(reader.read(first, stop)) for reader in readers]
+            for reader in readers:
+                reader.finish()
+
+
+def _check_member(member: Member, width: int) -> None:
+    """Raise DataFileError unless an array has one dimension, or rows of `width`, and the bytes that it needs."""
+    if member.shape[1:] != ((width,) if width else ()) or not member.shape:
+        wanted = f"(any number, {width})" if width else "one dimension"
+        raise member.refused(f"has the shape {member.shape}; give {wanted}")
+    if width and member.by_column:
+        raise member.refused("is stored column by column; save numpy.ascontiguousarray of it")
+    if member.entries > MAX_EVENTS:
+        raise member.refused(f"has {member.entries} entries, over {MAX_EVENTS}")
+    member.check_size()
+
+
+class Hdf5Store:
+    """An HDF5 file (a `ColumnStore`)."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        (about,) = values_of(read, path, None, purpose="reading event files in HDF5")
+        self.columns = {name: Column(*column) for name, column in about.items()}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]:
+        """As `ColumnStore`."""
+        columns = values_of(read, self.path, [names, ranges], purpose="reading event files in HDF5")
+        for first, stop in ranges:
+            values = [*itertools.islice(columns, len(names))]
+            for name, found in zip(names, values, strict=True):
+                if found.size != stop - first:  # the file was changed between two requests
+                    raise DataFileError(self.path, f"'{name}' gave {found.size} entries for {stop - first}")
+            yield values
+        next(columns, None)  # the end of the answer
+
+
+def read(path: Path, wanted: Any) -> Iterator[Any]:
+    """In the process that opens the file: {name: [kind, length]} of its columns where None is wanted; of [names,
+    ranges] the values of every range and name."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        if wanted is None:
+            columns = {name: _column(path, file, name) for name in NAMES if name in file.keys()}  # noqa: SIM118
+            yield {name: (kind_of(path, name, found.dtype), found.shape[0]) for name, found in columns.items()}
+            return
+        names, ranges = wanted
+        columns = {name: _column(path, file, name) for name in names}
+        for first, stop in ranges:
+            for found in columns.values():
+                yield plain_values(np.asarray(found[first:stop]))
+
+
+def _column(path: Path, file: Any, name: str) -> Any:
+    found = plain_dataset(path, file, name, expected=", ".join(f"/{known}" for known in NAMES))
+    if len(found.shape) != 1:
+        raise DataFileError(path, f"/{name} has the shape {list(found.shape)}; give one dimension")
+    if found.shape[0] > MAX_EVENTS:
+        raise DataFileError(path, f"/{name} has {found.shape[0]} entries, over {MAX_EVENTS}")
+    return found
 
 
 def check_range(path: Path, name: str, values: Values, most: float, *, first: int = 0, sample: int = -1) -> None:
