@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,20 +106,16 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
     nothing was recorded, one of over MAX_GESTURE_EVENTS, or over MAX_HELD_EVENTS in all.
     """
     path = gestures[0].recording
-    words: list[list[Ints]] = [[] for _ in gestures]
-    seen = [False] * len(gestures)
-    held = [0] * len(gestures)
-    unread = [0] * len(gestures)
-    unread_from = [0] * len(gestures)
+    words: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in gestures]
+    held, unread = [0] * len(gestures), [0] * len(gestures)
+    unread_from = [sys.maxsize] * len(gestures)
     for data, t in read_packets(path):
         for place, gesture in enumerate(gestures):
             since = t - gesture.start_microseconds
             during = (since >= 0) & (t < gesture.end_microseconds)
-            seen[place] |= bool(during.any())
             late = since[during & (since >= duration_microseconds)]
-            if late.size:
-                unread_from[place] = min(unread_from[place], int(late.min())) if unread[place] else int(late.min())
-                unread[place] += late.size
+            unread_from[place] = min(unread_from[place], int(late.min(initial=sys.maxsize)))
+            unread[place] += late.size
             during &= since < duration_microseconds
             if during.any():
                 words[place].append(_pack(data[during], since[during]))
@@ -130,11 +127,10 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
                     many = f"{MAX_HELD_EVENTS} events in the windows of its labels, which may overlap"
                     raise DataFileError(path, f"has over {many}")
     for place, gesture in enumerate(gestures):
-        if not seen[place]:
-            raise DataFileError(
-                path, f"has no event in {gesture.window}, where the labels put class {gesture.label + 1}"
-            )
-        kept = np.concatenate(words[place]) if words[place] else np.zeros(0, dtype=np.int64)
+        if not held[place] and not unread[place]:
+            where = f"{gesture.window}, where the labels put class {gesture.label + 1}"
+            raise DataFileError(path, f"has no event in {where}")
+        kept = np.concatenate(words[place])
         words[place] = []
         yield Events(
             x=kept >> 1 & 127,
