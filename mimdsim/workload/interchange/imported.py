@@ -27,6 +27,11 @@ Reset = Literal["zero", "zero_after", "subtract", "subtract_decayed", "none"]
 RESETS: tuple[Reset, ...] = ("zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 
+def layer_names(count: int) -> tuple[str, ...]:
+    """'hidden0', 'hidden1', ..., 'output'"""
+    return (*(f"hidden{index}" for index in range(count - 1)), "output")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dynamics:
     """Constants of a population, float64[neurons] each. Without `threshold` it never fires; `reset_value` is for
@@ -102,6 +107,11 @@ class ImportedNetwork:
     @property
     def outputs(self) -> int:
         return self.populations[-1].neurons
+
+    @property
+    def layers(self) -> tuple[tuple[str, Population], ...]:
+        """The populations by the names of layers."""
+        return tuple(zip(layer_names(len(self.populations)), self.populations, strict=True))
 
     @property
     def title(self) -> str:

@@ -15,7 +15,7 @@ from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.base.schema import read_toml, toml_text, toml_value
 from mimdsim.workload.description.workload import PATHS, find_beside, find_workload
 from mimdsim.workload.interchange.imported import ImportedNetwork, Population
-from mimdsim.workload.interchange.model_file import layer_names, write_model
+from mimdsim.workload.interchange.model_file import write_model
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
@@ -117,9 +117,8 @@ def _fill(path: Path, weights: dict[str, Array], layers: tuple[str, ...], networ
 
 def _about(network: ImportedNetwork) -> list[str]:
     """One line per layer, and what was decided."""
-    names = layer_names(len(network.populations))
     lines = [f"{network.title}, a timestep of {network.dt_seconds:g} s" if network.dt_seconds else network.title]
-    lines += [_line(name, each) for name, each in zip(names, network.populations, strict=True)]
+    lines += [_line(name, each) for name, each in network.layers]
     return [*lines, *(f"note: {note}" for note in network.notes)]
 
 

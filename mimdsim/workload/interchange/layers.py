@@ -15,7 +15,6 @@ from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_parts import Model, Parts, compose
 from mimdsim.graph.spikes import Selection
 from mimdsim.workload.interchange.imported import RESETS, Dynamics, ImportedNetwork, Population, Reset
-from mimdsim.workload.interchange.model_file import layer_names
 from mimdsim.workload.interchange.nir_nodes import Reals
 
 Array = npt.NDArray[Any]
@@ -29,15 +28,14 @@ def layers_of(
     A model file does not say how many spikes a layer lists and how gradients pass them: `selections` do, whose second
     thresholds are shares of the layer's threshold, and `reset_gradients`.
     """
-    names = layer_names(len(network.populations))
     if network.populations[0].delay:
         raise _refused(where, f"delays its input by {network.populations[0].delay} timesteps; shift the data instead")
     delays = {each.delay for each in network.populations[1:]} or {0}
     if not delays <= {0, 1} or len(delays) > 1:
         raise _refused(where, f"has delays of {sorted(delays)} timesteps between layers; all 0 or all 1 can run")
     layers = []
-    for index, (name, each) in enumerate(zip(names, network.populations, strict=True)):
-        if not each.spiking and index < len(names) - 1:
+    for index, (name, each) in enumerate(network.layers):
+        if not each.spiking and each is not network.populations[-1]:
             raise _refused(where, f"layer '{name}' does not spike; only the last one may send its potential")
         neuron, selection = linear_neuron(each.dynamics, each.kind, reset_gradients[index]), selections[index]
         layers.append(

@@ -29,15 +29,10 @@ MOST_DELAY = 10_000
 Array = npt.NDArray[Any]
 
 
-def layer_names(count: int) -> tuple[str, ...]:
-    """'hidden0', 'hidden1', ..., 'output'"""
-    return (*(f"hidden{index}" for index in range(count - 1)), "output")
-
-
 def arrays_of(network: ImportedNetwork) -> dict[str, Array]:
     """The weights of a network by the names that training gives them, float64."""
     arrays: dict[str, Array] = {}
-    for layer, each in zip(layer_names(len(network.populations)), network.populations, strict=True):
+    for layer, each in network.layers:
         arrays[f"w.{layer}"] = each.weights
         if each.bias is not None:
             arrays[f"b.{layer}"] = each.bias
@@ -50,7 +45,7 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
     """Write a network whole or not at all, float32."""
     arrays = arrays_of(network)
     notes = {"form": FORM, "dt_seconds": repr(network.dt_seconds)}
-    for layer, each in zip(layer_names(len(network.populations)), network.populations, strict=True):
+    for layer, each in network.layers:
         for name in _CONSTANTS:
             values = getattr(each.dynamics, name)
             if values is not None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, suggest
+from mimdsim.workload.interchange.imported import layer_names
 
 Array = npt.NDArray[Any]
 # snnTorch: lif1.recurrent.weight, lif1.recurrent.V; torch.nn.RNN: weight_hh_l0; norse: recurrent_weights.
@@ -25,8 +25,7 @@ _RECURRENT = re.compile(r"recurrent|_hh|w_rec")
 _OWN_NAME = re.compile(r"([wrb])\.([A-Za-z0-9_]+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Assignment:
+class Assignment(NamedTuple):
     """Where a tensor goes: `tensor` of the file to `target` of the network ('w.hidden0')."""
 
     tensor: str
@@ -42,7 +41,7 @@ def parse_map(texts: Iterable[str]) -> tuple[Assignment, ...]:
             raise DescriptionError(
                 f"--map {text}", ["write  --map TENSOR=w.LAYER  (r.LAYER recurrent, b.LAYER bias), e.g. w.hidden0"]
             )
-        made.append(Assignment(tensor=tensor.strip(), target=target.strip()))
+        made.append(Assignment(tensor.strip(), target.strip()))
     return tuple(made)
 
 
@@ -98,8 +97,7 @@ def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...],
         (name[2:] for name in weights if name.startswith("w.")),
         key=lambda name: (name == "output", _natural(name)),
     )
-    expected = [*(f"hidden{index}" for index in range(len(layers) - 1)), "output"]
-    if not layers or layers != expected:
+    if not layers or tuple(layers) != layer_names(len(layers)):
         raise DataFileError(
             path, f"has weights for layers {', '.join(layers) or '(none)'}; needed are hidden0, hidden1, ..., output"
         )
@@ -139,18 +137,18 @@ def _guessed(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]
                 f"its matrices in the order of their names do not form a chain of layers ({listed}); say which is "
                 f"which, --map {matrices[0]}=w.hidden0 ...",
             )
-    layers = [*(f"hidden{index}" for index in range(len(matrices) - 1)), "output"]
-    made = [Assignment(tensor=name, target=f"w.{layer}") for name, layer in zip(matrices, layers, strict=True)]
+    layers = layer_names(len(matrices))
+    made = [Assignment(name, f"w.{layer}") for name, layer in zip(matrices, layers, strict=True)]
     widths = {layer: tensors[name].shape[0] for name, layer in zip(matrices, layers, strict=True)}
     for name, layer in zip(matrices, layers, strict=True):
         bias = re.sub("weight(?=[^.]*$)", "bias", name)
         if bias != name and bias in tensors and tensors[bias].ndim == 1:
-            made.append(Assignment(tensor=bias, target=f"b.{layer}"))
+            made.append(Assignment(bias, f"b.{layer}"))
     for name in sorted(tensors, key=_natural):
         if _RECURRENT.search(name) and tensors[name].ndim in (1, 2):
             layer = _recurrent_layer(path, name, tensors[name], widths)
             kind = "b" if "bias" in name else "r"
-            made.append(Assignment(tensor=name, target=f"{kind}.{layer}"))
+            made.append(Assignment(name, f"{kind}.{layer}"))
     return tuple(made)
 
 
