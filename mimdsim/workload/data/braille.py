@@ -64,11 +64,11 @@ def crossings(pressures: Ints, *, levels: int) -> Ints:
     """Ascending keys row * inputs + id of one sample; the id is (polarity * 12 + taxel) * levels + level."""
     # how many levels a pressure has reached; going from 3 to 5 crosses levels 3 and 4
     band = pressures * (levels + 1) // PRESSURES
-    keys = [_crossed(band[:-1], band[1:], levels, 0), _crossed(band[1:], band[:-1], levels, 1)]
+    keys = [_level_keys(band[:-1], band[1:], levels, 0), _level_keys(band[1:], band[:-1], levels, 1)]
     return np.sort(np.concatenate(keys))
 
 
-def _crossed(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:
+def _level_keys(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:
     """Keys row * inputs + id of the levels between `low` and `high` [rows, 12], where `high` is above."""
     row, taxel = np.nonzero(high > low)
     start, count = low[row, taxel], (high - low)[row, taxel]

@@ -33,13 +33,13 @@ def limits(data: Data) -> tuple[int, int]:
     return data.train_samples, data.test_samples
 
 
-def limited(labels: Ints, limit: int, seed: int, split: str) -> Ints:
+def choose_samples(labels: Ints, limit: int, seed: int, split: str) -> Ints:
     """At most `limit` samples (0: all), in seeded order."""
     order = seeded_order(labels, seed, split)
     return order[:limit] if limit else order
 
 
-def held_out(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
+def split_samples(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
     """(samples to train on, samples held out), disjoint; raises DescriptionError if one of them is empty."""
     order = seeded_order(labels, seed, "split")
     tests = data.test_samples or max(round(TEST_SHARE * labels.size), 1)
@@ -51,7 +51,7 @@ def held_out(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
     return rest[: data.train_samples] if data.train_samples else rest, order[:tests]
 
 
-def generated_samples(data: Data) -> tuple[int, int]:
+def sample_counts(data: Data) -> tuple[int, int]:
     """(training, test) samples of a generated source; where no numbers are given, GENERATED_PER_CLASS in all."""
     train = data.train_samples or round((1 - TEST_SHARE) * GENERATED_PER_CLASS) * data.classes
     return train, data.test_samples or max(round(train * TEST_SHARE / (1 - TEST_SHARE)), 1)

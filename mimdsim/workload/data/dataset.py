@@ -266,11 +266,11 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
         augmentation = Augmentation(seed=seed, columns=grid[0], lines=grid[1], shift_pixels=data.shift_pixels)
     with shared_process():
         subsets = SOURCES[data.source].subsets(data, seed)
-        train, test = (_listed(data, subset, inputs, classes, progress) for subset in subsets)
+        train, test = (_list_spikes(data, subset, inputs, classes, progress) for subset in subsets)
     return replace(train, augmentation=augmentation), test
 
 
-def _listed(data: Data, subset: Subset, inputs: int, classes: int, progress: Progress | None) -> SpikeDataset:
+def _list_spikes(data: Data, subset: Subset, inputs: int, classes: int, progress: Progress | None) -> SpikeDataset:
     """The lists of a subset, whose samples are read or made here.
 
     Raises DescriptionError if they would be too large, DataFileError if recordings leave nothing to list.

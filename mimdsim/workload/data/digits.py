@@ -95,10 +95,10 @@ def film(images: Images, *, timesteps: int, grid: int) -> Iterator[tuple[Ints, I
     group = max(_PIXELS_AT_ONCE // (grid * grid), 1)
     for first in range(0, images.labels.size, group):
         samples = np.arange(first, min(first + group, images.labels.size))
-        yield samples, _fired(images.pixels[samples], images.brightest, timesteps=timesteps, grid=grid)
+        yield samples, _event_keys(images.pixels[samples], images.brightest, timesteps=timesteps, grid=grid)
 
 
-def _fired(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, grid: int) -> Ints:
+def _event_keys(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, grid: int) -> Ints:
     """Sorted keys (sample*timesteps + timestep)*inputs + id of every event."""
     rows, columns = pixels.shape[1:]
     log_table = _log_intensities()

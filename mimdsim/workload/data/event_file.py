@@ -75,7 +75,7 @@ def _is_sensor(numbers: tuple[int, ...]) -> bool:
     return in_range and numbers[0] * numbers[1] * numbers[2] <= MAX_UNITS
 
 
-def half(folder: Path, name: str) -> Path:
+def file_of_subset(folder: Path, name: str) -> Path:
     """The one event file of `folder` named `name`; raises DataFileError if there is none, or more than one."""
     found = [folder / f"{name}{suffix}" for suffix in SUFFIXES if os.path.lexists(folder / f"{name}{suffix}")]
     if len(found) != 1:

@@ -12,7 +12,7 @@ from mimdsim.numerics.columns.augmentation import move
 from mimdsim.workload.data.events import Events, Ids, Ints, smaller_grid
 
 
-def centre_cropped(events: Events, crop: int) -> Events:
+def crop_centre(events: Events, crop: int) -> Events:
     """The events in the `crop` x `crop` pixels in the middle (0: all), counted from their first column and line.
 
     The first column kept is floor((width - crop) / 2), the first line likewise.
@@ -25,7 +25,7 @@ def centre_cropped(events: Events, crop: int) -> Events:
     return replace(events.some(kept), x=x[kept], y=y[kept], width=width, height=height)
 
 
-def denoised(events: Events, window_seconds: float) -> Events:
+def denoise(events: Events, window_seconds: float) -> Events:
     """The events that another one supports (0 seconds: all events).
 
     An event at time t is kept if one of the four adjacent pixels (left, right, above, below, of either polarity) had

@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import digits, randman
-from mimdsim.workload.data.choose import SUBSETS, generated_samples, held_out, refuse_too_large, seeded_order
+from mimdsim.workload.data.choose import SUBSETS, refuse_too_large, sample_counts, seeded_order, split_samples
 from mimdsim.workload.data.events import Ints, Subset
 from mimdsim.workload.description.sections import Data
 
@@ -18,7 +18,7 @@ _EVENTS_AT_ONCE = 1 << 20  # random spikes are drawn in groups of about this man
 def digit_images(data: Data, seed: int) -> list[digits.Images]:
     """Training and test images of `digits` or `mnist5k`, split by seed."""
     images = digits.load_images(data.source)
-    return [images.some(chosen) for chosen in held_out(images.labels, data, seed)]
+    return [images.some(chosen) for chosen in split_samples(images.labels, data, seed)]
 
 
 def open_digits(data: Data, seed: int) -> Iterator[Subset]:
@@ -32,7 +32,7 @@ def open_digits(data: Data, seed: int) -> Iterator[Subset]:
 
 def open_randman(data: Data, seed: int) -> Iterator[Subset]:
     """Samples of `randman`, standardised together and split by seed."""
-    train, test = generated_samples(data)
+    train, test = sample_counts(data)
     refuse_too_large(data, train + test)
     when, labels = randman.spike_timesteps(
         samples_per_class=-(-(train + test) // data.classes),
@@ -61,7 +61,7 @@ def open_random(data: Data, seed: int) -> Iterator[Subset]:
             yield samples, bernoulli_places(samples.size * places, data.activity, rng), rng
         labels[:] = rng.integers(0, data.classes, labels.size)  # drawn after the spikes, by the same generator
 
-    for name, samples in zip(SUBSETS, generated_samples(data), strict=True):
+    for name, samples in zip(SUBSETS, sample_counts(data), strict=True):
         labels = np.zeros(samples, np.int64)
         yield Subset(name=name, labels=labels, groups=groups(labels, stream(seed, "random", name)))
 

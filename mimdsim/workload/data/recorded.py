@@ -15,8 +15,8 @@ from mimdsim.base.files import with_home
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
 from mimdsim.workload.data import braille, dvs_gesture, event_file, nmnist, shd
-from mimdsim.workload.data.choose import SUBSETS, held_out, limited, limits
-from mimdsim.workload.data.event_filters import centre_cropped, denoised
+from mimdsim.workload.data.choose import SUBSETS, choose_samples, limits, split_samples
+from mimdsim.workload.data.event_filters import crop_centre, denoise
 from mimdsim.workload.data.events import Events, EventUse, Ints, Subset, bin_events, duration_microseconds, timesteps_of
 from mimdsim.workload.description.sections import Data
 
@@ -33,7 +33,7 @@ def open_nmnist(data: Data, seed: int) -> Iterator[Subset]:
     for split, limit in zip(splits, limits(data), strict=True):
         files = nmnist.list_recordings(_path(data, f"a folder with {nmnist.LAYOUT}", part=split), split)
         labels = np.array([label for _, label in files])
-        chosen = limited(labels, limit, seed, split)
+        chosen = choose_samples(labels, limit, seed, split)
         paths = (files[sample][0] for sample in np.sort(chosen))
         yield _subset(data, split, labels, chosen, map(nmnist.read_recording, paths), seed)
 
@@ -44,7 +44,7 @@ def open_shd(data: Data, seed: int) -> Iterator[Subset]:
     for name, limit in zip(shd.files(source), limits(data), strict=True):
         path = _path(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
         labels = shd.read_labels(path, source=source)
-        chosen = limited(labels, limit, seed, name)
+        chosen = choose_samples(labels, limit, seed, name)
         yield _subset(data, name, labels, chosen, shd.read_samples(path, np.sort(chosen).tolist(), source=source), seed)
 
 
@@ -54,7 +54,7 @@ def open_dvs_gesture(data: Data, seed: int) -> Iterator[Subset]:
     for split, limit in zip(SUBSETS, limits(data), strict=True):
         gestures = dvs_gesture.list_gestures(_path(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
         labels = np.array([gesture.label for gesture in gestures])
-        chosen = limited(labels, limit, seed, split)
+        chosen = choose_samples(labels, limit, seed, split)
         # gestures of one recording are adjacent in the list
         groups = groupby([gestures[sample] for sample in np.sort(chosen)], key=lambda gesture: gesture.recording)
         cut = (dvs_gesture.read_gestures([*group], duration_microseconds=duration) for _, group in groups)
@@ -70,18 +70,20 @@ def open_events(data: Data, seed: int) -> Iterator[Subset]:
 
     if path.is_dir():
         for name, limit in zip(SUBSETS, limits(data), strict=True):
-            with event_file.EventFile(event_file.half(path, name), sensor=sensor, classes=data.classes) as file:
+            with event_file.EventFile(
+                event_file.file_of_subset(path, name), sensor=sensor, classes=data.classes
+            ) as file:
                 if file.split is not None:
                     raise DataFileError(file.path, "has 'split', but is one of two files; leave it out")
-                yield cut(file, limited(file.labels, limit, seed, name), name)
+                yield cut(file, choose_samples(file.labels, limit, seed, name), name)
         return
     with event_file.EventFile(path, sensor=sensor, classes=data.classes) as file:
         if file.split is None:
-            parts = [*held_out(file.labels, data, seed)]
+            parts = [*split_samples(file.labels, data, seed)]
         else:
             members = [np.flatnonzero(file.split == subset) for subset in (0, 1)]
             wanted = zip(members, limits(data), SUBSETS, strict=True)
-            parts = [of[limited(file.labels[of], limit, seed, name)] for of, limit, name in wanted]
+            parts = [of[choose_samples(file.labels[of], limit, seed, name)] for of, limit, name in wanted]
         for name, chosen in zip(SUBSETS, parts, strict=True):
             yield cut(file, chosen, name)
 
@@ -89,7 +91,7 @@ def open_events(data: Data, seed: int) -> Iterator[Subset]:
 def open_braille(data: Data, seed: int) -> Iterator[Subset]:
     """Samples of a file of Braille letters; a fifth of every letter is held out by seed."""
     with braille.BrailleFile(_path(data, braille.LAYOUT, missing="no such file")) as file:
-        for name, chosen in zip(SUBSETS, held_out(file.labels, data, seed), strict=True):
+        for name, chosen in zip(SUBSETS, split_samples(file.labels, data, seed), strict=True):
             yield _subset(data, name, file.labels, chosen, file.samples(np.sort(chosen).tolist()), seed)
 
 
@@ -121,7 +123,7 @@ def _subset(data: Data, name: str, labels: Ints, chosen: Ints, recordings: Itera
 
 
 def _binned(data: Data, use: EventUse, place: int, events: Events) -> Ints:
-    filtered = centre_cropped(denoised(events, data.denoise_seconds), data.crop)
+    filtered = crop_centre(denoise(events, data.denoise_seconds), data.crop)
     timesteps = timesteps_of(filtered, data.bin_seconds)
     later = {"unread": events.unread, "unread_from": events.unread_from_microseconds}
     use.note(place, events.t_microseconds, timesteps, data.timesteps, **later)
@@ -138,10 +140,10 @@ def _crossings(data: Data, use: EventUse, place: int, pressures: Ints) -> Ints:
 def refuse_unused(subset: Subset, data: Data) -> None:
     """Raise DataFileError if not one event of recordings that have been read is used, with where the events are."""
     if subset.use is not None and not subset.use.used.any():
-        raise DataFileError(with_home(data.path), f"{subset.name}: {nothing_used(subset.use, data)}")
+        raise DataFileError(with_home(data.path), f"{subset.name}: {why_unused(subset.use, data)}")
 
 
-def nothing_used(use: EventUse, data: Data) -> str:
+def why_unused(use: EventUse, data: Data) -> str:
     """Why no event of recordings is used, and what to change."""
     samples = counted(use.read.size, "sample")
     if not use.read.any():

@@ -142,7 +142,7 @@ def combinations_of(
     composed = 0
     for name in _in_order(before, sources):
         kind = nodes[name].kind
-        with _told(f"'{name}' ({kind})"), np.errstate(all="ignore"):  # what overflows is refused later, with its node
+        with _naming(f"'{name}' ({kind})"), np.errstate(all="ignore"):  # what overflows is refused later, with its node
             arriving = total([sent[one] for one in before[name]])
             late = _timesteps(nodes[name], dt) if kind == "Delay" else 0
             sent[name] = arriving.delayed(late) if late else _through(nodes[name], arriving)
@@ -155,13 +155,13 @@ def combinations_of(
     found = {name: sent[name] for name, node in nodes.items() if node.kind == "Output"}
     for name, node in nodes.items():
         if node.kind in NEURONS:
-            with _told(f"'{name}'"):
+            with _naming(f"'{name}'"):
                 found[name] = total([sent[one] for one in before[name]])
     return found, notes
 
 
 @contextlib.contextmanager
-def _told(where: str) -> Iterator[None]:
+def _naming(where: str) -> Iterator[None]:
     try:
         yield
     except NodeProblem as problem:

@@ -89,7 +89,7 @@ class NodeProblem(Exception):
     """A node, or two that follow each other, cannot be a layer; the caller says which."""
 
 
-def flattened(path: Path, graph: NirGraph) -> tuple[dict[str, NirNode], list[tuple[str, str]]]:
+def flatten(path: Path, graph: NirGraph) -> tuple[dict[str, NirNode], list[tuple[str, str]]]:
     """(nodes by name, 'outer/inner' for nested ones; edges, each once) of a graph and of those in it.
 
     Raises DescriptionError for nodes that are not supported, edges to nodes that are not there, nested graphs without

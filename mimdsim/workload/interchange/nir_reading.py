@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.data.files.hdf5 import linked, plain_dataset, values_of
+from mimdsim.workload.data.files.hdf5 import follow_links, plain_dataset, values_of
 from mimdsim.workload.interchange.nir_nodes import (
     GRAPH,
     MAX_DEPTH,
@@ -192,7 +192,7 @@ class _Walk:
         import h5py
 
         missing = f"has no group /{place}; a NIR file has /node/nodes and /node/edges"
-        group = linked(self._path, self._file, place, missing)
+        group = follow_links(self._path, self._file, place, missing)
         if not isinstance(group, h5py.Group):
             raise DataFileError(self._path, f"/{place} is not a group")
         return group

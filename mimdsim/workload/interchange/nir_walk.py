@@ -15,8 +15,8 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_composition import Combination, LinearMap, combinations_of
-from mimdsim.workload.interchange.nir_neurons import Discretisation, doubts_of, dt_of_file, dynamics_of
-from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flattened
+from mimdsim.workload.interchange.nir_neurons import Discretisation, ambiguities_of, dt_of_file, dynamics_of
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flatten
 
 Recurrence = Literal["none", "one_to_one", "all_to_all"]
 AS_FILE = Discretisation()
@@ -28,7 +28,7 @@ def network_of_nir(path: Path, graph: NirGraph, how: Discretisation = AS_FILE) -
     Raises DescriptionError for unsupported nodes (with what they would need), graphs that are not a chain, sizes that
     disagree, and a timestep or a reset that the file leaves open.
     """
-    return _Walk(str(path), *flattened(path, graph), how).network()
+    return _Walk(str(path), *flatten(path, graph), how).network()
 
 
 class _Walk:
@@ -100,7 +100,7 @@ class _Walk:
                 raise NodeProblem(f"takes {weights.shape[0]} values, '{source}' gives {size}")
             if node.kind in NEURONS:
                 dynamics = dynamics_of(node, neurons, self._dt, self._how)
-                for doubt in doubts_of(node, dynamics, self._how):
+                for doubt in ambiguities_of(node, dynamics, self._how):
                     self._doubts.setdefault(doubt, []).append(f"'{name}'")
             else:
                 dynamics = Dynamics(decay=np.zeros(neurons), gain=np.ones(neurons), rest=np.zeros(neurons))

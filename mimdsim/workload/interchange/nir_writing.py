@@ -20,8 +20,8 @@ from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.imported import ImportedNetwork, Population
 from mimdsim.workload.interchange.layers import network_of_layers
 from mimdsim.workload.interchange.nir_nodes import GRAPH, NirGraph, NirNode, NodeProblem, Reals
-from mimdsim.workload.interchange.start import given_weights, other_neurons
-from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays
+from mimdsim.workload.interchange.start import given_weights, neuron_differences
+from mimdsim.workload.interchange.weights_file import check_weights, read_arrays
 
 VERSION = "1.0.8"
 _FLOAT32 = frozenset({"weight", "bias"})
@@ -156,7 +156,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     """
     network = network_of(workload)
     if weights is not None:
-        arrays = checked_weights(weights, read_arrays(weights), network.shapes)
+        arrays = check_weights(weights, read_arrays(weights), network.shapes)
     else:
         found = given_weights(workload, network)
         if found is None:
@@ -170,7 +170,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     writable_folder(out.parent)
     write_nir(out, nir_of_network(populations, names))
     lines = [f"{populations.title}, a timestep of {dt:g} s = tau / r, written to {out}"]
-    if weights is not None and (differing := other_neurons(weights, workload)):
+    if weights is not None and (differing := neuron_differences(weights, workload)):
         lines.append(
             f"note: {weights} was trained with other neurons (network.{'; network.'.join(differing)}); the written "
             "file has the workload's"

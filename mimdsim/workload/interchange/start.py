@@ -16,7 +16,7 @@ from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.layers import layers_of
 from mimdsim.workload.interchange.model_file import arrays_of, read_model
 from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
-from mimdsim.workload.interchange.weights_file import Array, checked_weights, read_arrays
+from mimdsim.workload.interchange.weights_file import Array, check_weights, read_arrays
 
 
 def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.NDArray[np.float32]] | None:
@@ -27,10 +27,10 @@ def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.
     """
     if workload.training.initial_weights:
         path = with_home(workload.training.initial_weights)
-        return checked_weights(path, read_arrays(path), network.shapes)
+        return check_weights(path, read_arrays(path), network.shapes)
     if workload.network.imported:
         path = with_home(workload.network.imported)
-        return checked_weights(path, arrays_of(read_model(path)), network.shapes)
+        return check_weights(path, arrays_of(read_model(path)), network.shapes)
     return None
 
 
@@ -74,7 +74,7 @@ def write_trained(path: Path, weights: Mapping[str, Array], workload: Workload) 
     write_safetensors(path, weights, {_NOTE: json.dumps(_meaning(workload), sort_keys=True)})
 
 
-def other_neurons(path: Path, workload: Workload) -> list[str]:
+def neuron_differences(path: Path, workload: Workload) -> list[str]:
     """Fields in which the network that the weights were trained for differs: 'threshold 1.0, here 2.0'.
 
     Empty if all are the same, and for files without such a note.

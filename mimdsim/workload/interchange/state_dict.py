@@ -53,7 +53,7 @@ def weights_of_state_dict(
     Layers are named hidden0, hidden1, ..., output in their order. Raises DataFileError if the tensors form no
     chain of layers, or more than one, and for tensors that are not used unless assignments are given.
     """
-    assigned = given or _guessed(path, tensors)
+    assigned = given or _guess(path, tensors)
     weights: dict[str, Array] = {}
     for each in assigned:
         if each.tensor not in tensors:
@@ -93,13 +93,11 @@ def weights_of_state_dict(
 def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """(layers in order, widths from the input to the output); raises DataFileError if they do not form a chain of
     layers."""
-    layers = sorted(
-        (name[2:] for name in weights if name.startswith("w.")),
-        key=lambda name: (name == "output", _natural(name)),
-    )
-    if not layers or tuple(layers) != layer_names(len(layers)):
+    found = sorted((name[2:] for name in weights if name.startswith("w.")), key=_natural)
+    layers = layer_names(len(found))
+    if not found or set(found) != set(layers):
         raise DataFileError(
-            path, f"has weights for layers {', '.join(layers) or '(none)'}; needed are hidden0, hidden1, ..., output"
+            path, f"has weights for layers {', '.join(found) or '(none)'}; needed are hidden0, hidden1, ..., output"
         )
     widths = [int(weights[f"w.{layers[0]}"].shape[0])]
     for layer in layers:
@@ -114,10 +112,10 @@ def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...],
     strays = [name for name in weights if name[2:] not in layers]
     if strays:
         raise DataFileError(path, f"{', '.join(strays)} belong to no layer; layers are {', '.join(layers)}")
-    return tuple(layers), tuple(widths)
+    return layers, tuple(widths)
 
 
-def _guessed(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]:
+def _guess(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]:
     """Matrices in the natural order of their names as layers, each with its bias and recurrence."""
     if all(_OWN_NAME.fullmatch(name) for name in tensors) and tensors:
         raise DataFileError(

@@ -70,7 +70,7 @@ def _read_npz(path: Path) -> dict[str, Array]:
         }
 
 
-def checked_weights(
+def check_weights(
     path: Path, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, npt.NDArray[np.float32]]:
     """float32 arrays for every name of `shapes`; others in the file are ignored unless they are named like weights.

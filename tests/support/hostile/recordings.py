@@ -18,7 +18,7 @@ from hostile.limits import one_process
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
 from mimdsim.workload.data.event_file import EventFile, Sensor
-from mimdsim.workload.data.event_filters import centre_cropped, denoised
+from mimdsim.workload.data.event_filters import crop_centre, denoise
 from mimdsim.workload.data.events import Events
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
@@ -30,7 +30,7 @@ def binned(events: Events) -> None:
     """All that an opened recording goes through."""
     crop = min(events.width, events.height) // 2
     if events.height > 1:
-        events = centre_cropped(denoised(events, 1e-3), crop)
+        events = crop_centre(denoise(events, 1e-3), crop)
     event_lists.binned(events, timesteps=50, capacity=2, rng=stream(0))
 
 

@@ -59,7 +59,7 @@ def values_of(
         raise MissingExtra("h5py", "data", purpose)
     with open_data(path, missing):
         pass
-    process = _idle.pop() if _idle else _started()
+    process = _idle.pop() if _idle else _start()
     assert process.stdin is not None
     finished = False
     try:
@@ -95,7 +95,7 @@ def shared_process() -> Iterator[None]:
             _end(_idle.pop())
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _start() -> subprocess.Popen[bytes]:
     root = str(Path(__file__).resolve().parents[4])
     environment = {
         **os.environ,
@@ -166,7 +166,7 @@ def _send(answers: BinaryIO, values: Any) -> None:
     answers.write(FRAME.pack(kind, len(content)) + content)
 
 
-def linked(path: Path, file: Any, name: str, missing: str) -> Any:
+def follow_links(path: Path, file: Any, name: str, missing: str) -> Any:
     """What is called `name` (parts separated by '/'), reached over links within this file only.
 
     Raises DataFileError, with `missing` if there is nothing.
@@ -192,7 +192,7 @@ def plain_dataset(path: Path, file: Any, name: str, *, expected: str) -> Any:
     """
     import h5py
 
-    group = linked(path, file, name, f"has no data set /{name}; expected are {expected}")
+    group = follow_links(path, file, name, f"has no data set /{name}; expected are {expected}")
     if not isinstance(group, h5py.Dataset):
         raise DataFileError(path, f"/{name} is not a data set")
     if group.is_virtual or group.external:
