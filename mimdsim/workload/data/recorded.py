@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -63,21 +64,20 @@ def open_dvs_gesture(data: Data, seed: int) -> Iterator[Subset]:
 
 def open_events(data: Data, seed: int) -> Iterator[Subset]:
     """Samples of an event file with or without a split, or of a folder with two event files."""
-    path, sensor = _path(data, event_file.LAYOUT, missing="no such file or folder"), event_file.sensor_of(data)
+    path = _path(data, event_file.LAYOUT, missing="no such file or folder")
+    open_file = partial(event_file.EventFile, sensor=event_file.sensor_of(data), classes=data.classes)
 
     def cut(file: event_file.EventFile, chosen: Ints, name: str) -> Subset:
         return _subset(data, name, file.labels, chosen, file.samples(np.sort(chosen).tolist()), seed)
 
     if path.is_dir():
         for name, limit in zip(SUBSETS, limits(data), strict=True):
-            with event_file.EventFile(
-                event_file.file_of_subset(path, name), sensor=sensor, classes=data.classes
-            ) as file:
+            with open_file(event_file.file_of_subset(path, name)) as file:
                 if file.split is not None:
                     raise DataFileError(file.path, "has 'split', but is one of two files; leave it out")
                 yield cut(file, choose_samples(file.labels, limit, seed, name), name)
         return
-    with event_file.EventFile(path, sensor=sensor, classes=data.classes) as file:
+    with open_file(path) as file:
         if file.split is None:
             parts = [*split_samples(file.labels, data, seed)]
         else:
