@@ -41,11 +41,6 @@ class Sensor:
     polarities: int
     by_unit: bool
 
-    @property
-    def inputs(self) -> int:
-        """The number of inputs, before any crop or reduction."""
-        return self.width * self.height * self.polarities
-
 
 def sensor_of(data: Data) -> Sensor:
     """The sensor a description gives: 'data.sensor' or 'data.inputs'; raises DescriptionError unless one fits."""

@@ -24,34 +24,23 @@ MAX_VALUES = 1 << 25  # assumed: 33 million weights, some four times what fits t
 GRAPH = "NIRGraph"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeType:
-    """The arrays of a node type: needed ones, and those that may be missing."""
-
-    needed: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return self.needed + self.optional
-
-
-# What is read. Delays are in seconds, as are tau.
-NODE_TYPES: dict[str, NodeType] = {
-    "Input": NodeType(needed=("shape",)),
-    "Output": NodeType(needed=("shape",)),
-    "Linear": NodeType(needed=("weight",)),
-    "Affine": NodeType(needed=("weight", "bias")),
-    "Scale": NodeType(needed=("scale",)),
-    "Flatten": NodeType(),
-    "Delay": NodeType(needed=("delay",)),
-    "Threshold": NodeType(needed=("threshold",)),
-    "IF": NodeType(needed=("r", "v_threshold"), optional=("v_reset",)),
-    "LI": NodeType(needed=("tau", "r", "v_leak")),
-    "LIF": NodeType(needed=("tau", "r", "v_leak", "v_threshold"), optional=("v_reset",)),
-    "CubaLI": NodeType(needed=("tau_syn", "tau_mem", "r", "v_leak"), optional=("w_in",)),
-    "CubaLIF": NodeType(needed=("tau_syn", "tau_mem", "r", "v_leak", "v_threshold"), optional=("v_reset", "w_in")),
+# What is read: the arrays of every node type. Delays are in seconds, as are tau.
+NODE_TYPES: dict[str, tuple[str, ...]] = {
+    "Input": ("shape",),
+    "Output": ("shape",),
+    "Linear": ("weight",),
+    "Affine": ("weight", "bias"),
+    "Scale": ("scale",),
+    "Flatten": (),
+    "Delay": ("delay",),
+    "Threshold": ("threshold",),
+    "IF": ("r", "v_threshold", "v_reset"),
+    "LI": ("tau", "r", "v_leak"),
+    "LIF": ("tau", "r", "v_leak", "v_threshold", "v_reset"),
+    "CubaLI": ("tau_syn", "tau_mem", "r", "v_leak", "w_in"),
+    "CubaLIF": ("tau_syn", "tau_mem", "r", "v_leak", "v_threshold", "v_reset", "w_in"),
 }
+OPTIONAL = ("v_reset", "w_in")
 NEURONS = frozenset({"Threshold", "IF", "LI", "LIF", "CubaLI", "CubaLIF"})
 SHARED_WEIGHTS = "one weight shared by many connections (a convolution), which layers here do not have"
 POOLING = "sums over neighbouring neurons between two layers, which layers here do not have"

@@ -23,6 +23,7 @@ from mimdsim.workload.interchange.nir_nodes import (
     MAX_NODES,
     MAX_VALUES,
     NODE_TYPES,
+    OPTIONAL,
     NirGraph,
     NirNode,
     Reals,
@@ -117,13 +118,14 @@ class _Walk:
         if kind == GRAPH:
             return self.graph(place, depth + 1)
         arrays: dict[str, Any] = {}
-        known = NODE_TYPES.get(kind)
-        for name in known.arrays if known else ():
-            if name in self._group(place):
+        known, group = kind in NODE_TYPES, self._group(place)
+        for name in NODE_TYPES.get(kind, ()):
+            if name in group:
                 arrays[name] = self._array(f"{place}/{name}")
-            elif known and name in known.needed:
-                raise DataFileError(self._path, f"/{place} is a {kind} without '{name}'; it has {self._has(place)}")
-        noted = self._metadata(f"{place}/metadata") if known and "metadata" in self._group(place) else {}
+            elif name not in OPTIONAL:
+                has = ", ".join(self._names(place)[:20])
+                raise DataFileError(self._path, f"/{place} is a {kind} without '{name}'; it has {has}")
+        noted = self._metadata(f"{place}/metadata") if known and "metadata" in group else {}
         return {"kind": kind, "arrays": arrays, "metadata": noted}
 
     def _array(self, place: str) -> list[int]:
@@ -202,6 +204,3 @@ class _Walk:
         if len(group) > MAX_NODES:
             raise DataFileError(self._path, f"/{place} has {len(group)} entries, over {MAX_NODES}")
         return [self._decoded(place, name.encode(errors="surrogateescape")) for name in group]
-
-    def _has(self, place: str) -> str:
-        return ", ".join(self._names(place)[:20])

@@ -77,7 +77,8 @@ def from_events(
     """
     if time_unit and time_unit not in MICROSECONDS:
         raise _refused(f"time_unit '{shortened(time_unit)}' is none of {', '.join(MICROSECONDS)}")
-    sensor = sensor or _sensor_of(train)
+    sensor = sensor or getattr(train, "sensor_size", None)  # data sets of tonic say it
+    sensor = None if sensor is None else tuple(int(number) for number in sensor)
     reading = _Reading(time_unit, time_axis, polarities=sensor[-1] if sensor is not None else 0)
     subsets = [[*reading.recordings(part)] for part in (train, test) if part is not None]
     if not subsets[0]:
@@ -115,12 +116,6 @@ def from_events(
 
 def _refused(problem: str) -> DescriptionError:
     return DescriptionError("from_events", [problem])
-
-
-def _sensor_of(train: Any) -> tuple[int, ...] | None:
-    """What a data set of tonic says of its sensor."""
-    given = getattr(train, "sensor_size", None)
-    return None if given is None else tuple(int(number) for number in given)
 
 
 @dataclass

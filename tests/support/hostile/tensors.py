@@ -316,7 +316,7 @@ def _of_group(group: Any) -> Any:
         if kind == "NIRGraph":
             found[name] = _of_group(node)
             continue
-        known = NODE_TYPES[kind].arrays if kind in NODE_TYPES else ()
+        known = NODE_TYPES.get(kind, ())
         found[name] = {key: np.asarray(node[key][()], np.float64) for key in known if key in node}
     return found
 
