@@ -20,9 +20,8 @@ from networks import SMALL
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
-from mimdsim.workload.interchange.safetensors_file import read_safetensors, write_safetensors
 from mimdsim.workload.interchange.state_dict import chain_of, parse_map, weights_of_state_dict
-from mimdsim.workload.interchange.weights_file import check_weights, read_arrays
+from mimdsim.workload.interchange.weights_file import check_weights, read_arrays, read_safetensors, write_safetensors
 
 FEW, MANY = 400, 10_000
 LIMIT_BYTES = 10**9

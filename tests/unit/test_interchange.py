@@ -22,8 +22,8 @@ from mimdsim.workload.interchange import nir_nodes
 from mimdsim.workload.interchange.model_file import read_model
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
-from mimdsim.workload.interchange.safetensors_file import MAX_TENSORS, read_safetensors, write_safetensors
 from mimdsim.workload.interchange.start import neuron_differences, write_trained
+from mimdsim.workload.interchange.weights_file import MAX_TENSORS, read_safetensors, write_safetensors
 
 pytest.importorskip("h5py")
 WORKLOAD = """

@@ -20,7 +20,7 @@ from mimdsim.graph.spikes import Selection
 from mimdsim.workload.interchange.imported import RESETS, ImportedNetwork
 from mimdsim.workload.interchange.layers import layers_of, linear_neuron, network_of_layers
 from mimdsim.workload.interchange.model_file import arrays_of, read_model, write_model
-from mimdsim.workload.interchange.safetensors_file import read_notes, read_safetensors, write_safetensors
+from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
 TIMESTEPS, BATCH = 50, 3
 SPIKING = [name for name in CHAINS if "read-out" not in name and name not in ("weights last", "composed")]

@@ -19,9 +19,8 @@ from mimdsim.workload.interchange.model_file import write_model
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
-from mimdsim.workload.interchange.safetensors_file import write_safetensors
 from mimdsim.workload.interchange.state_dict import Assignment, chain_of, weights_of_state_dict
-from mimdsim.workload.interchange.weights_file import read_arrays
+from mimdsim.workload.interchange.weights_file import read_arrays, write_safetensors
 
 Array = npt.NDArray[Any]
 Table = dict[str, Any]

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from mimdsim.base.errors import DataFileError
 from mimdsim.workload.interchange.imported import RESETS, Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_nodes import Reals
-from mimdsim.workload.interchange.safetensors_file import read_notes, read_safetensors, write_safetensors
 from mimdsim.workload.interchange.state_dict import chain_of
+from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
 FORM = "mimdsim model 1"
 _CONSTANTS = tuple(each.name for each in fields(Dynamics) if each.name != "reset")

@@ -15,8 +15,7 @@ from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.layers import layers_of
 from mimdsim.workload.interchange.model_file import arrays_of, read_model
-from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
-from mimdsim.workload.interchange.weights_file import Array, check_weights, read_arrays
+from mimdsim.workload.interchange.weights_file import Array, check_weights, read_arrays, read_notes, write_safetensors
 
 
 def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.NDArray[np.float32]] | None:

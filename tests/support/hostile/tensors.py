@@ -29,8 +29,7 @@ from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
-from mimdsim.workload.interchange.safetensors_file import read_safetensors, write_safetensors
-from mimdsim.workload.interchange.weights_file import read_arrays
+from mimdsim.workload.interchange.weights_file import read_arrays, read_safetensors, write_safetensors
 
 ARRAYS = {
     "w.hidden0": np.arange(12, dtype=np.float32).reshape(4, 3),
