@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork
+from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork
 from mimdsim.workload.interchange.nir_nodes import NEURONS, NirGraph, NirNode
 from mimdsim.workload.interchange.nir_writing import write_nir
 

@@ -35,8 +35,7 @@ from mimdsim.studies.points import Points
 from mimdsim.workload import Workload, inputs_of, load_workload
 from mimdsim.workload.data.dataset import SOURCES
 from mimdsim.workload.description.sections import Data
-from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
-from mimdsim.workload.interchange.model_file import write_model
+from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population, write_model
 
 PACKAGE = Path(mimdsim.__file__).parent
 TINY = """

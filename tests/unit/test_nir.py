@@ -14,7 +14,7 @@ import pytest
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload.data.files.hdf5 import shared_process
-from mimdsim.workload.interchange.imported import ImportedNetwork
+from mimdsim.workload.interchange.model_file import ImportedNetwork
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirGraph
 from mimdsim.workload.interchange.nir_reading import read_nir

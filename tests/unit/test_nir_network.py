@@ -17,9 +17,8 @@ from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.network import forward_graph
 from mimdsim.graph.neuron_models import MODELS, neuron_of
 from mimdsim.graph.spikes import Selection
-from mimdsim.workload.interchange.imported import RESETS, ImportedNetwork
 from mimdsim.workload.interchange.layers import layers_of, linear_neuron, network_of_layers
-from mimdsim.workload.interchange.model_file import arrays_of, read_model, write_model
+from mimdsim.workload.interchange.model_file import RESETS, ImportedNetwork, arrays_of, read_model, write_model
 from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
 TIMESTEPS, BATCH = 50, 3

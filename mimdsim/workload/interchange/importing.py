@@ -14,8 +14,7 @@ from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.base.schema import read_toml, toml_text, toml_value
 from mimdsim.workload.description.workload import PATHS, find_beside, find_workload
-from mimdsim.workload.interchange.imported import ImportedNetwork, Population
-from mimdsim.workload.interchange.model_file import write_model
+from mimdsim.workload.interchange.model_file import ImportedNetwork, Population, write_model
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir

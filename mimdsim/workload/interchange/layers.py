@@ -14,7 +14,7 @@ from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_parts import Model, Parts, compose
 from mimdsim.graph.spikes import Selection
-from mimdsim.workload.interchange.imported import RESETS, Dynamics, ImportedNetwork, Population, Reset
+from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset
 from mimdsim.workload.interchange.nir_nodes import Reals
 
 Array = npt.NDArray[Any]

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from mimdsim.workload.interchange.imported import RESETS, Dynamics, Reset
+from mimdsim.workload.interchange.model_file import RESETS, Dynamics, Reset
 from mimdsim.workload.interchange.nir_nodes import NirNode, NodeProblem, Reals
 
 Leak = Literal["euler", "exp"]

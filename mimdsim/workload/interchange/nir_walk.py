@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
+from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_composition import Combination, LinearMap, combinations_of
 from mimdsim.workload.interchange.nir_neurons import Discretisation, ambiguities_of, dt_of_file, dynamics_of
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flatten

@@ -17,8 +17,8 @@ from mimdsim.base.errors import DescriptionError, MissingExtra
 from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.workload.description.network import network_of
 from mimdsim.workload.description.workload import Workload
-from mimdsim.workload.interchange.imported import ImportedNetwork, Population
 from mimdsim.workload.interchange.layers import network_of_layers
+from mimdsim.workload.interchange.model_file import ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_nodes import GRAPH, NirGraph, NirNode, NodeProblem, Reals
 from mimdsim.workload.interchange.start import given_weights, neuron_differences
 from mimdsim.workload.interchange.weights_file import check_weights, read_arrays

@@ -17,12 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, suggest
-from mimdsim.workload.interchange.imported import layer_names
 
 Array = npt.NDArray[Any]
 # snnTorch: lif1.recurrent.weight, lif1.recurrent.V; torch.nn.RNN: weight_hh_l0; norse: recurrent_weights.
 _RECURRENT = re.compile(r"recurrent|_hh|w_rec")
 _OWN_NAME = re.compile(r"([wrb])\.([A-Za-z0-9_]+)")
+
+
+def layer_names(count: int) -> tuple[str, ...]:
+    """'hidden0', 'hidden1', ..., 'output'"""
+    return (*(f"hidden{index}" for index in range(count - 1)), "output")
 
 
 class Assignment(NamedTuple):
