@@ -104,7 +104,6 @@ def network_of_layers(
                 weights=np.asarray(weights[f"w.{layer.name}"], np.float64),
                 dynamics=_dynamics(layer),
                 bias=None if bias is None else np.asarray(bias, np.float64).reshape(-1),
-                recurrence="none" if recurrent is None else "one_to_one" if recurrent.ndim == 1 else "all_to_all",
                 recurrent=None if recurrent is None else np.asarray(recurrent, np.float64),
                 delay=network.delay if index else 0,
             )

@@ -83,7 +83,6 @@ class Population:
     weights: Reals
     dynamics: Dynamics
     bias: Reals | None = None
-    recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
     recurrent: Reals | None = None
     delay: int = 0
 
@@ -94,6 +93,12 @@ class Population:
     @property
     def neurons(self) -> int:
         return int(self.weights.shape[1])
+
+    @property
+    def recurrence(self) -> Literal["none", "one_to_one", "all_to_all"]:
+        if self.recurrent is None:
+            return "none"
+        return "one_to_one" if self.recurrent.ndim == 1 else "all_to_all"
 
     @property
     def spiking(self) -> bool:
@@ -198,14 +203,12 @@ def _population(path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapp
     delay = notes.get(f"{layer}.delay", "0")
     if reset is None or not (delay.isdecimal() and len(delay) < 6 and int(delay) <= MOST_DELAY):
         raise DataFileError(path, f"says reset '{notes.get(f'{layer}.reset')}' and delay '{delay[:20]}' of '{layer}'")
-    recurrent = arrays.get(f"r.{layer}")
     return Population(
         node=layer,
         kind=notes.get(f"{layer}.kind", "LIF"),
         weights=weights,
         dynamics=Dynamics(**constants, reset=reset),
         bias=arrays.get(f"b.{layer}"),
-        recurrence="none" if recurrent is None else "one_to_one" if recurrent.ndim == 1 else "all_to_all",
-        recurrent=recurrent,
+        recurrent=arrays.get(f"r.{layer}"),
         delay=int(delay),
     )

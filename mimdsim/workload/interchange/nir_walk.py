@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from mimdsim.workload.interchange.nir_composition import Combination, LinearMap,
 from mimdsim.workload.interchange.nir_neurons import Discretisation, ambiguities_of, dt_of_file, dynamics_of
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flatten
 
-Recurrence = Literal["none", "one_to_one", "all_to_all"]
 AS_FILE = Discretisation()
 
 
@@ -104,35 +102,33 @@ class _Walk:
                     self._doubts.setdefault(doubt, []).append(f"'{name}'")
             else:
                 dynamics = Dynamics(decay=np.zeros(neurons), gain=np.ones(neurons), rest=np.zeros(neurons))
-            recurrence, recurrent = self._recurrent(name, arriving, neurons)
             return Population(
                 node=name,
                 kind=node.kind if node.kind in NEURONS else "Linear",
                 weights=weights,
                 dynamics=dynamics,
                 bias=self._bias(name, arriving, neurons),
-                recurrence=recurrence,
-                recurrent=recurrent,
+                recurrent=self._recurrent(name, arriving, neurons),
                 delay=delay,
             )
         except NodeProblem as problem:
             kind = self._nodes[name].kind
             raise DescriptionError(self._where, [f"'{name}' ({kind}): {problem}"]) from None
 
-    def _recurrent(self, name: str, arriving: Combination, neurons: int) -> tuple[Recurrence, Reals | None]:
+    def _recurrent(self, name: str, arriving: Combination, neurons: int) -> Reals | None:
         if name not in _sources(arriving):
-            return "none", None
+            return None
         delay, term = _one_delay(arriving, name)
         if delay > 1:  # a cycle takes one timestep, both without a delay node and with one of one timestep
             raise NodeProblem(f"reads itself after {delay} timesteps; one is supported")
         if term.matrix is None:
-            return "one_to_one", self._finite(name, np.broadcast_to(term.factor, (neurons,)))
+            return self._finite(name, np.broadcast_to(term.factor, (neurons,)))
         if term.matrix.shape != (neurons, neurons):
             raise NodeProblem(f"reads itself over weights of shape {list(term.matrix.shape)} for {neurons} neurons")
         diagonal = np.diagonal(term.matrix)
         if np.count_nonzero(term.matrix) == np.count_nonzero(diagonal):  # so one-to-one weights are written
-            return "one_to_one", self._finite(name, diagonal)
-        return "all_to_all", self._finite(name, term.matrix)
+            return self._finite(name, diagonal)
+        return self._finite(name, term.matrix)
 
     def _bias(self, name: str, arriving: Combination, neurons: int) -> Reals | None:
         constant = arriving.constant
