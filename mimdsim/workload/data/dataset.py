@@ -192,14 +192,13 @@ def input_shape(data: Data) -> tuple[int, int]:
 
 def _shape(data: Data) -> tuple[int, int]:
     source, given = SOURCES[data.source], [key for key in READERS if getattr(data, key)]
-    if data.source != "events" and data.sensor:
-        raise _refused(f"'data.sensor' is for source 'events', not for '{data.source}'; leave it out")
+    for key in ("sensor", "levels"):
+        if key in given and data.source not in READERS[key]:
+            raise _refused(f"'data.{key}' is for source '{READERS[key][0]}', not for '{data.source}'; leave it out")
     if data.source not in WITH_PIXELS or (data.source == "events" and not data.sensor):
         filters = [key for key in ("crop", "denoise_seconds") if key in given]
         if filters:
             raise _refused(*(f"'data.{key}' needs recordings with pixels; leave it out" for key in filters))
-    if data.source != "braille" and data.levels:
-        raise _refused(f"'data.levels' is for source 'braille', not for '{data.source}'; leave it out")
     sensor = event_file.sensor_of(data) if data.source == "events" else None
     described = [key for key in ("inputs", "classes") if key in given]
     if data.source in GENERATED and len(described) < 2:
