@@ -146,7 +146,7 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
     if mapping is not None and file is not None:
         from mimdsim.workload.description.network import network_of  # which takes workloads
 
-        check_layers(Path(mapping), file, made, network_of(made))
+        check_layers(Path(mapping), file, made.name, network_of(made))
     return made
 
 
