@@ -28,7 +28,7 @@ from mimdsim.profile.detail import load_detail
 from mimdsim.studies import read_study
 from mimdsim.studies.store import load_activity, load_mapping, load_rows
 from mimdsim.validation.tables import check_files
-from mimdsim.workload import load_workload
+from mimdsim.workload import from_events, load_workload
 from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
 from mimdsim.workload.data.event_file import EventFile, Sensor
 from mimdsim.workload.description.mapping import read_mapping_file
@@ -70,6 +70,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "shd_train.h5": shd.read_labels,
     "events.npz": events,
     "events.h5": events,
+    "events.csv": from_events,
     "braille.npz": braille.BrailleFile,
 }
 KINDS = {

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
-from mimdsim.base.files import writable_folder, write_atomically
+from mimdsim.base.files import read_bounded_text, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.workload.description.workload import Workload, load_workload
 
@@ -204,11 +204,11 @@ class _Reading:
     def _of_csv(self, path: Path) -> Iterator[Recording]:
         """Rows of events, samples in the order of their numbers."""
         try:
-            if path.stat().st_size > MOST_CSV_BYTES:
-                raise DataFileError(path, f"is over {MOST_CSV_BYTES} bytes; write an NPZ file (docs/event-format.md)")
-            text = path.read_text(encoding="utf-8-sig")
+            text = read_bounded_text(path, MOST_CSV_BYTES).replace("\r\n", "\n").replace("\r", "\n")
         except (OSError, UnicodeDecodeError) as problem:
             raise DataFileError(path, f"cannot be read as text: {problem}") from None
+        except ValueError as problem:
+            raise DataFileError(path, f"{problem}; write an NPZ file (docs/event-format.md)") from None
         first, _, rest = text.partition("\n")
         header = [name.strip().lower() for name in next(csv.reader([first]), [])]
         for name in ("sample", "label"):
