@@ -38,7 +38,7 @@ from mimdsim.frameworks.recording import (
 from mimdsim.graph.names import INPUT
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.interchange.importing import base_table, random_table
-from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
+from mimdsim.workload.interchange.weights_file import read_notes, write_safetensors
 
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is

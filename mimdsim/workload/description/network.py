@@ -12,14 +12,13 @@ from mimdsim.base.errors import MappingError
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import Source
-from mimdsim.graph.losses import Loss
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape
 from mimdsim.workload.description.neuron import neurons_of
-from mimdsim.workload.description.recipe import TrainingRecipe
+from mimdsim.workload.description.recipe import TrainingRecipe, loss_of
 from mimdsim.workload.description.sections import Network, source_of
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
@@ -81,16 +80,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
         steady_input=workload.data.encoding == "image",
         logit_scale=training.logit_scale,
         optimiser=optimiser_of(training),
-        loss=Loss(
-            kind=training.loss,
-            reading=training.reading,
-            neurons_per_class=network.neurons_per_class,
-            correct_rate=training.correct_rate,
-            incorrect_rate=training.incorrect_rate,
-            over_timesteps=training.over_timesteps,
-            firing_target=training.firing_target,
-            firing_strength=training.firing_strength,
-        ),
+        loss=loss_of(training, network.neurons_per_class),
         threshold_schedule=threshold_schedule_of(training),
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from mimdsim.base.errors import suggest
 from mimdsim.base.schema import Section
 from mimdsim.base.search_path import PathText
+from mimdsim.graph.losses import Loss
 from mimdsim.numerics.optimisers import OPTIMISERS
 
 MOST_TRAINING_STEPS = 1 << 27  # the most that a checkpoint can count
@@ -164,3 +166,9 @@ class TrainingRecipe(Section):
                     f"(given: {value:g})"
                 )
         return problems
+
+
+def loss_of(training: TrainingRecipe, neurons_per_class: int) -> Loss:
+    """The loss with its constants, whose names are those of the section."""
+    constants = {field.name: getattr(training, field.name) for field in fields(Loss) if hasattr(training, field.name)}
+    return Loss(kind=training.loss, neurons_per_class=neurons_per_class, **constants)
