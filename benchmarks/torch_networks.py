@@ -73,6 +73,8 @@ def row(name: str, made: Any) -> str:
     _, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     ours = []
     for parameter, array, turned, first in parameter_names(workload):
+        if parameter not in double:
+            continue  # frozen
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
         wanted = double[parameter].T if turned else double[parameter]
         ours.append(off(mine, wanted.reshape(-1, mine.shape[1])[first : first + len(mine)]))

@@ -98,7 +98,7 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
         if op.kind in SPIKING
     }
     return Observables(
-        gradients={name: gradient_of(name) for name in low.network.parameters},
+        gradients={name: gradient_of(name) for name in low.network.trained},
         generators=tuple(name for name in graph.inputs if graph.value(name).role == "generator"),
         potentials=potentials,
     )
@@ -129,7 +129,7 @@ def _declare_inputs(low: Lowering) -> None:
     network = low.network
     for name, parameter in network.parameters.items():
         low.parameter(name, parameter.shape, "weights", parameter.layer)
-        for slot in network.optimiser.state:
+        for slot in network.optimiser.state if name in network.trained else ():
             low.parameter(parameter.kept(slot), parameter.shape, MOMENTS, parameter.layer)
     labels = low.variable(LABELS, (network.batch,), "int32", low.by_sample(0), "gradients")
     low.inputs[LABELS] = labels

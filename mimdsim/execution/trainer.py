@@ -289,7 +289,7 @@ class _Training:
         loaded = self._load(executor, number)
         self.course.activity = run_recorded(executor, self.network)
         held = executor.program.observables.gradients
-        self.gradients = {name: executor.read(held[name]) for name in self.trained}
+        self.gradients = {name: executor.read(held[name]) for name in held}
         return loaded
 
     def _load(self, running: Runner, number: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -101,8 +101,6 @@ def _snntorch_problems(module: Any) -> Iterator[str]:
         yield "resets in the timestep of the spike (reset_delay=False); nearest: reset_delay=True, its default"
     if getattr(module, "kernel_size", None) is not None:
         yield "is recurrent by a convolution; nearest: linear_features"
-    if not getattr(module, "learn_recurrent", True):
-        yield "has recurrent weights that are not trained (learn_recurrent=False); all weights are trained here"
 
 
 def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:

@@ -116,6 +116,8 @@ def workload_of(
     training |= _objective(loss, recorded, layers[-1], reads != "spikes", len(values))
     folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
     training["initial_weights"] = WEIGHTS
+    if frozen := _frozen(module, layers):
+        training["frozen"] = frozen
     widths = "-".join(map(str, [values.shape[-1], *_widths(layers)]))
     table["title"] = f"{type(module).__name__}: {widths}"
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(_links(layers))})
@@ -377,6 +379,18 @@ def _links(layers: list[TorchLayer]) -> list[tuple[str, str, bool, int]]:
     return made
 
 
+ROLE = {"w": "", "b": ".bias", "r": ".recurrent"}
+
+
+def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
+    """The arrays that stay as they are (requires_grad = False), by their public names."""
+    learns = {name: each.requires_grad for name, each in module.named_parameters()}
+    arrays: dict[str, bool] = {}
+    for of, array, *_ in _links(layers):
+        arrays[array] = arrays.get(array, False) or learns[of]
+    return [f"{array[2:]}{ROLE[array[0]]}" for array, learning in arrays.items() if not learning]
+
+
 def parameter_names(workload: Workload) -> list[tuple[str, str, bool, int]]:
     """(parameter of the module, the array that it is here, whether that is transposed, the row that it begins at) of a
     workload that `from_torch` made; raises DescriptionError for another."""
@@ -546,9 +560,6 @@ def _random(values: np.ndarray, classes: int) -> dict[str, Any]:
     table["data"] |= {"train_samples": 4 * batch, "test_samples": batch}
     table["training"]["batch"] = batch
     return table
-
-
-ROLE = {"w": "", "b": ".bias", "r": ".recurrent"}
 
 
 def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[str, np.ndarray]) -> None:

@@ -330,11 +330,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if of is not None:
                 self.mark(made, of)
         elif kind is Kind.LINEAR:
-            frozen = [key for key, each in module.named_parameters() if not each.requires_grad]
-            if frozen:
-                raise refusal(
-                    f"{where}: its {frozen[0]} is frozen (requires_grad = False); all weights are trained here"
-                )
             of = of if of is not None else FunctionResult(by="a tensor of unknown origin", of=())
             prefix = f"{name}." if name else ""
             bias = f"{prefix}bias" if getattr(module, "bias", None) is not None else ""

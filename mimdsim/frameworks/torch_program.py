@@ -45,7 +45,8 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         for name, public in self._names.items():
             shape = self.network.parameters[name].shape
             values = torch.from_numpy(weights[name].reshape(shape).astype(np.float32))
-            self.register_parameter(public.replace(".", "_"), torch.nn.Parameter(values))
+            learns = name in self.network.trained
+            self.register_parameter(public.replace(".", "_"), torch.nn.Parameter(values, requires_grad=learns))
         program = self._compiled.program
         self._executor = Executor(program, rounded=True)
         self._loss, operands = _loss_of(program)
@@ -99,13 +100,13 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
                 break
         return executor.arrays[self._totals].astype(np.float32)
 
-    def run_from_loss(self, gradient: np.ndarray) -> list[np.ndarray]:
-        """The gradients of all parameters, given that of the reading."""
+    def run_from_loss(self, gradient: np.ndarray) -> list[np.ndarray | None]:
+        """The gradients of all parameters, given that of the reading; None of those that are frozen."""
         self._executor.replace(self._gradient, gradient)
         for _ in self._rest:
             pass
         held = self._executor.program.observables.gradients
-        return [self._executor.read(held[name]) for name in self._names]
+        return [self._executor.read(held[name]) if name in held else None for name in self._names]
 
     def _spike_lists(self, spikes: np.ndarray) -> dict[str, np.ndarray]:
         """Graph inputs of spikes [timesteps, batch, inputs]: as they are where the program takes dense rows."""
@@ -161,7 +162,8 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]
         owner._turn += 1  # the program has gone on: its forward pass must run again before another backward pass
         whole = np.zeros(owner._executor.arrays[owner._gradient].shape, np.float32)
         whole[..., : ctx.samples, :] = gradient.detach().cpu().numpy()
-        return None, None, *map(torch.from_numpy, owner.run_from_loss(whole))
+        found = owner.run_from_loss(whole)
+        return None, None, *(None if each is None else torch.from_numpy(each) for each in found)
 
 
 def _loss_of(program: Program) -> tuple[Superstep, dict[str, str]]:

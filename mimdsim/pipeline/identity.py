@@ -25,6 +25,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("training", "rate_factor", 1.0),
     ("training", "rate_epochs", 1),
     ("training", "rate_table", []),
+    ("training", "frozen", []),
 )
 
 

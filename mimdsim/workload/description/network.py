@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import Source
@@ -26,11 +26,12 @@ from mimdsim.workload.interchange.start import imported_layers
 
 def network_of(workload: Workload) -> SpikingNetwork:
     """The described network, or the model that the workload names instead; the rest is the workload's."""
-    described = described_network(workload)
-    if not workload.network.imported:
-        return described
-    layers, delay = imported_layers(workload, described)
-    return replace(described, layers=layers, delay=delay)
+    network = described_network(workload)
+    if workload.network.imported:
+        layers, delay = imported_layers(workload, network)
+        network = replace(network, layers=layers, delay=delay)
+    frozen = workload.training.frozen
+    return replace(network, frozen=_frozen(network.layers, frozen)) if frozen else network
 
 
 def described_network(workload: Workload) -> SpikingNetwork:
@@ -85,6 +86,17 @@ def described_network(workload: Workload) -> SpikingNetwork:
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,
     )
+
+
+def _frozen(layers: tuple[Layer, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The parameters that are not trained, by the graph's names; raises MappingError for what no layer has."""
+    known = {parameter.public: parameter.name for layer in layers for parameter in layer.parameters}
+    for name in names:
+        if name not in known:
+            raise MappingError(
+                f"training.frozen: no parameter '{name}'{suggest(name, known)}; there are {', '.join(known)}"
+            )
+    return tuple(known[name] for name in names)
 
 
 def _recurrence(network: Network, index: int, is_output: bool) -> str:

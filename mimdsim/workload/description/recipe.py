@@ -49,6 +49,9 @@ class TrainingRecipe(Section):
     With an `initial_activity` the initial weights are scaled, layer by layer, until that share of a layer's neurons
     spikes in a timestep of one batch, give or take `initial_activity_tolerance` of it (0: as drawn).
 
+    `frozen` names parameters that stay as they begin ("hidden0", "hidden0.recurrent"): a reservoir, a part that was
+    trained before. Nothing is computed for their gradients alone.
+
     `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
     accuracy on them are kept. `initial_weights` names a safetensors or NPZ file with w.<layer>
     [inputs, neurons] and so on for everything that is trained; without it weights are drawn.
@@ -85,6 +88,7 @@ class TrainingRecipe(Section):
     second_threshold_start: float = -100.0
     second_threshold_output: bool = False
     initial_weights: PathText = ""
+    frozen: tuple[str, ...] = Field(default=(), max_length=1024)
     weight_scale: float = Field(default=1.0, gt=0)
     weight_offset: float = 0.001
     recurrent_scale: float = Field(default=0.2, ge=0)  # assumed: digits learn at 0.2, hardly at 2
