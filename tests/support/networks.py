@@ -293,7 +293,11 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
         counts=executor.read("counts"),
         ids={name: _only_listed(ids, counts) for name, (ids, counts) in sequences.items()},
         listed={name: counts.copy() for name, (_, counts) in sequences.items()},
-        potentials={layer.name: arrays[f"{potential_of(layer)}.sequence"].copy() for layer in made.network.layers},
+        potentials={  # of layers with nothing to learn none is kept
+            layer.name: arrays[name].copy()
+            for layer in made.network.layers
+            if (name := f"{potential_of(layer)}.sequence") in arrays
+        },
         gradients={key: executor.read(name) for key, name in gradients.items()},
         updated={key: executor.read(f"next.{name}") for key, name in parameter_keys(made.network).items()},
     )
