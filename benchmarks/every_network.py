@@ -31,7 +31,7 @@ from mimdsim.cli import main
 from mimdsim.graph.neuron_models import MODELS
 from mimdsim.machine import GpuMachine, MimdMachine, list_machines, load_machine
 from mimdsim.workload import Workload, list_workloads, load_workload
-from mimdsim.workload.interchange.nir_nodes import NirFile, NirGraph, NirNode
+from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
 from mimdsim.workload.interchange.nir_writing import write_nir
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -168,7 +168,7 @@ def _typed(*words: object) -> None:
         raise RuntimeError(f"{words}: {found}")
 
 
-def _nir(kind: str) -> NirFile:
+def _nir(kind: str) -> NirGraph:
     """A model of two layers as frameworks write it."""
     rng, dt = np.random.default_rng(0), 1e-4
 
@@ -200,7 +200,7 @@ def _nir(kind: str) -> NirFile:
     if kind == "recurrent":
         whole["w2"] = node("Linear", weight=rng.normal(0, 0.5, (5, 5)))
         edges += [("n0", "w2"), ("w2", "n0")]
-    return NirFile(version="1.0.8", graph=NirGraph(nodes=whole, edges=tuple(edges)))
+    return NirGraph(nodes=whole, edges=tuple(edges))
 
 
 def machines() -> tuple[tuple[str, ...], tuple[str, ...]]:

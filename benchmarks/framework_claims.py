@@ -15,7 +15,7 @@ from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, retime, time_on_gpus
 from mimdsim.validation.framework_steps import NOTHING, WORKLOAD, Call, timed_call
-from mimdsim.validation.gpus.eager import BACKWARD_CALL_SHARE, FRAMEWORKS
+from mimdsim.validation.gpus.networks import BACKWARD_CALL_SHARE, FRAMEWORKS
 from mimdsim.workload import load_workload, network_of
 
 CHIPS = ("mk2", "bow")

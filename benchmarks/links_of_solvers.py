@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.validation.stencil.solver_rows import Case, carried_cases
-from mimdsim.validation.stencil.solver_times import Timed
+from mimdsim.validation.stencil.solver_steps import Case, Timed, carried_cases
 
 FEWEST_ITERATIONS = 1000  # times of fewer are too coarse
 
@@ -34,9 +33,10 @@ def left_for_links() -> Iterator[Left]:
     barrier = machine.sync.external_cycles
     cases = [case for case in carried_cases() if case.seconds and (case.iterations or 0) >= FEWEST_ITERATIONS]
     for case in (case for case in cases if case.chips > 1):
-        timed = case.timed()
+        timed = case.timed(machine)
         own = timed.cycles - timed.link_cycles - barrier
-        errors = [one.timed().cycles / _measured(one, one.timed()) for one in cases if _same_codelet(one, case)]
+        alike = [(one, one.timed(machine)) for one in cases if _same_codelet(one, case)]
+        errors = [on_one.cycles / _measured(one, on_one) for one, on_one in alike]
         if errors:
             left = tuple(_measured(case, timed) - barrier - own / error for error in sorted(errors))
             yield Left(name=case.name, predicted=timed.link_cycles, left=left)

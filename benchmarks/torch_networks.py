@@ -24,9 +24,9 @@ from networks import compiled, executed  # noqa: E402
 from test_from_torch import given_to, off  # noqa: E402
 
 import mimdsim  # noqa: E402
-from mimdsim.frameworks import parameter_names  # noqa: E402
-from mimdsim.frameworks.layers import NEAREST  # noqa: E402
 from mimdsim.frameworks.neurons import NEURONS  # noqa: E402
+from mimdsim.frameworks.reading import parameter_names  # noqa: E402
+from mimdsim.frameworks.recording import NEAREST  # noqa: E402
 from mimdsim.workload import network_of  # noqa: E402
 from mimdsim.workload.interchange.start import given_weights  # noqa: E402
 
@@ -46,7 +46,8 @@ the reset. One whose options change what it does is refused. Any surrogate that 
 ## Networks that were tried
 *off*: largest difference of a gradient from PyTorch's in float64, relative to the largest element of the parameter, of
 one training step by the compiled program; *PyTorch*: that of PyTorch's own float32. Widths {widths} (some networks have
-more layers), {timesteps} timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons listed for gradients.
+more layers), {timesteps} timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons listed for
+gradients.
 
 | network | neurons | read | off | PyTorch | cycles | strongest A100 strategy, us |
 |---|---|---|---|---|---|---|
@@ -72,6 +73,8 @@ def row(name: str, made: Any) -> str:
     _, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     ours = []
     for parameter, array, turned, first in parameter_names(workload):
+        if parameter not in double:
+            continue  # frozen
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
         wanted = double[parameter].T if turned else double[parameter]
         ours.append(off(mine, wanted.reshape(-1, mine.shape[1])[first : first + len(mine)]))

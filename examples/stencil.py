@@ -1,7 +1,7 @@
 """The published stencil on Mk1 chips: checked rules, real values, and its phases next to the published ones.
 
 A small blur is executed on the tiny machine and compared with numpy; then the image of 2200 x 1122 pixels is timed.
-The program itself is mimdsim/check/published/stencil/program.py. Run it:
+The program itself is mimdsim/validation/stencil/blur.py. Run it:
 python examples/stencil.py [--chips 16] [--type half4] [--rows 1024 --columns 768]
 """
 
@@ -15,8 +15,14 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.execution import Executor
 from mimdsim.machine import load_machine
 from mimdsim.program import verify
-from mimdsim.validation.stencil.program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, VARIANTS, make_program
-from mimdsim.validation.stencil.rows import PHASES, published_phases
+from mimdsim.validation.stencil.blur import (
+    PHASES,
+    PUBLISHED_COLUMNS,
+    PUBLISHED_ROWS,
+    VARIANTS,
+    make_program,
+    published_phases,
+)
 
 REFERENCES = Path(__file__).resolve().parents[1] / "references" / "stencil_phases.csv"
 

@@ -14,8 +14,7 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from mimdsim.base import renamed_packages
-from mimdsim.base.version import __version__
+from mimdsim.base import __version__, modules
 
 if TYPE_CHECKING:
     from mimdsim.api import check, compare, place, run, study, sweep
@@ -74,7 +73,7 @@ _HOMES = {
 }
 _RENAMED = {"narrow": "calibrate"}  # names of 0.1, for one release
 
-renamed_packages.register()
+modules.register_old_names()
 
 
 def __getattr__(name: str) -> Any:

@@ -17,16 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mimdsim.base.atomic_folder import KERNEL, RUN, refuse_other, replace_files
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.search_path import Named, several
 from mimdsim.base.units import counted, parse_numbers
-from mimdsim.execution import constant_layers
+from mimdsim.execution import Checkpoints, constant_layers
 from mimdsim.machine import GpuMachine, MimdMachine, given_machine
 from mimdsim.pipeline.detail import WINDOW, is_kept
 from mimdsim.pipeline.firing import constant_layer_texts
+from mimdsim.pipeline.identity import descriptions_of
 from mimdsim.pipeline.overrides import load_gpu, load_line_up, load_tiled, split_changes
-from mimdsim.pipeline.pipeline import Progress, recorded_spikes, silent
+from mimdsim.pipeline.pipeline import is_worth_advice, recorded_spikes, simulate
 from mimdsim.pipeline.result import Run
 from mimdsim.pipeline.what_if import Request
 from mimdsim.profile import MAPPING_FILE, save_profile
@@ -38,7 +40,7 @@ from mimdsim.workload.interchange.start import write_trained
 
 if TYPE_CHECKING:
     from mimdsim.checking.program import Subject
-    from mimdsim.checking.user_code import Checked
+    from mimdsim.checking.user_code import CheckResult
     from mimdsim.studies import Study, StudyResult
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
@@ -78,30 +80,29 @@ def run(
         raise DescriptionError("resume", [problem])
     if accept_other_code and not resume:
         raise DescriptionError("accept-other-code", ["is for a training that is continued: add  --resume"])
-    from mimdsim.pipeline import descriptions_of, simulate
-
     if report is not None:
         refuse_other(Path(report), RUN)
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
     gpus = several(gpus)
     beside = tuple(load_gpu(gpu) for gpu in gpus)
+    saved = None
+    if checkpoint is not None:
+        saved = Checkpoints(path=Path(checkpoint), resume=resume, accept_other_code=accept_other_code)
     chosen = WINDOW if window is None else _window(window, wanted.data.timesteps)
     with _backgrounds(report) as (advising, drawing):
         made = simulate(
             *(wanted, tiled, beside),
             dump=None if dump is None else Path(dump),
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-            resume=resume,
-            accept_other_code=accept_other_code,
+            checkpoints=saved,
             described=descriptions_of(workload, (machine, *gpus), mapping),
             progress=progress,
             changes=for_workload | for_machine | _from_file(mapping),
-            asked=_asked(workload, machine, changes, mapping),
             background=advising,
             inference=inference,
         )
-        return _written(replace(made, window=chosen), report, progress, advising, drawing)
+        made = replace(made, window=chosen, asked=_asked(workload, machine, changes, mapping))
+        return _written(made, report, progress, advising, drawing)
 
 
 @contextlib.contextmanager
@@ -135,8 +136,6 @@ def compare(
 ) -> Run:
     """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
     are timed with its spikes. `mapping` and `report` as in `run`."""
-    from mimdsim.pipeline import descriptions_of, simulate
-
     if report is not None:
         refuse_other(Path(report), RUN)
     for_workload, for_machine = split_changes(dict(changes or {}))
@@ -149,9 +148,9 @@ def compare(
             described=descriptions_of(workload, line_up, mapping),
             progress=progress,
             changes=for_workload | for_machine | _from_file(mapping),
-            asked=_asked(workload, _first_tiled(line_up), changes, mapping),
             background=advising,
         )
+        made = replace(made, asked=_asked(workload, _first_tiled(line_up), changes, mapping))
         return _written(made, report, progress, advising, drawing)
 
 
@@ -298,7 +297,7 @@ def check(
     reference: str = "reference",
     report: str | Path | None = None,
     progress: Progress = silent,
-) -> Checked:
+) -> CheckResult:
     """Check rules, memory and values of the compiled workload, of what `program` (a function, or a file with `build`)
     makes of it, or of a kernel (a path that ends in .py, with its function `reference`).
 
@@ -306,7 +305,7 @@ def check(
     report: a folder for the report of a kernel.
     """
     from mimdsim.checking.program import check_program, load_build, shrunk
-    from mimdsim.checking.user_code import Checked
+    from mimdsim.checking.user_code import CheckResult
 
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen = load_tiled(machine, for_machine)
@@ -326,7 +325,7 @@ def check(
     build = load_build(Path(program)) if isinstance(program, str | Path) else program
     whole = _loaded(workload, for_workload)
     small = shrunk(whole, timesteps, batch)
-    return Checked(
+    return CheckResult(
         findings=tuple(check_program(small, whole, chosen, build, strict=strict)),
         machine=chosen,
         heading=f"at {counted(small.data.timesteps, 'timestep')} and batch {small.training.batch}; memory at full size",
@@ -350,7 +349,7 @@ def _checked_kernel(
     folder: Path | None,
     asked: Request | None,
     progress: Progress,
-) -> Checked:
+) -> CheckResult:
     from mimdsim.checking.kernel_file import load_kernel, profile_of
     from mimdsim.report import report_files, write_report
 
@@ -409,7 +408,6 @@ def _written(
     drawing: Background | None,
 ) -> Run:
     """The run with advice; writes its files if `folder` is given."""
-    from mimdsim.pipeline import is_worth_advice
     from mimdsim.report import begin_figures, report_files, write_report
 
     walked = folder is not None and is_kept(made.compiled.program)
@@ -428,7 +426,9 @@ def _written(
     with replace_files(Path(folder), (*OF_A_RUN, *report_files())) as draft:
         if detail is not None:
             save_detail(draft / DETAIL_FILE, detail)
-        write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
+        training = made.profile.training
+        said = training.said_of_lists if training is not None else ""
+        write_trained(draft / "weights.safetensors", made.log.weights, made.workload, said)
         made = advised()
         save_profile(draft / "profile.json", made.profile)
         write_report(made.profile, draft, progress, detail, drawn=drawn)

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from mimdsim.gpu.gemm import CALIBRATED, ProductParameters, gemm_seconds
 from mimdsim.machine import GpuMachine
-from mimdsim.validation.gpus.devices import described, find_device, find_precision
-from mimdsim.validation.gpus.products import EAGER_LINEAR_SECONDS
+from mimdsim.validation.gpus.products import EAGER_LINEAR_SECONDS, described, find_device, find_precision
 
 STEPS = (0.7, 0.85, 1.18, 1.4)  # a parameter times these is tried in turn
 ROUNDS = 4

@@ -110,7 +110,7 @@ REDUCTION: Defects = {
     ),
     "AddParts": (("last part ignored", "range(len(partial))", "range(len(partial) - 1)"),),
     "AddColumns": (("in the place of the sum", "+= other", "= other"),),
-    "AddSlots": (("last slot ignored", "slot_stop[i])", "slot_stop[i] - 1)"),),
+    "AddSlots": (("last slot ignored", "+ 1, slot_start, slot_stop)", "+ 1, slot_start, slot_stop - 1)"),),
 }
 
 OPTIMISER: Defects = {

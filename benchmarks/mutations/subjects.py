@@ -28,7 +28,7 @@ from mimdsim.pipeline import compile_workload, memory_profile
 from mimdsim.pipeline.overrides import split_changes
 from mimdsim.program import Program
 from mimdsim.timing import time_program
-from mimdsim.validation.stencil.program import make_program as stencil_program
+from mimdsim.validation.stencil.blur import make_program as stencil_program
 from mimdsim.workload import Workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,7 @@
 Every worker context blurs a slice of its tile's block. Blocks and slices are cut as in a published program
 (thorbenlouw/lbm-graphcore); for its image of 2200 x 1122 pixels on a Mk1 chip, compute, exchange and sync are within
 15 % of its profile (references/stencil_phases.csv, tests/unit/test_kernels_examples.py). The compiler's copies
-before and after the blur are left out here; mimdsim/check/published/stencil/program.py includes them.
+before and after the blur are left out here; mimdsim/validation/stencil/blur.py includes them.
 
     mimdsim check examples/kernels/stencil_halo.py bow --strict
 """
@@ -11,7 +11,7 @@ before and after the blur are left out here; mimdsim/check/published/stencil/pro
 import numpy as np
 
 from mimdsim.kernels import Codelet, Field, Kernel, Length, MimdMachine, Program, Term, TileMapping, WorkerBundles
-from mimdsim.validation.stencil.grid import Blocks, tile_blocks, worker_blocks
+from mimdsim.validation.stencil.boxes import Blocks, tile_blocks, worker_blocks
 
 HEIGHT, WIDTH, CHANNELS = 48, 64, 4
 DTYPE = "float16"

@@ -1,4 +1,5 @@
-"""Terminal output: messages without control characters, progress bars, internal errors with how to report them."""
+"""What commands print (messages without control characters, progress bars, internal errors with how to report them),
+and the paths that they take: refused where no file could have that name, before any work is done."""
 
 from __future__ import annotations
 
@@ -9,13 +10,25 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mimdsim.base.errors import shortened
+from mimdsim.base.files import other_kind, path_problem
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Path]  # generic from click 8.2 on
+else:
+    _ParamType = click.ParamType
 
 RAISE = "MIMDSIM_TRACEBACK"  # if set: internal errors keep their traceback, for debugging
+Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Progress that is not shown."""
 
 
 def printable(text: str) -> str:
@@ -25,11 +38,8 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() or letter == "\n" else _escaped(letter) for letter in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape", "surrogatepass").decode()
+    escaped = (letter.encode("unicode_escape", "surrogatepass").decode() for letter in text)
+    return "".join(one if one.isprintable() or one == "\n" else code for one, code in zip(text, escaped, strict=True))
 
 
 def say(text: str, *, nl: bool = True, err: bool = False, bad: bool = False) -> None:
@@ -115,3 +125,32 @@ class Bars:
         left = f", about {(now - since) / (done - before) * (total - done):,.0f} s left" if done > before else ""
         stands = stands and f", {stands}"
         print(f"{what}: {done:,} of {total:,}{stands}{left}", file=sys.stderr, flush=True)
+
+
+class GivenPath(_ParamType):
+    """A path that is given on the command line; `written`: a file to write, so no folder."""
+
+    name = "path"
+
+    def __init__(self, *, written: bool = False):
+        self.written = written
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Path:
+        text = os.fspath(value)
+        if problem := path_problem(text):
+            self.fail(f"the path {shortened(ascii(text))} {problem}.", param, context)
+        path = Path(text)
+        kind = "a folder" if text.endswith(os.sep) or _is_folder(path) else other_kind(path)
+        if self.written and kind:
+            self.fail(f"{shortened(text)} is {kind}; give a file.", param, context)
+        return path
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # it may not be looked at
+        return False
+
+
+PATH, FILE_TO_WRITE = GivenPath(), GivenPath(written=True)

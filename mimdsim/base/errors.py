@@ -6,11 +6,11 @@ Any other exception is a bug: the command line exits with 4 and leaves its trace
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import errno
 import traceback
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ MACHINE_FAILURES = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, er
 
 class MimdsimError(Exception):
     """Something the user can fix."""
+
+    def __reduce__(self) -> tuple[Any, ...]:  # of a worker process, it must reach the parent complete
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class DescriptionError(MimdsimError):
@@ -40,9 +43,6 @@ class DescriptionError(MimdsimError):
         listed = "\n".join(f"  - {line}" for line in lines)
         super().__init__(f"{where}: {count:,} problem{'s' if count != 1 else ''}\n{listed}")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # an error of a worker process must reach the parent complete
-        return partial(type(self), more=self.more), (self.where, self.problems)
-
 
 class DataFileError(MimdsimError):
     """An event or reference file is missing, truncated, corrupt or out of range."""
@@ -53,9 +53,6 @@ class DataFileError(MimdsimError):
         at = "" if byte_offset is None else f" at byte {byte_offset}"
         self.reason = reason
         super().__init__(f"{path}{at}: {reason}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), byte_offset=self.byte_offset), (self.path, self.reason)
 
 
 class NotAFile(OSError):
@@ -89,11 +86,7 @@ class MissingExtra(MimdsimError):
     """An optional package is needed."""
 
     def __init__(self, package: str, extra: str, purpose: str):
-        self.given = package, extra, purpose
         super().__init__(f"{purpose} needs the package '{package}': type  pip install 'mimdsim[{extra}]'")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.given
 
 
 def shortened(text: str, most: int = 80) -> str:

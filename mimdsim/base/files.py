@@ -23,6 +23,24 @@ KINDS = {
 }  # fmt: skip
 
 
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes of a part, of all: NAME_MAX and PATH_MAX of Linux, less its ending zero
+
+
+def path_problem(text: str) -> str:
+    """Why no file can have this path, in words that follow it; '' if one can."""
+    if not text.strip():
+        return "is empty; give a name"
+    try:
+        path = text.encode()
+    except UnicodeEncodeError:
+        return "is not UTF-8; give another name"
+    if b"\0" in path:
+        return "holds a zero byte; give another name"
+    if max(map(len, path.split(b"/"))) > LONGEST_NAME or len(path) > LONGEST_PATH:
+        return "is too long for a file; give a shorter name"
+    return ""
+
+
 def open_regular(path: Path) -> BufferedReader:
     """A regular file, opened for reading; every file that others may have written is opened here.
 
@@ -38,7 +56,8 @@ def open_regular(path: Path) -> BufferedReader:
         raise NotAFile(errno.ENOENT, what, str(path)) from None
     except ValueError:  # a zero byte
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-    file = open(path, "rb", opener=_opened_at_once)  # noqa: SIM115
+    at_once = getattr(os, "O_NONBLOCK", 0)  # a pipe would wait for its writer
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once))  # noqa: SIM115
     try:
         _refuse_other_kinds(path, os.fstat(file.fileno()))
     except BaseException:
@@ -57,10 +76,6 @@ def open_data(path: Path, missing: str = "no such file") -> Iterator[BinaryIO]:
         raise DataFileError(path, missing) from None
     except OSError as problem:
         raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
-
-
-def _opened_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for its writer
 
 
 def other_kind(path: Path) -> str:

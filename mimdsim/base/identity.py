@@ -6,6 +6,7 @@ versions of Python, numpy, numba and llvmlite, which decide values too, are part
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -132,55 +133,34 @@ def code_digest(*packages: str) -> str:
     """
     among = packages or tuple(sorted(each.name for each in PACKAGE.iterdir() if each.name not in SAYS))
     sources = {
-        f"{package}/{name}": path.read_bytes() for package in among for name, path in _sources(PACKAGE / package)
+        f"{package}/{name}": path.read_bytes()
+        for package in among
+        for name, path in files_below(PACKAGE / package, (".py",))
     }
     exact = hashlib.sha256(digest_of([*_versions(), *sources]).encode() + b"".join(sources.values())).hexdigest()
-    scope = " ".join(packages) or "all"
-    known = _known()
-    if known.get(scope, "").startswith(f"{exact} "):
-        return known[scope].removeprefix(f"{exact} ")
+    scope, file, known = " ".join(packages) or "all", _known_file(), dict[str, object]()
+    with contextlib.suppress(MimdsimError):  # not there, or damaged: made again
+        known = read_sealed_json(file, MAX_KNOWN_BYTES, "")
+    if (kept := str(known.get(scope))).startswith(f"{exact} "):
+        return kept.removeprefix(f"{exact} ")
     found = digest_of([_versions(), {name: meaning(content.decode()) for name, content in sources.items()}])
-    _keep(known | {scope: f"{exact} {found}"})
+    with contextlib.suppress(MimdsimError):  # an installation that cannot be written: found again by every process
+        write_sealed_json(file, known | {scope: f"{exact} {found}"})
     return found
 
 
-def _sources(package: Path) -> Iterator[tuple[str, Path]]:
-    """(name, path) of the sources of a package and of those in it, in order; of a file none."""
-    for above, folders, names in os.walk(package):
-        folders[:] = sorted(folder for folder in folders if folder != "__pycache__")
-        below = above[len(str(package)) :]
-        yield from ((f"{below}/{name}", Path(above, name)) for name in sorted(names) if name.endswith(".py"))
-
-
 def _versions() -> list[str]:
-    return [f"python {sys.version_info[0]}.{sys.version_info[1]}", *(f"{name} {_version(name)}" for name in DECIDE_TOO)]
-
-
-@cache
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+    said = [f"python {sys.version_info[0]}.{sys.version_info[1]}"]
+    for name in DECIDE_TOO:
+        try:
+            said.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            said.append(f"{name} unknown")
+    return said
 
 
 def _known_file() -> Path:
     return Path(cache_from_source(str(PACKAGE / "__init__.py"))).with_name(KNOWN)
-
-
-def _known() -> dict[str, str]:
-    try:
-        table = read_sealed_json(_known_file(), MAX_KNOWN_BYTES, "")
-    except MimdsimError:  # not there, or damaged: made again
-        return {}
-    return {name: text for name, text in table.items() if isinstance(text, str)}
-
-
-def _keep(known: dict[str, str]) -> None:
-    try:
-        write_sealed_json(_known_file(), known)
-    except MimdsimError:  # an installation that cannot be written: found again by every process
-        return
 
 
 _LONG, _SHORT = r"""\"{3}(?:[^"\\]|\\.|"(?!""))*+\"{3}""", r""""(?:[^"\\\n]|\\.)*+" """

@@ -7,31 +7,28 @@ unpack to more than its header says is refused before it is read. Format: numpy,
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import math
-import re
+import os
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.base.errors import DataFileError
-from mimdsim.base.files import open_regular
+from mimdsim.base.errors import DataFileError, shortened
+from mimdsim.base.files import open_data
 
 MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of untrusted files
 MAX_DIMENSIONS = 8
 READ_BYTES = 1 << 20  # read and unpacked at once; also the most a zip directory may take, of some 60 bytes a member
-_MAGIC = b"\x93NUMPY"
-_HEADER = re.compile(
-    r"\{'descr': (?P<descr>.+), 'fortran_order': (?P<fortran>True|False), 'shape': \((?P<shape>[0-9, ]*)\),? ?\} *\n"
-)
-_PLAIN_DTYPE = re.compile(r"'(?:[<>|=]?[iu][1248]|[<>=]?f[248]|\|?b1)'")
-_SHAPE = re.compile(rf"(?:[0-9]{{1,20}}(?:, ?[0-9]{{1,20}}){{0,{MAX_DIMENSIONS - 1}}},?)?")
+_VERSIONS = tuple(b"\x93NUMPY" + version for version in (b"\x01\x00", b"\x02\x00", b"\x03\x00"))
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -79,26 +76,17 @@ class NpzFile:
 
     def __init__(self, path: Path):
         self.path = path
-        try:
-            self._file = open_regular(path)
-        except OSError as problem:
-            raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
-        try:
+        with contextlib.ExitStack() as opened:
+            file = opened.enter_context(open_data(path, f"cannot be read: {os.strerror(errno.ENOENT)}"))
             with _refusing(path, "is not an NPZ file, or damaged"):
-                self._archive = zipfile.ZipFile(Bounded(self._file))
-        except BaseException:
-            self._file.close()
-            raise
+                self._archive = zipfile.ZipFile(Bounded(file))
+            self.close = opened.pop_all().close
 
     def __enter__(self) -> NpzFile:
         return self
 
     def __exit__(self, *about: Any) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     @property
     def infos(self) -> list[zipfile.ZipInfo]:
@@ -113,23 +101,25 @@ class NpzFile:
         if info.flag_bits & 1:
             raise _refused(self.path, info, "is encrypted")
         with _refusing(self.path, f"{_shown(info)} is damaged", info.header_offset), self._archive.open(info) as file:
-            text, header_bytes = _header(self.path, info, file)
-        found = _HEADER.fullmatch(text)
-        if not found:
-            raise _refused(self.path, info, f"has a header that numpy does not write: {text[:80]!r}")
-        if not _PLAIN_DTYPE.fullmatch(found["descr"]):
-            what = "Python objects, which are not unpickled" if "O" in found["descr"] else f"{found['descr'][:60]}"
+            head = io.BytesIO(file.read(MAX_HEADER_BYTES))
+        if (version := head.read(8)) not in _VERSIONS:
+            raise _refused(self.path, info, "is not an NPY array of version 1 to 3")
+        parse = np.lib.format.read_array_header_1_0 if version == _VERSIONS[0] else np.lib.format.read_array_header_2_0
+        try:
+            shape, by_column, dtype = parse(head, max_header_size=MAX_HEADER_BYTES)
+            if min(shape, default=0) < 0:
+                raise ValueError(f"the shape {shape}")
+        except Exception as problem:  # the text is evaluated as a literal, which fails in many ways
+            reason = f"has a header that numpy does not write: {shortened(str(problem))}"
+            raise _refused(self.path, info, reason) from None
+        if dtype.kind not in "iufb" or dtype.itemsize > 8:
+            what = "Python objects, which are not unpickled" if dtype.hasobject else shortened(repr(dtype.descr[0][1]))
             reason = f"holds {what}; give integers, booleans or floats of 2 to 8 bytes"
             raise _refused(self.path, info, reason)
-        if not _SHAPE.fullmatch(found["shape"]):
-            raise _refused(self.path, info, f"has the shape ({found['shape'][:60]})")
+        if len(shape) > MAX_DIMENSIONS:
+            raise _refused(self.path, info, f"has the shape {shortened(str(shape))}")
         return Member(
-            path=self.path,
-            info=info,
-            dtype=np.dtype(found["descr"].strip("'")),
-            shape=tuple(int(extent) for extent in found["shape"].replace(",", " ").split()),
-            by_column=found["fortran"] == "True",
-            header_bytes=header_bytes,
+            path=self.path, info=info, dtype=dtype, shape=shape, by_column=by_column, header_bytes=head.tell()
         )
 
     def whole(self, member: Member) -> npt.NDArray[Any]:
@@ -194,22 +184,6 @@ class Reader:
     def _refusing(self) -> contextlib.AbstractContextManager[None]:
         info = self._member.info
         return _refusing(self._member.path, f"{_shown(info)} is damaged", info.header_offset)
-
-
-def _header(path: Path, info: zipfile.ZipInfo, file: IO[bytes]) -> tuple[str, int]:
-    """(text, bytes up to the first value)"""
-    start = file.read(8)
-    if start[:6] != _MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
-        raise _refused(path, info, "is not an NPY array of version 1 to 3")
-    layout = struct.Struct("<H" if start[6] == 1 else "<I")
-    field = file.read(layout.size)
-    (length,) = layout.unpack(field)
-    if length > MAX_HEADER_BYTES:
-        raise _refused(path, info, f"has a header of {length} bytes, over {MAX_HEADER_BYTES}")
-    text = file.read(length)
-    if len(text) != length:
-        raise _refused(path, info, f"ends inside its header ({len(text)} of {length} bytes)")
-    return text.decode("utf-8" if start[6] == 3 else "latin1"), len(start) + len(field) + length
 
 
 def _shown(info: zipfile.ZipInfo) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import errno
@@ -12,9 +11,7 @@ import resource
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from mimdsim.base.console import say
@@ -26,9 +23,7 @@ _SAYINGS = (  # of Python for threads, of libraries, of the loader of libraries
     *("can't start new thread", "cannot join thread before it is started", "cannot allocate memory"),
     *("unable to allocate", "bad_alloc", "out of memory", "failed to map segment", "libllvmlite.so"),
 )
-_SEEN: list[str] = []  # what a thread or a destructor lacked, where nothing could be raised
-_WOKEN: list[int] = []  # interrupts that the main thread has taken
-AGAIN_SECONDS, MOST_AGAIN = 0.1, 100  # an interrupt is sent again if the main thread was just about to wait
+_LEAVING = threading.Lock()  # of threads that lack memory, the first says so
 
 
 def lacks_memory(failure: BaseException | None) -> bool:
@@ -37,15 +32,12 @@ def lacks_memory(failure: BaseException | None) -> bool:
     while failure is not None and failure not in chain:
         if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
             return True
-        if isinstance(failure, (RuntimeError, OSError, ImportError)) and _says_so(str(failure)):
+        told = str(failure).lower() if isinstance(failure, (RuntimeError, OSError, ImportError)) else ""
+        if any(saying in told for saying in _SAYINGS):
             return True
         chain.append(failure)
         failure = failure.__cause__ or failure.__context__
     return False
-
-
-def _says_so(text: str) -> bool:
-    return any(saying in text.lower() for saying in _SAYINGS)
 
 
 def out_of_memory_text(what: str) -> str:
@@ -64,65 +56,40 @@ def memory_limit() -> int:
 
 @cache
 def watch_memory() -> None:
-    """From now on a thread that ends for lack of memory ends this process too, with a sentence and exit code 2 instead
-    of a traceback, as others may wait for it; and so does what a destructor lacks, at the end of the process.
+    """From now on a thread or a destructor that fails for lack of memory ends this process, with a sentence and exit
+    code 2 instead of a traceback: others may wait for what it leaves undone.
 
     With a limit on memory the work is done by a fork of this process, for libraries abort where they get none; this one
     only waits, and says what became of it.
     """
     if memory_limit() and hasattr(os, "fork") and (worker := os.fork()):
         _wait_for(worker)
-    with contextlib.suppress(ValueError):  # in another thread than the main one, none is woken
-        signal.signal(signal.SIGINT, partial(_of_interrupt, signal.getsignal(signal.SIGINT)))
-    threading.excepthook = partial(_of_thread, threading.excepthook)
-    sys.unraisablehook = partial(_of_destructor, sys.unraisablehook)
-    atexit.register(_end)
+    thread_failed, destructor_failed = threading.excepthook, sys.unraisablehook
+
+    def of_thread(about: Any) -> None:
+        if not (memory_limit() or lacks_memory(about.exc_value)):  # with a limit, what fails in a thread lacks memory
+            thread_failed(about)
+        elif multiprocessing.parent_process() is not None:
+            os._exit(1)  # as a killed process: its work is done by another one, or its end is told
+        else:
+            _leave(str(about.exc_value))
+
+    def of_destructor(about: Any) -> None:
+        if lacks_memory(about.exc_value):
+            _leave(str(about.exc_value))
+        destructor_failed(about)
+
+    threading.excepthook, sys.unraisablehook = of_thread, of_destructor
 
 
-def _end() -> None:
-    """Leave with exit code 2 if a thread or destructor lacked memory: called last."""
-    if _SEEN:
+def _leave(what: str) -> None:
+    """End at once. Nothing is left half done: what writes and works elsewhere takes this for a killed process."""
+    with _LEAVING, contextlib.suppress(Exception):
+        say(out_of_memory_text(what), err=True)
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
+            stream.flush()
         os._exit(2)
-
-
-def _of_thread(before: Callable[[Any], Any], about: Any) -> None:
-    if not (memory_limit() or lacks_memory(about.exc_value)):  # with a limit, what fails in a thread lacks memory
-        before(about)
-        return
-    if multiprocessing.parent_process() is not None:
-        os._exit(1)  # as a killed process: its work is done by another one, or its end is told
-    taken = len(_WOKEN)
-    _remember(str(about.exc_value))
-    for _ in range(MOST_AGAIN):  # a main thread that waits for this one is woken
-        if len(_WOKEN) > taken or not threading.main_thread().is_alive():
-            return
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        time.sleep(AGAIN_SECONDS)
-
-
-def _of_interrupt(before: Any, number: int, frame: Any) -> None:
-    _WOKEN.append(number)
-    if callable(before):
-        before(number, frame)
-
-
-def _of_destructor(before: Callable[[Any], Any], about: Any) -> None:
-    if lacks_memory(about.exc_value):
-        _remember(str(about.exc_value))
-    else:
-        before(about)
-
-
-def _remember(what: str) -> None:
-    if not _SEEN:
-        with contextlib.suppress(Exception):
-            say(out_of_memory_text(what), err=True)
-    _SEEN.append(what)
-    if sys.is_finalizing():  # all has been done that is done at the end
-        _end()
+    os._exit(2)
 
 
 def _wait_for(worker: int) -> None:

@@ -11,16 +11,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from mimdsim.base.errors import MimdsimError
 
-Given = TypeVar("Given")
+Shared = TypeVar("Shared")
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
+Each = Callable[[Callable[[Any, Any], Any], Sequence[Any]], Iterator[Any]]  # what `shared_pool` yields
 _OURS: set[Connection] = set()  # ends of pipes that this process holds, one of each pool
-_WORK: list[tuple[Callable[[Any, Any], Any], Any]] = []  # of a worker process
+_SHARED: list[Any] = []  # of a worker process: what all its items have in common
 _LAST: list[tuple[Any, Sequence[Any], list[Any]]] = []  # of the first process of a background: what it made last
 MOST = 4  # processes that share work of about a second
 ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
@@ -36,7 +38,7 @@ def process_pool(
     """
     line, ours = multiprocessing.Pipe(duplex=False)
     _OURS.add(ours)
-    pool = ProcessPoolExecutor(processes, initializer=_hold, initargs=(line, ours, begin, given))
+    pool = ProcessPoolExecutor(processes, initializer=_end_with_parent, initargs=(line, ours, begin, given))
     try:
         yield pool
     except BaseException:
@@ -60,11 +62,11 @@ class Background:
 
     def begin(
         self,
-        work: Callable[[Given, Item], Made],
-        given: Given,
+        work: Callable[[Shared, Item], Result],
+        given: Shared,
         items: Sequence[Item],
-        then: Callable[[Given, Sequence[Item], list[Made]], None] | None = None,
-    ) -> Callable[[], list[Made]]:
+        then: Callable[[Shared, Sequence[Item], list[Result]], None] | None = None,
+    ) -> Callable[[], list[Result]]:
         """Begin `work(given, item)` of every item; what is returned waits for them, in their order. Everything is sent
         to the process, so unlike in `shared_work` it can be made after it has begun. then: called there with what was
         made, which is not kept waiting: for what later work of this background finds in the memory of its process.
@@ -74,13 +76,13 @@ class Background:
         """
         try:
             sent = pickle.dumps((work, given), pickle.HIGHEST_PROTOCOL)
-            begun = self._pool.submit(_worked_all, sent, items, min(self._processes, len(items)))
+            begun = self._pool.submit(_work_all, sent, items, min(self._processes, len(items)))
             if then is not None:
-                self._pool.submit(_go_on, then)
+                self._pool.submit(_follow_up, then)
         except (BrokenProcessPool, OSError, pickle.PicklingError, AttributeError, TypeError):
             return lambda: [work(given, item) for item in items]
 
-        def made() -> list[Made]:
+        def made() -> list[Result]:
             try:
                 return begun.result()
             except (BrokenProcessPool, CancelledError):
@@ -119,85 +121,75 @@ class _Done(Exception):
     """Ends a pool as a failure does."""
 
 
-def _worked_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
+def _work_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
+    """`work(given, item)` of every item; other processes begin after the first: what that imports and loads is then
+    theirs, too."""
     work, given = pickle.loads(sent)
     _LAST.clear()
-    made = _shared_by(processes, work, given, items)
+    made = [work(given, item) for item in items[:1]]
+    if processes < 2:
+        made += [work(given, item) for item in items[1:]]
+    else:
+        with process_pool(processes, _share, (given,)) as pool:
+            made += pool.map(partial(_work_item, work), items[1:])
     _LAST.append((given, items, made))
     return made
 
 
-def _go_on(then: Callable[[Any, Sequence[Any], list[Any]], None]) -> None:
+def _follow_up(then: Callable[[Any, Sequence[Any], list[Any]], None]) -> None:
     then(*_LAST[0])
 
 
-def _shared_by(processes: int, work: Callable[[Any, Any], Any], given: Any, items: Sequence[Any]) -> list[Any]:
-    """`work(given, item)` of every item, by this process and others that begin after the first: what that imports and
-    loads is then theirs, too."""
-    if processes < 2:
-        return [work(given, item) for item in items]
-    found = {0: work(given, items[0])}
-    shared = work, given, items, multiprocessing.Value("q", 1)
-    with process_pool(processes - 1, _begin, (_worked_rest, shared)) as pool:
-        begun = [pool.submit(_worked, None) for _ in range(1, processes)]
-        found |= _worked_rest(shared)
-        for part in begun:
-            found |= part.result()
-    return [found[place] for place in range(len(items))]
-
-
-def _worked_rest(shared: tuple[Callable[[Any, Any], Any], Any, Sequence[Any], Any], _: None = None) -> dict[int, Any]:
-    """Of items by their places, one after another, that no other process has taken; `shared` counts those taken."""
-    work, given, items, taken = shared
-    found: dict[int, Any] = {}
-    while True:
-        with taken.get_lock():
-            place, taken.value = taken.value, taken.value + 1
-        if place >= len(items):
-            return found
-        found[place] = work(given, items[place])
-
-
-def shared_work(work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]) -> Iterator[Made]:
+def shared_work(work: Callable[[Shared, Item], Result], given: Shared, items: Sequence[Item]) -> Iterator[Result]:
     """`work(given, item)` of every item, in their order, by as many processes as there are processors; here if there is
-    one, or if this is such a process itself.
-
-    Raises what `work` raises, and MimdsimError if a process is killed.
-    """
+    one, or if this is such a process itself. Raises as what `shared_pool` yields."""
     processes = min(os.cpu_count() or 1, len(items), MOST)
-    if processes < 2 or multiprocessing.parent_process() is not None:
-        yield from (work(given, item) for item in items)
-        return
-    with process_pool(processes, _begin, (work, given)) as pool:
-        try:
-            yield from pool.map(_worked, items)
-        except BrokenProcessPool:
-            raise MimdsimError(ENDED) from None
+    with shared_pool(1 if multiprocessing.parent_process() is not None else processes, given) as each:
+        yield from each(work, items)
 
 
-def _begin(work: Callable[[Any, Any], Any], given: Any) -> None:
-    _WORK[:] = [(work, given)]
+@contextlib.contextmanager
+def shared_pool(processes: int, given: Any) -> Iterator[Each]:
+    """`work(given, item)` of every item, in their order, by processes that `given` is sent to once; here if it is one,
+    or one item. It raises what `work` raises, and MimdsimError if a process is killed."""
+    with contextlib.nullcontext() if processes < 2 else process_pool(processes, _share, (given,)) as pool:
+
+        def each(work: Callable[[Any, Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+            if pool is None or len(items) < 2:
+                yield from (work(given, item) for item in items)
+                return
+            try:
+                yield from pool.map(partial(_work_item, work), items)
+            except BrokenProcessPool:
+                raise MimdsimError(ENDED) from None
+
+        yield each
 
 
-def _worked(item: Any) -> Any:
-    ((work, given),) = _WORK
-    return work(given, item)
+def _share(given: Any) -> None:
+    _SHARED[:] = [given]
 
 
-def _hold(line: Connection, other: Connection, begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+def _work_item(work: Callable[[Any, Any], Any], item: Any) -> Any:
+    return work(_SHARED[0], item)
+
+
+def _end_with_parent(
+    line: Connection, other: Connection, begin: Callable[..., None] | None, given: tuple[Any, ...]
+) -> None:
     """In a worker process: end with the parent, which also handles the Ctrl-C that a terminal sends to all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for each in {other, *_OURS}:  # a forked process has those of other pools as well
         each.close()
     try:
-        threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+        threading.Thread(target=_watch_parent, args=(line,), daemon=True).start()
     except RuntimeError:  # no memory for one: the others do its work, or the first process does
         os._exit(1)
     if begin is not None:
         begin(*given)
 
 
-def _end_with(line: Connection) -> None:
+def _watch_parent(line: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
         line.recv()
     os._exit(1)

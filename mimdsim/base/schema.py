@@ -80,7 +80,7 @@ def files_named(section: BaseModel, above: str = "") -> Iterator[tuple[str, str]
 
 
 class SourcedSection(Section):
-    """A section in which every given number names its source, as "kind: where" (`base/sources.py`)."""
+    """A section in which every given number names its source, as "kind: where" (`base/units.py`)."""
 
     sources: dict[str, str] = {}
 

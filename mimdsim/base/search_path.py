@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator
 
 from mimdsim.base.errors import PACKAGE, DescriptionError, shortened, suggest
+from mimdsim.base.files import path_problem
 
-MAX_NAME_BYTES, MAX_PATH_CHARACTERS = 255, 4000  # what file systems take
 LONGEST_BYTES = 100  # a folder is named after a workload and a machine; names of files end at 255 bytes
 
 
@@ -39,10 +39,8 @@ Name = Annotated[str, AfterValidator(checked_name)]
 
 def possible_path(text: str) -> str:
     """`text`, if a file can have that name; else raises ValueError."""
-    if "\0" in text or any(0xD800 <= ord(letter) < 0xE000 for letter in text):
-        raise ValueError("has a character that no path can have (NUL, half a surrogate pair)")
-    if any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")) or len(text) > MAX_PATH_CHARACTERS:
-        raise ValueError(f"has a name of over {MAX_NAME_BYTES} bytes, or over {MAX_PATH_CHARACTERS} characters")
+    if text and (problem := path_problem(text)):
+        raise ValueError(problem)
     return text
 
 

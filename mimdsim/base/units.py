@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -125,14 +125,22 @@ def parse_quantity(text: str, field: str, *, bare: bool = True) -> float:
     return number * UNITS[suffix][unit]
 
 
+def common_unit(field: str, numbers: Iterable[float]) -> tuple[float, str]:
+    """Factor and name of the largest unit of `field` in which none of the numbers but zero is below one; 1 and '' for a
+    count."""
+    units = UNITS.get(dimension(field) or "", {})
+    sizes = [abs(number) for number in numbers if number and math.isfinite(number)]
+    ascending = sorted((factor, unit) for unit, factor in units.items())
+    if not ascending:
+        return 1.0, ""
+    if not sizes:
+        return next((factor, unit) for unit, factor in units.items())
+    return max((pair for pair in ascending if pair[0] <= min(sizes)), default=ascending[0])
+
+
 def show_quantity(number: float, field: str) -> str:
     """A number of `field` for people, in the largest of its units that leaves at least one: '1.85 GHz'."""
-    units = UNITS.get(dimension(field) or "", {})
-    fitting = [(factor, unit) for unit, factor in units.items() if abs(number) >= factor]
-    if not fitting:
-        least = min(((factor, unit) for unit, factor in units.items()), default=(1.0, ""))
-        fitting = [(1.0, next(iter(units)))] if number == 0 and units else [least]
-    factor, unit = max(fitting, key=lambda pair: pair[0])
+    factor, unit = common_unit(field, (number,))
     return f"{number / factor:g} {unit}".strip()
 
 

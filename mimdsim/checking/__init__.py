@@ -1,5 +1,4 @@
-"""Is it right? Checks programs against the rules and the graph's semantics, kernels against a reference, and
-predictions against published figures."""
+"""Is it right? Checks programs against the rules and the graph's semantics, and kernels against a reference."""
 
 from mimdsim.checking.kernel import KernelResult, check_kernel
 

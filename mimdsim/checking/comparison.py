@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import near
+from mimdsim.base.units import distinct_texts
 from mimdsim.compiler import Compiled
 from mimdsim.compiler.passes.merge import touched
 from mimdsim.execution import Executor
@@ -38,6 +39,21 @@ def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -
     return wrong
 
 
+def first_mismatch(
+    variable: str, held: np.ndarray, expected: np.ndarray, wrong: np.ndarray, whose: str = "should be"
+) -> tuple[tuple[int, ...], str, str]:
+    """Where the first wrong element is; what is there and what should be, in enough digits; how many are wrong."""
+
+    def say(number: Any, digits: int) -> str:
+        return f"{number:.{digits}g}" if isinstance(number, np.floating) else str(number)
+
+    where = tuple(np.argwhere(wrong)[0].tolist())
+    one, other = distinct_texts((held[where], expected[where]), say, (7, 9, 17))
+    shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"= {one}"
+    amount = f"{int(wrong.sum()):,} of {wrong.size:,} elements"
+    return where, f"{describe_element(variable, where)} {shown}, {whose} {other}", amount
+
+
 def difference(executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int) -> str | None:
     """The difference of a variable from its expected value after a superstep in words, with the vertex that writes
     it."""
@@ -47,14 +63,10 @@ def difference(executor: Executor, superstep: Superstep, variable: str, expected
     wrong = wrong_elements(held, expected)
     if not wrong.any():
         return None
-    where = tuple(int(index) for index in np.argwhere(wrong)[0])
+    where, left, amount = first_mismatch(variable, held, expected, wrong)
     vertex = _writer(executor.program, superstep, variable, where, t)
     vertex = vertex or "no vertex of it (a copy, or an element that is never written)"
-    shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"= {held[where]:.7g}"
-    return (
-        f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {describe_element(variable, where)} {shown}, "
-        f"should be {expected[where]:.7g}; {int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
-    )
+    return f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {left}; {amount} are wrong"
 
 
 def wrong_output(
@@ -80,13 +92,9 @@ def wrong_output(
             )
         wrong = _wrong(held, expected, _start(compiled, value, inputs))
         if wrong.any():
-            where = tuple(int(index) for index in np.argwhere(wrong)[0])
-            box = describe_element(name, where)
-            shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"is {held[where]:.7g}"
-            return count, (
-                f"{last_writer(program, name, where)} leaves output '{value}' wrong: {box} {shown}, should be "
-                f"{expected[where]:.7g} (the interpreter's); {int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
-            )
+            where, left, amount = first_mismatch(name, held, expected, wrong)
+            writer = last_writer(program, name, where)
+            return count, f"{writer} leaves output '{value}' wrong: {left} (the interpreter's); {amount} are wrong"
     return count, None
 
 

@@ -30,26 +30,15 @@ class Coverage:
         self.ran: set[Place] = set()
         self.compared: dict[Place, np.ndarray] = {}  # true, all
         self._codes: dict[CodeType, None] = {}
-        watched: dict[int, Codelet] = {}
-        for superstep, _, _ in program.supersteps():
-            for codelet in (table.codelet for table in superstep.tables):
-                function = codelet.compute
-                if not is_library(function) and isinstance(function, FunctionType) and id(codelet) not in watched:
-                    self._codes |= dict.fromkeys(_nested_codes(function.__code__))
-                    watched[id(codelet)] = replace(codelet, compute=partial(self._run, function))
-        self.program = (
-            program
-            if not watched
-            else program.map_supersteps(
-                lambda step: replace(
-                    step,
-                    tables=tuple(
-                        table.with_codelet(watched[id(table.codelet)]) if id(table.codelet) in watched else table
-                        for table in step.tables
-                    ),
-                )
-            )
-        )
+        self.program = program.map_codelets(self._watch)
+
+    def _watch(self, codelet: Codelet) -> Codelet:
+        """A user's codelet that notes what it runs; another one as it is."""
+        function = codelet.compute
+        if is_library(function) or not isinstance(function, FunctionType):
+            return codelet
+        self._codes |= dict.fromkeys(_nested_codes(function.__code__))
+        return replace(codelet, compute=partial(self._run, function))
 
     def __bool__(self) -> bool:
         return bool(self._codes)

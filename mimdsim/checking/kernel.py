@@ -29,7 +29,7 @@ from mimdsim.checking.kernel_values import (
 )
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.program import memory_finding, rules_finding, with_missing_exchanges
-from mimdsim.checking.user_code import Checked, call_users
+from mimdsim.checking.user_code import CheckResult, call_users
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import HALF_BYTES, Observer, halves_of
@@ -53,7 +53,7 @@ OF_ITS_OWN = "runs on fresh memory differ too: a codelet draws random numbers, o
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class KernelResult(Checked):
+class KernelResult(CheckResult):
     """The result of checking a kernel. program, activity: None if there is none to time; tiled: the profile of one
     run, None where the program breaks a rule or could not be run."""
 

@@ -7,10 +7,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from mimdsim.base import __version__
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.files import read_whole
 from mimdsim.base.identity import code_digest, file_digest
-from mimdsim.base.version import __version__
 from mimdsim.checking.comparison import RELATIVE_TOLERANCE
 from mimdsim.checking.coverage import more_vertices
 from mimdsim.checking.kernel import Build, Inputs, KernelResult, Reference, check_kernel

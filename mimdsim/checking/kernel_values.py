@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
-from mimdsim.base.units import distinct_texts
-from mimdsim.checking.comparison import last_writer, way_to
+from mimdsim.checking.comparison import first_mismatch, last_writer, way_to
 from mimdsim.checking.user_code import call_users
 from mimdsim.execution.execute import HALF_BYTES
 from mimdsim.program import Program, Variable
-from mimdsim.program.vertex_boxes import describe_element
 
 KINDS_OF_DRAWS = 5  # the first of `_random`, each compared strictly too
 OFF, MANY = 0.01, 0.01  # of an element; of all elements
@@ -198,23 +196,10 @@ def first_wrong(
         else:
             wrong = held != expected
         if wrong.any():
-            where = tuple(np.argwhere(wrong)[0].tolist())
             variable = program.outputs[name]
-            box = describe_element(variable, where)
-            one, other = _in_enough_digits(held[where], expected[where])
+            where, left, amount = first_mismatch(variable, held, expected, wrong, whose)
             return (
-                f"{last_writer(program, variable, where)} leaves {box} = {one}, {whose} "
-                f"{other}; {int(wrong.sum()):,} of {wrong.size:,} elements of '{name}' are wrong{how}"
+                f"{last_writer(program, variable, where)} leaves {left}; {amount} of '{name}' are wrong{how}"
                 f"{way_to(program, variable)}"
             )
     return ""
-
-
-def _in_enough_digits(one: Any, other: Any) -> tuple[str, str]:
-    """Two numbers in seven digits, or in as many as tell them apart."""
-
-    def say(each: Any, digits: int) -> str:
-        return f"{each:.{digits}g}" if isinstance(each, np.floating) else str(each)
-
-    first, second = distinct_texts((one, other), say, (7, 9, 17))
-    return first, second

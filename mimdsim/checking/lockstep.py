@@ -79,20 +79,17 @@ class _ReferenceRun:
         self.executor = reference
         self.steps = reference.steps()
         self.order = [(step.name, t) for step, t in reference.program.turns()]
-        self.place: dict[tuple[str, int], list[int]] = {}
-        for index, key in enumerate(self.order):
-            self.place.setdefault(key, []).append(index)
         self.done = 0
         self.same = [(step.name, t) for step, t in subject.turns()] == self.order
 
     def reach(self, superstep: Superstep, t: int, found: Differences) -> bool:
         """Run up to and including the same superstep; False if it does not occur any more."""
-        ahead = next((index for index in self.place.get((superstep.name, t), ()) if index >= self.done), None)
-        if ahead is None:
+        try:
+            ahead = self.order.index((superstep.name, t), self.done)
+        except ValueError:
             return False
-        for index in range(self.done, ahead):
-            if self.order[index][0] not in found.missing:
-                found.missing.append(self.order[index][0])
+        skipped = dict.fromkeys(name for name, _ in self.order[self.done : ahead])
+        found.missing += [name for name in skipped if name not in found.missing]
         for _ in range(self.done, ahead + 1):
             next(self.steps)
         self.done = ahead + 1

@@ -22,7 +22,7 @@ VERTICES = 4  # of a table that are tried in a turn
 TURNS = 40  # of a run in which a field is tried, while nothing changes
 UNWRITTEN = {"f": 0.71875, "b": True}  # what fields hold that are only written; of whole numbers 77
 
-Made = list[bytes]
+Results = list[bytes]
 
 
 class Operands:
@@ -101,7 +101,7 @@ class _Rerun:
         fields = self.codelet.fields
         self.held = {item.name: executor.at(table.operands[item.name], item.box[0], t) for item in fields}
 
-    def results(self, name: str = "", other: np.ndarray | None = None) -> Made | None:
+    def results(self, name: str = "", other: np.ndarray | None = None) -> Results | None:
         """What the vertices leave and count, with something else in a field; None where they fail."""
         arrays = {key: value.copy() for key, value in self.held.items()}
         for item in self.codelet.fields:

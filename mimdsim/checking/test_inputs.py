@@ -92,7 +92,7 @@ def drawn_inputs(
         for layer in network.layers:
             if layer.spiking:
                 firing = _tie(layer, values, firing, random)
-    for name, parameter in network.parameters.items():
+    for name, parameter in network.trained.items():
         for moment in network.optimiser.state:
             size = sizes.get(name, UNKNOWN)
             square = moment in network.optimiser.form.never_negative

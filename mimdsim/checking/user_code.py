@@ -75,7 +75,7 @@ LABELS = {"good": "ok  ", "note": "note", "bad": "FAIL"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Checked:
+class CheckResult:
     """The findings of a check; str() is one line each. heading: what was checked."""
 
     machine: MimdMachine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mimdsim.base.version import __version__
+from mimdsim.base import __version__
 from mimdsim.cli.calibrate import calibrate_command, narrow_command
 from mimdsim.cli.check import check_command
 from mimdsim.cli.compare import compare_command

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mimdsim.base.click_types import PATH
+from mimdsim.base.console import PATH
 from mimdsim.cli.options import FOLDER, MAPPING, SET, WORKLOAD
 from mimdsim.cli.run import named_changes, report_folder, run_and_show
 

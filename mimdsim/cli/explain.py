@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.click_types import FILE_TO_WRITE
-from mimdsim.base.console import say
+from mimdsim.base.console import FILE_TO_WRITE, say
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import counted
 from mimdsim.cli.options import BATCH, MACHINE, SET, TIMESTEPS, WORKLOAD

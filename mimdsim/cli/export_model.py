@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from mimdsim.base.click_types import FILE_TO_WRITE, PATH
-from mimdsim.base.console import say
+from mimdsim.base.console import FILE_TO_WRITE, PATH, say
 from mimdsim.cli.import_model import SECONDS
 
 

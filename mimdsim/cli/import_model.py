@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from mimdsim.base.click_types import PATH
-from mimdsim.base.console import say
+from mimdsim.base.console import PATH, say
 from mimdsim.base.errors import DescriptionError, suggest
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mimdsim.base.click_types import PATH
+from mimdsim.base.console import PATH
 
 FOLDER = "Output folder (default reports/WORKLOAD-{}, plus a digest of the changes with --set)."
 WORKLOAD = click.argument("workload", default="digits")

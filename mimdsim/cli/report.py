@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.click_types import FILE_TO_WRITE, PATH
-from mimdsim.base.console import Bars, say
+from mimdsim.base.console import FILE_TO_WRITE, PATH, Bars, say
 from mimdsim.base.errors import MimdsimError
 
 if TYPE_CHECKING:

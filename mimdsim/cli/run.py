@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.click_types import FILE_TO_WRITE, PATH
-from mimdsim.base.console import Bars, explain_interrupt, say
+from mimdsim.base.console import FILE_TO_WRITE, PATH, Bars, explain_interrupt, say
 from mimdsim.cli.options import FOLDER, MACHINE, MAPPING, SET, WORKLOAD
 
 if TYPE_CHECKING:

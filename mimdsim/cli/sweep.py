@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.click_types import FILE_TO_WRITE
-from mimdsim.base.console import say
+from mimdsim.base.console import FILE_TO_WRITE, say
 from mimdsim.base.errors import DescriptionError
 from mimdsim.cli.options import DASK, MACHINE, MAPPING, PROCESSES, STUDY_FOLDER, WORKLOAD
 from mimdsim.cli.study import compute_points, say_written

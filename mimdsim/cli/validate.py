@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from mimdsim.base.click_types import FILE_TO_WRITE
-from mimdsim.base.console import Bars, say
+from mimdsim.base.console import FILE_TO_WRITE, Bars, say
 from mimdsim.base.errors import DescriptionError
 from mimdsim.cli.options import DATA, JSON
 

@@ -76,7 +76,7 @@ class Lowering(ProgramBuilder):
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     scan_body: Graph | None = None  # being lowered
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
-    families: dict[str, Family] = field(default_factory=dict)  # of lists spread over chips
+    lists: dict[str, tuple[Chips, int, Family | None]] = field(default_factory=dict)  # how each is spread
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
     known: dict[Hashable, Any] = field(default_factory=dict)  # by `made_once`
 
@@ -293,12 +293,10 @@ class Lowering(ProgramBuilder):
         order = np.argsort(sample, kind="stable")
         return tiles[order], {"sample": sample[order], "slot_start": start[order], "slot_stop": stop[order]}
 
-    def slots_of(
-        self, variable: str, chips: Chips, least_bytes: int = WORD_BYTES
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """`slots` of a declared variable of [batch, width]."""
-        held = self.variables[variable]
-        return self.slots(held.shape[-1], chips, held.item_bytes, least_bytes, self.families.get(variable))
+    def slots_of(self, variable: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """`slots` of a variable that `spread` declared."""
+        held, (chips, least_bytes, family) = self.variables[variable], self.lists[variable]
+        return self.slots(held.shape[-1], chips, held.item_bytes, least_bytes, family)
 
     def _apart(self, family: Family | None) -> bool:
         """Whether lists of this family have tiles of their own."""
@@ -337,8 +335,7 @@ class Lowering(ProgramBuilder):
         family: Family | None = None,
     ) -> str:
         """A [batch, width] variable, or a sequence of it, in runs over the tiles of chips as `slots` says."""
-        if family is not None:
-            self.families[name] = family
+        self.lists[name] = chips, least_bytes, family
         mapping = self._in_runs(
             PER_TIMESTEP if timesteps else FLAT, width, chips, self.value_bytes(dtype), least_bytes, family
         )

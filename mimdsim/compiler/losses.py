@@ -232,7 +232,7 @@ def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
     total = low.spread(f"g_even.{op.layer}", width, "float32", "gradients", chips, family=("gradients", op.layer))
     low.storage[op.outputs[0]] = (total,)
     operands = {"g": g, "even": even, "total": total}
-    low.compute("add penalty", op, codelets.ADD_EVEN, *low.slots_of(total, chips), operands)
+    low.compute("add penalty", op, codelets.ADD_EVEN, *low.slots_of(total), operands)
 
 
 Rules = dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]]

@@ -98,7 +98,7 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
         for op in graph.scan("forward").attributes.body.operations
         if op.kind in SPIKING
     }
-    gradients = {name: gradient_of(name) for name in low.network.parameters}
+    gradients = {name: gradient_of(name) for name in low.network.trained}
     return Observables(
         gradients={name: gradient for name, gradient in gradients.items() if gradient in graph.outputs},
         generators=tuple(name for name in graph.inputs if graph.value(name).role == "generator"),

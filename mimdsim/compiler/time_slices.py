@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler.context import WORD_BYTES, Chips, Lowering
+from mimdsim.compiler.context import Lowering
 from mimdsim.graph.names import before
 from mimdsim.program import Codelet, Program, Superstep, TileMapping
 from mimdsim.program.codelet import now_shift
@@ -35,9 +35,9 @@ def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> No
     low.compute(stage, "zeros", codelets.FILL_ROWS, tiles, columns, {"target": variable})
 
 
-def fill_slots(low: Lowering, variable: str, chips: Chips, stage: str, least_bytes: int = WORD_BYTES) -> None:
+def fill_slots(low: Lowering, variable: str, stage: str) -> None:
     """Zero lists spread over the tiles of chips."""
-    where = low.slots_of(variable, chips, least_bytes)
+    where = low.slots_of(variable)
     low.compute(stage, "zeros", codelets.FILL_SLOTS, *where, {"target": variable})
 
 
@@ -107,14 +107,14 @@ def offset_of(low: Lowering, sequence: str, shift: int) -> str:
     return before(counter) if shift else counter
 
 
-def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chips: Chips) -> None:
+def slice_slots(low: Lowering, sequence: str, now: str, shift: int) -> None:
     """now <- sequence[t + shift] on the tiles that hold both."""
-    _move(low, f"slice {now}", codelets.slice_codelet("slots", shift), *low.slots_of(now, chips), now, sequence)
+    _move(low, f"slice {now}", codelets.slice_codelet("slots", shift), *low.slots_of(now), now, sequence)
 
 
-def update_slots(low: Lowering, now: str, sequence: str, chips: Chips, layer: str) -> None:
+def update_slots(low: Lowering, now: str, sequence: str, layer: str) -> None:
     """sequence[t] <- now on the tiles that hold both."""
-    _move(low, f"stash {now}", codelets.update_codelet("slots"), *low.slots_of(sequence, chips), now, sequence, layer)
+    _move(low, f"stash {now}", codelets.update_codelet("slots"), *low.slots_of(sequence), now, sequence, layer)
 
 
 def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray) -> None:

@@ -23,7 +23,6 @@ from mimdsim.program import (
     Lists,
     Program,
     Size,
-    Superstep,
     Term,
     TileFormula,
     Vectors,
@@ -47,22 +46,10 @@ def with_machine_costs(program: Program, machine: MimdMachine) -> Program:
 
 
 def _with_machine_costs(program: Program, costs: CodeletCosts | None, width: int, machine: str) -> Program:
-    codelets: dict[int, Codelet] = {}
+    def change(codelet: Codelet) -> Codelet:
+        return _scale_cost(_with_costs(_with_vector_width(codelet, width), costs, width, machine), costs)
 
-    def change(superstep: Superstep) -> Superstep:
-        for table in superstep.tables:
-            if id(table.codelet) not in codelets:
-                own = _with_costs(_with_vector_width(table.codelet, width), costs, width, machine)
-                codelets[id(table.codelet)] = _scale_cost(own, costs)
-        if all(codelets[id(table.codelet)] is table.codelet for table in superstep.tables):
-            return superstep
-        tables = tuple(
-            table.with_codelet(new) if (new := codelets[id(table.codelet)]) is not table.codelet else table
-            for table in superstep.tables
-        )
-        return replace(superstep, tables=tables)
-
-    return program.map_supersteps(change)
+    return program.map_codelets(change)
 
 
 def costs_of_another(program: Program, machine: MimdMachine) -> tuple[str, ...]:

@@ -45,13 +45,13 @@ DAMAGE = (
 class Checkpoints:
     """Where a training is written, and what it belongs to.
 
-    digest: of all descriptions that decide it but the engine; earlier: digests that 0.1.0 wrote, with their engine;
-    inputs: the files that they name; described: those that they are from; code: digest of the sources. resume: go on
-    from what the file has; accept_other_code: though of other sources.
+    resume: go on from what the file has; accept_other_code: though of other sources. A run fills in the others: digest,
+    of all descriptions that decide it but the engine; earlier: digests that 0.1.0 wrote, with their engine; inputs: the
+    files that they name; described: those that they are from; code: digest of the sources.
     """
 
     path: Path
-    digest: str
+    digest: str = ""
     earlier: Mapping[str, str] = field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
     described: tuple[Input, ...] = ()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
@@ -21,7 +21,6 @@ from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, list
 from mimdsim.graph.spikes import STATE_BITS
 from mimdsim.program import Program, RecordedActivity
 
-Progress = Callable[[str, int, int], None]  # what is done and how it stands, training steps done, all of them
 RECENT = 20  # training steps whose mean loss is shown
 
 
@@ -175,7 +174,7 @@ def train(
     *,
     weights: dict[str, np.ndarray],
     checkpoints: Checkpoints | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> TrainingLog:
     """Train from `weights` as planned and record the activity of the last training step.
 
@@ -196,8 +195,7 @@ def train(
         ends = training.step()
         if checkpoints is not None and ends:
             write_checkpoint(checkpoints, engine.program(), course, engine.name)
-        if progress is not None:
-            progress(f"training, {training.progress_text()}", course.done, training.total)
+        progress(f"training, {training.progress_text()}", course.done, training.total)
     return training.log()
 
 
@@ -293,7 +291,7 @@ class _Training:
         loaded = self._load(executor, number)
         self.course.activity = run_recorded(executor, self.network)
         held = executor.program.observables.gradients
-        self.gradients = {name: executor.read(held[name]) for name in self.trained}
+        self.gradients = {name: executor.read(held[name]) for name in held}
         return loaded
 
     def _load(self, running: Runner, number: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -302,7 +300,7 @@ class _Training:
         batch, seed = self.network.batch, self.plan.seed
         if place == 0 or not len(self.order):
             self.order = self.kept[stream(seed, "order", epoch).permutation(len(self.kept))]
-        scalars = scheduled_values(self.network, self.plan.rate, number, self.total)
+        scalars = scheduled_values(self.network, self.plan.rate, number, self.total, self.per_epoch)
         running.write(scalars)
         indices = np.resize(self.order[place * batch : (place + 1) * batch], batch)
         labels = load_batch(running, self.train_data, indices, epoch=epoch)

@@ -216,6 +216,7 @@ class WholeLayer:
         for each in layer.parameters:
             roles[each.role] = *roles.get(each.role, ()), each
         self.tensors = {role: Tensor.zeros(every, len(network.optimiser.state)) for role, every in roles.items()}
+        self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
         self.w = self.tensors["weights"].value
         self.blocks = len(self.w)
@@ -309,8 +310,8 @@ class WholeLayer:
         beyond = self.blocks * WIDTH - self.layer.neurons
         if not self.layer.spiking and beyond:
             g = np.pad(g, ((0, 0), (0, 0), (0, beyond)))
-        by_id = {"weights": self._by_id(self.lag, source)}
-        if self.layer.recurrence == "all_to_all":
+        by_id = {"weights": self._by_id(self.lag, source)} if "weights" in self.learning else {}
+        if self.layer.recurrence == "all_to_all" and "recurrent" in self.learning:
             by_id["recurrent"] = self._by_id(self.batch, self.spikes)
         if self._coupled:
             self._adjoint(0, self._q, g)
@@ -353,10 +354,10 @@ class WholeLayer:
                 each, block = q[number], begin + number
                 for role, (columns, rows) in by_id.items():
                     whole_tensors.weight_gradient_block(columns, rows, flat(each), flat(gradients[role][block]))
-                if self.layer.recurrence == "one_to_one":
+                if self.layer.recurrence == "one_to_one" and "recurrent" in self.learning:
                     own = len(self._groups), self._entries.arrays, each, gradients["recurrent"][block, 0]
                     whole_linear.own_row_gradient(block, *own)
-                if self.layer.bias:
+                if self.layer.bias and "bias" in self.learning:
                     whole_linear.bias_gradient(each.reshape(-1, WIDTH), gradients["bias"][block, 0])
 
         self.share(len(q), blocks)

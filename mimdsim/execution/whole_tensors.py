@@ -51,6 +51,9 @@ def refusals(network: SpikingNetwork) -> list[str]:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
         read = (each.name for each in network.sources(layer))
+        mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
+        if len(mixed) > 1:
+            problems.append(f"layer '{layer.name}': some of its weights are frozen, others are trained{instead}")
         later = [name for name in read if name in names[names.index(layer.name) :]]
         if later:
             problems.append(
@@ -86,6 +89,7 @@ class WholeTensors:
         }
         self._loss = WholeLoss(network)
         self._tensors = tuple(tensor for layer in self._layers.values() for tensor in layer.tensors.values())
+        self._trained = tuple(tensor for tensor in self._tensors if tensor.parameters[0].name in network.trained)
         self._given = self._room_for_given()
         self._places = {
             name: (parameter, array)
@@ -105,15 +109,16 @@ class WholeTensors:
     def _kept(self, tensor: Tensor, parameter: Parameter) -> list[tuple[str, np.ndarray]]:
         """What stays from one training step to the next of a parameter, by graph input: its rows in blocks."""
         rows = tensor.rows[parameter]
-        names = parameter.name, *(parameter.kept(slot) for slot in self.network.optimiser.state)
-        arrays = tensor.value, *tensor.moments
+        slots = self.network.optimiser.state if parameter.name in self.network.trained else ()
+        names = parameter.name, *(parameter.kept(slot) for slot in slots)
+        arrays = tensor.value, *tensor.moments[: len(slots)]
         return [(name, array[:, rows]) for name, array in zip(names, arrays, strict=True)]
 
     def _made(self) -> dict[str, tuple[Parameter, np.ndarray]]:
         """What a training step makes of it, by graph output: gradients, and what the update leaves."""
         found = {
             gradient_of(parameter.name): (parameter, tensor.gradient[:, rows])
-            for tensor in self._tensors
+            for tensor in self._trained
             for parameter, rows in tensor.rows.items()
         }
         for op in training_graph(self.network).operations:
@@ -244,9 +249,9 @@ class WholeTensors:
         self._backward(g)
         if "update" in phases:
             if self.network.largest_gradient_norm:
-                clip(self._tensors, self.network.largest_gradient_norm, self._share)
+                clip(self._trained, self.network.largest_gradient_norm, self._share)
             rate = self._given.get(LEARNING_RATE, (self.network.optimiser.learning_rate,))
-            for tensor in self._tensors:
+            for tensor in self._trained:
                 update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP], self._share)
 
     def _judge(self) -> np.ndarray:
@@ -263,11 +268,14 @@ class WholeTensors:
     def _backward(self, g: np.ndarray) -> None:
         """Gradients of all parameters, from that of what the last layer lists, or of its potentials."""
         given = {self.network.layers[-1].name: g}
+        learns = self._learns()
         for name, each in reversed(self._layers.items()):
             source, names = self._read(name), [one.name for one in self.network.sources(each.layer)]
+            if not learns[name]:
+                continue
             if self._loss.penalties and name != self.network.layers[-1].name:
                 self._loss.penalise(each.layer, each.spikes, given[name])
-            if names == [INPUT]:
+            if not any(learns[one] for one in names):
                 each.backward(source, given[name], None)
                 continue
             wanted = np.empty(int(source.starts[-1]), np.float32)
@@ -275,6 +283,14 @@ class WholeTensors:
             parts = self._joined[name].parts(wanted) if name in self._joined else [wanted]
             for one, part in zip(names, parts, strict=True):
                 given[one] = given[one] + part if one in given else part
+
+    def _learns(self) -> dict[str, bool]:
+        """Of every layer, whether it or one that it reads has something to learn; the input has not."""
+        found = {INPUT: False}
+        for name, each in self._layers.items():
+            own = any(parameter.name in self.network.trained for parameter in each.layer.parameters)
+            found[name] = own or any(found[source.name] for source in self.network.sources(each.layer))
+        return found
 
 
 # ---- the two ends of a training step: loss and update

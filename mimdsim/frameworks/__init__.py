@@ -7,6 +7,7 @@ mimdsim.to_torch(network, trained)
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from mimdsim.base.errors import MissingExtra
 from mimdsim.machine import MimdMachine, tiled_machine
+from mimdsim.pipeline.result import Run
 from mimdsim.workload import Workload, load_workload
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from mimdsim.frameworks.torch_program import TorchProgram
 
-__all__ = ["from_torch", "parameter_names", "to_torch", "torch_function"]
+__all__ = ["from_torch", "to_torch", "torch_function"]
 
 
 class Trained(Protocol):
@@ -66,26 +68,22 @@ def from_torch(
     _require_torch()
     from mimdsim.frameworks.reading import workload_of
 
-    return workload_of(
-        module,
-        example_input,
-        timesteps=timesteps,
-        loss=loss,
-        output=output,
-        workload=workload,
-        changes=changes,
-        out=out,
-    )
+    return workload_of(module, example_input, timesteps, loss, output, workload, changes, out)
 
 
 def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
     """The module that `from_torch` read, with the weights of a run of its workload, in place.
 
-    Where two biases are added up, all that was learned goes to the first. Raises DescriptionError for a run of another
+    Where two biases are added up, all that was learned goes to the first. Warns where the test accuracy of the run
+    rests on lists that drop spikes, which the module does not have. Raises DescriptionError for a run of another
     workload, and for a module with other parameters.
     """
     _require_torch()
     from mimdsim.frameworks.reading import load_trained
+
+    training = trained.profile.training if isinstance(trained, Run) else None
+    if training is not None and training.said_of_lists:
+        warnings.warn(f"the weights are right about {training.said_of_lists}, as in the module", UserWarning, 2)
 
     load_trained(module, trained.workload, trained.weights)
     return module
@@ -112,15 +110,6 @@ def torch_function(workload: str | Path | Workload, machine: str | Path | MimdMa
 
     found = workload if isinstance(workload, Workload) else load_workload(workload)
     return TorchProgram(found, tiled_machine(machine, "give a tiled machine, such as 'bow'"))
-
-
-def parameter_names(workload: Workload) -> list[tuple[str, str, bool, int]]:
-    """(parameter of the module, the array that it is here, whether that is transposed, the row of inputs from which on
-    it holds that) of a workload that `from_torch` made; raises DescriptionError for another."""
-    _require_torch()
-    from mimdsim.frameworks import reading
-
-    return reading.parameter_names(workload)
 
 
 def _require_torch() -> None:

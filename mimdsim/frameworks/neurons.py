@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.frameworks.linear_run import gradient_of_currents, impulse, run_neuron
-from mimdsim.graph.linear_neurons import RESET_GRADIENTS, LinearNeuron
+from mimdsim.graph import OPERATIONS
+from mimdsim.graph.linear_neurons import RESET_GRADIENTS, Gradient, LinearNeuron
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 
@@ -67,6 +67,10 @@ class Reader:
     problems: Callable[[Any], Iterator[str]]
 
 
+def refusal(*problems: str) -> DescriptionError:
+    return DescriptionError("from_torch", problems)
+
+
 def neuron_key(module: torch.nn.Module) -> str:
     """'snntorch.Leaky': the package and the name of a module's class."""
     return f"{type(module).__module__.partition('.')[0]}.{type(module).__name__}"
@@ -97,8 +101,6 @@ def _snntorch_problems(module: Any) -> Iterator[str]:
         yield "resets in the timestep of the spike (reset_delay=False); nearest: reset_delay=True, its default"
     if getattr(module, "kernel_size", None) is not None:
         yield "is recurrent by a convolution; nearest: linear_features"
-    if not getattr(module, "learn_recurrent", True):
-        yield "has recurrent weights that are not trained (learn_recurrent=False); all weights are trained here"
 
 
 def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
@@ -259,11 +261,11 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
     reader = NEURONS[neuron_key(module)]
     problems = [f"{where} {problem}" for problem in reader.problems(module)]
     if problems:
-        raise DescriptionError("from_torch", problems)
+        raise refusal(*problems)
     return reader.read(module)
 
 
-def compared(where: str, module: torch.nn.Module, reading: Reading, width: int) -> Reading:
+def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width: int) -> Reading:
     """The reading with the surrogate and the reset gradient that the module has; raises DescriptionError where what it
     does is not what was read."""
     run = NEURONS[neuron_key(module)].run
@@ -275,7 +277,7 @@ def compared(where: str, module: torch.nn.Module, reading: Reading, width: int) 
     return replace(reading, reset_gradient=_reset_gradient(where, run, plain, reading, width))
 
 
-def _fresh(run: Run, module: torch.nn.Module, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _run_copy(run: Run, module: torch.nn.Module, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
     return run(copy.deepcopy(module), currents)
 
 
@@ -286,20 +288,21 @@ def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeur
     start = float(run_neuron(neuron, np.zeros((after + 1, 1, neuron.neurons)))[1][-1].flat[0])
     currents[0] = torch.tensor((PROBES + neuron.threshold - start) / gain)[:, None]
     currents.requires_grad_()
-    spikes, _ = _fresh(run, module, currents)
+    spikes, _ = _run_copy(run, module, currents)
     spikes[after, :, 0].sum().backward()
     assert currents.grad is not None
     found = currents.grad[0, :, 0].numpy() / gain
-    best = min(((_off(name, slope, found), name, slope) for name, slope in _slopes(found)), default=(np.inf, "", 0.0))
+    best = min(
+        ((_surrogate_error(name, slope, found), name, slope) for name, slope in _candidate_slopes(found)),
+        default=(np.inf, "", 0.0),
+    )
     if best[0] > SAME_SURROGATE:
         near = f"; nearest: {best[1]} with slope {best[2]:g}, off by up to {best[0]:.2g}" if best[1] else ""
-        raise DescriptionError(
-            "from_torch", [f"{where}: its surrogate gradient is none of {', '.join(SURROGATES)}{near}"]
-        )
+        raise refusal(f"{where}: its surrogate gradient is none of {', '.join(SURROGATES)}{near}")
     return best[1], float(f"{best[2]:.{DIGITS}g}")
 
 
-def _slopes(found: np.ndarray) -> Iterator[tuple[str, float]]:
+def _candidate_slopes(found: np.ndarray) -> Iterator[tuple[str, float]]:
     """Every surrogate with the slope that it would have, from its values at PROBES."""
     peak, at = float(found.max()), int(np.argmin(np.abs(PROBES)))
     middle, x = float(found[at]), abs(float(PROBES[at]))
@@ -313,10 +316,10 @@ def _slopes(found: np.ndarray) -> Iterator[tuple[str, float]]:
         yield "boxcar", float(scale)
     # peaks are at 0, between probes: solved for the slope that gives the nearest two
     for name, first in (("arctan", 2 * middle), ("sigmoid", 4 * middle), ("triangular", middle)):
-        yield name, _solved(name, first, middle, x)
+        yield name, _solve_slope(name, first, middle, x)
 
 
-def _solved(name: str, slope: float, wanted: float, x: float) -> float:
+def _solve_slope(name: str, slope: float, wanted: float, x: float) -> float:
     """The slope with which the derivative at x is `wanted`, by Newton's method from one that is near."""
     derivative, at = SURROGATES[name].derivative, np.array([x])
     for _ in range(30):
@@ -328,7 +331,7 @@ def _solved(name: str, slope: float, wanted: float, x: float) -> float:
     return slope
 
 
-def _off(name: str, slope: float, found: np.ndarray) -> float:
+def _surrogate_error(name: str, slope: float, found: np.ndarray) -> float:
     if not (np.isfinite(slope) and slope > 0):
         return np.inf
     return float(np.abs(SURROGATES[name].derivative(PROBES, slope) - found).max() / max(np.abs(found).max(), 1e-30))
@@ -343,7 +346,7 @@ def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Read
     given = random.normal(0.5 * size, size, (TIMESTEPS, BATCH, width))
     weight = random.normal(size=given.shape)
     currents = torch.tensor(given, requires_grad=True)
-    sent, _ = _fresh(run, module, currents)
+    sent, _ = _run_copy(run, module, currents)
     (sent * torch.tensor(weight)).sum().backward()
     assert currents.grad is not None
     gradient = currents.grad.numpy()
@@ -351,8 +354,8 @@ def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Read
     spikes, u, _ = run_neuron(quiet, given)
     mine = spikes if reading.spiking else u
     theirs = sent.detach().numpy()
-    if not _alike(mine, theirs):
-        raise _differs(where, reading, "what it sends", mine, theirs)
+    if not _agree(mine, theirs):
+        raise _mismatch(where, reading, "what it sends", mine, theirs)
     offered = RESET_GRADIENTS if reading.spiking and reading.reset != "none" else ("mask",)
     tried = {}
     for name in sorted(offered, key=lambda each: each != "mask"):
@@ -363,22 +366,78 @@ def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Read
             reading.surrogate if reading.spiking else "",
             reading.slope,
         )
-        if _alike(tried[name], gradient, SAME_GRADIENT):
+        if _agree(tried[name], gradient, SAME_GRADIENT):
             return name
-    raise _differs(where, reading, "the gradient of its currents", tried["mask"], gradient)
+    raise _mismatch(where, reading, "the gradient of its currents", tried["mask"], gradient)
 
 
-def _alike(one: np.ndarray, other: np.ndarray, relative: float = SAME) -> bool:
+def _agree(one: np.ndarray, other: np.ndarray, relative: float = SAME) -> bool:
     return bool(np.abs(one - other).max() <= relative * max(np.abs(other).max(), 1e-30))
 
 
-def _differs(where: str, reading: Reading, what: str, mine: np.ndarray, theirs: np.ndarray) -> DescriptionError:
+def _mismatch(where: str, reading: Reading, what: str, mine: np.ndarray, theirs: np.ndarray) -> DescriptionError:
     off = np.abs(mine - theirs).max() / max(np.abs(theirs).max(), 1e-30)
-    return DescriptionError(
-        "from_torch",
-        [
-            f"{where}: read as model '{reading.model}' (reset '{reading.reset}', {reading.surrogate} with slope "
-            f"{reading.slope:g}), but {what} differs by up to {off:.2g} of the largest; an option of it is not known "
-            "here"
-        ],
+    return refusal(
+        f"{where}: read as model '{reading.model}' (reset '{reading.reset}', {reading.surrogate} with slope "
+        f"{reading.slope:g}), but {what} differs by up to {off:.2g} of the largest; an option of it is not known here"
     )
+
+
+# ---- a layer of linear neurons run alone over time, forward and backward, in float64: what a module is compared with
+
+MOST_STEPS = 8  # a current reaches the potential within as many timesteps as there are states, less one
+
+
+def run_neuron(neuron: LinearNeuron, currents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(spikes, what is compared with the threshold, states [timesteps, states, batch, neurons]), from a state of 0."""
+    neuron_step = OPERATIONS["neuron"].evaluate
+    x = np.zeros((len(neuron.states), *currents.shape[1:]))
+    fired = np.zeros(currents.shape[1:], bool)
+    spikes, potentials = np.zeros_like(currents), np.zeros_like(currents)
+    states = np.zeros((len(currents), *x.shape))
+    for t, current in enumerate(currents):
+        x, potentials[t] = neuron_step(neuron, x, current, fired)
+        states[t] = x
+        spikes[t] = fired = potentials[t] > neuron.threshold
+    return spikes, potentials, states
+
+
+def gradient_of_currents(
+    neuron: LinearNeuron, currents: np.ndarray, weight: np.ndarray, surrogate: str, slope: float
+) -> np.ndarray:
+    """The gradient by the currents of sum(weight * spikes), or without a surrogate of sum(weight * potentials)."""
+    spikes, potentials, states = run_neuron(neuron, currents)
+    full = neuron.resets and neuron.reset_gradient == "full"
+    matrix, drive = neuron.differs
+    about = Gradient(
+        neuron=neuron,
+        switched=neuron.resets and neuron.reset_gradient != "pass",
+        reads_state=full and matrix,
+        reads_current=full and drive,
+        of_fired=full,
+    )
+    gradient = np.zeros_like(currents)
+    dx, of_fired = np.zeros_like(states[0]), np.zeros(currents.shape[1:])
+    for t in reversed(range(len(currents))):
+        du = weight[t]
+        if surrogate:
+            du = (du + of_fired) * SURROGATES[surrogate].derivative(potentials[t] - neuron.threshold, np.float64(slope))
+        (dx,) = OPERATIONS["neuron_readout_gradient"].evaluate(neuron, dx, du)
+        fired = spikes[t - 1] > 0 if t else np.zeros(currents.shape[1:], bool)
+        before = states[t - 1] if t else np.zeros_like(states[0])
+        given = [fired] if about.switched else []
+        given += [before] if about.reads_state else []
+        given += [currents[t]] if about.reads_current else []
+        dx, gradient[t], *rest = OPERATIONS["neuron_gradient"].evaluate(about, dx, *given)
+        of_fired = rest[0] if rest else of_fired
+    return gradient
+
+
+def impulse(neuron: LinearNeuron) -> tuple[int, float]:
+    """(timesteps until a current reaches the potential, what a current of 1 adds to it then)."""
+    currents = np.zeros((MOST_STEPS, 1, neuron.neurons))
+    quiet = run_neuron(neuron, currents)[1]
+    currents[0] = 1e-9  # too little to fire
+    response = (run_neuron(neuron, currents)[1] - quiet)[:, 0, 0] / 1e-9
+    after = int(np.argmax(np.abs(response) > 1e-6))
+    return after, float(response[after])

@@ -20,27 +20,25 @@ import torch
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
-from mimdsim.frameworks.linear_run import run_neuron
-from mimdsim.frameworks.neurons import neuron_key
+from mimdsim.frameworks.neurons import neuron_key, refusal, run_neuron
 from mimdsim.frameworks.recording import (
     Feed,
+    FunctionResult,
     Input,
     Joined,
-    Made,
+    LayerOutput,
     NeuronCalls,
     Origin,
     Product,
     Recorded,
-    Sent,
     Sum,
     feeds_of,
     record,
-    refused,
 )
 from mimdsim.graph.names import INPUT
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.interchange.importing import base_table, random_table
-from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
+from mimdsim.workload.interchange.weights_file import read_notes, write_safetensors
 
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
@@ -89,7 +87,6 @@ class TorchLayer:
 def workload_of(
     module: torch.nn.Module,
     example_input: torch.Tensor,
-    *,
     timesteps: int | None,
     loss: str | Mapping[str, Any],
     output: str,
@@ -100,12 +97,12 @@ def workload_of(
     """See `mimdsim.from_torch`."""
     for name, each, kind in (("module", module, torch.nn.Module), ("example_input", example_input, torch.Tensor)):
         if not isinstance(each, kind):
-            raise refused(
+            raise refusal(
                 f"{name} is {type(each).__name__}; give a torch.{'nn.Module' if name == 'module' else 'Tensor'}"
             )
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
-        raise refused(f"example_input has the shape {shape}; time, samples and inputs are needed")
+        raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
     recorded = record(module, example_input, timesteps)
     layers = _layers(module, recorded)
     weights = _weights(module, layers)
@@ -119,11 +116,13 @@ def workload_of(
     training |= _objective(loss, recorded, layers[-1], reads != "spikes", len(values))
     folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
     training["initial_weights"] = WEIGHTS
+    if frozen := _frozen(module, layers):
+        training["frozen"] = frozen
     widths = "-".join(map(str, [values.shape[-1], *_widths(layers)]))
     table["title"] = f"{type(module).__name__}: {widths}"
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(_links(layers))})
     path = folder / DESCRIPTION
-    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_torch; edit freely."))
+    write_atomically(path, toml_text(table, comment="FunctionResult by mimdsim.from_torch; edit freely."))
     made = load_workload(path, dict(changes or {}))
     network_of(made)  # raises where the layers make no network
     return made
@@ -152,7 +151,7 @@ def _names(layers: list[TorchLayer]) -> list[str]:
 def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     """The layers in the order in which they run, that of the output last."""
     if not recorded.layers:
-        raise refused(
+        raise refusal(
             "no neurons of snntorch, norse or spikingjelly ran in the module; neurons of one's own: docs/neurons.md"
         )
     order = [_layer(name, calls) for name, calls in recorded.layers.items()]
@@ -162,22 +161,22 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     every = [name for layer in order for name in (*layer.weights, *layer.biases) if name]
     shared = [name for name in every if every.count(name) > 1]
     if shared:
-        raise refused(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
+        raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
     unused = [name for name, _ in module.named_parameters() if name not in every]
     if unused:
-        raise refused(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
+        raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     for layer in order:
         _check_every_call(layer)
     if "" not in {source.layer for source in order[0].sources}:
-        raise refused(f"layer '{order[0].calls.name}' runs first and does not read the input")
+        raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
     for index, layer in enumerate(order):
         before = {each.calls.name for each in order[:index]}
         late = [source.layer for source in layer.sources if not source.lag and source.layer not in {"", *before}]
         if late:
-            raise refused(f"layer '{layer.calls.name}' reads spikes of '{late[0]}', which runs after it")
+            raise refusal(f"layer '{layer.calls.name}' reads spikes of '{late[0]}', which runs after it")
     silent = [layer.calls.name for layer in order[:-1] if not layer.calls.reading.spiking]
     if silent:
-        raise refused(f"layer '{silent[0]}' sends potentials; only the last layer may")
+        raise refusal(f"layer '{silent[0]}' sends potentials; only the last layer may")
     return order
 
 
@@ -187,22 +186,24 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     prefix = f"{name}." if name else ""
     origin = calls.origins[-1]
     if reading.weights:  # the module multiplies by itself
-        of = origin or Made(by="?", of=())
+        of = origin or FunctionResult(by="?", of=())
         origin = Product(of=of, given=calls.currents[-1], weight=prefix + reading.weights, bias="", transposed=True)
     for part in origin.parts if isinstance(origin, Sum) else (origin,):
         if not isinstance(part, Product):
-            raise refused(f"layer '{name}' reads {_said(part)}; neurons read products of spikes and weights")
+            raise refusal(f"layer '{name}' reads {_describe(part)}; neurons read products of spikes and weights")
     every = feeds_of(origin)
-    own = [feed for feed in every if isinstance(feed.of, Sent) and feed.of.layer == name]
+    own = [feed for feed in every if isinstance(feed.of, LayerOutput) and feed.of.layer == name]
     sources = [_source(name, calls, feed) for feed in every if feed not in own]
     sources.sort(key=lambda source: source.layer != "")  # the input first
     if not sources:
-        raise refused(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
+        raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
     names = [source.layer or "the input" for source in sources]
     if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
-        raise refused(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
-    if own and not (isinstance(own[0].of, Sent) and own[0].of.spikes and own[0].of.call == len(calls.origins) - 2):
-        raise refused(f"layer '{name}' reads itself other than its spikes of the timestep before")
+        raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
+    if own and not (
+        isinstance(own[0].of, LayerOutput) and own[0].of.spikes and own[0].of.call == len(calls.origins) - 2
+    ):
+        raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
     biases += [prefix + reading.recurrent_bias] if reading.recurrent_bias else []
     return TorchLayer(
@@ -221,19 +222,19 @@ def _twice(names: list[str]) -> str:
 
 def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     """What a layer reads by one product."""
-    if not isinstance(feed.of, (Sent, Input)):
-        raise refused(
-            f"'{feed.product.weight}' is multiplied by {_said(feed.of)}; a layer reads spikes of others, side by side "
-            "(torch.cat) or by weights of their own, or the input"
+    if not isinstance(feed.of, (LayerOutput, Input)):
+        raise refusal(
+            f"'{feed.product.weight}' is multiplied by {_describe(feed.of)}; a layer reads spikes of others, side by "
+            "side (torch.cat) or by weights of their own, or the input"
         )
     lag, source = 0, ""
-    if isinstance(feed.of, Sent):
+    if isinstance(feed.of, LayerOutput):
         if not feed.of.spikes:
-            raise refused(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
+            raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
         source = feed.of.layer
         lag = 0 if calls.in_time else len(calls.origins) - 1 - feed.of.call
     if lag not in (0, 1):
-        raise refused(f"layer '{name}' reads spikes of '{source}' {lag} timesteps old; 0 or 1 can run")
+        raise refusal(f"layer '{name}' reads spikes of '{source}' {lag} timesteps old; 0 or 1 can run")
     product = feed.product
     return Source(
         layer=source,
@@ -247,29 +248,29 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
 
 def _check_every_call(layer: TorchLayer) -> None:
     """What a layer reads is the same in every timestep, but for itself in the first."""
-    read = [_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
+    read = [_products_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
     for t, each in enumerate(read):
         if each != read[-1] and not (t == 0 and each <= read[-1]):
-            raise refused(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
+            raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 
-def _read(origin: Origin | None, t: int) -> set[tuple[str, str, int]]:
+def _products_read(origin: Origin | None, t: int) -> set[tuple[str, str, int]]:
     """(weights, layer, timesteps ago) of every product that a layer adds up in timestep t."""
     return {
         (
             feed.product.weight,
-            feed.of.layer if isinstance(feed.of, Sent) else "",
-            t - feed.of.call if isinstance(feed.of, Sent) else 0,
+            feed.of.layer if isinstance(feed.of, LayerOutput) else "",
+            t - feed.of.call if isinstance(feed.of, LayerOutput) else 0,
         )
         for feed in feeds_of(origin)
-        if isinstance(feed.of, (Sent, Input))
+        if isinstance(feed.of, (LayerOutput, Input))
     }
 
 
-def _said(origin: Origin | None) -> str:
+def _describe(origin: Origin | None) -> str:
     if origin is None:
         return "a tensor that comes from nothing that is known"
-    if isinstance(origin, Made):
+    if isinstance(origin, FunctionResult):
         return f"what '{origin.by}' made"
     if isinstance(origin, Sum):
         return "a sum"
@@ -277,21 +278,21 @@ def _said(origin: Origin | None) -> str:
         return "what is side by side with other spikes"
     if isinstance(origin, Product):
         return f"a product with '{origin.weight}', without neurons between both"
-    if isinstance(origin, Sent):
+    if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return "the input itself"
 
 
 def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
-    if isinstance(origin, Sent):
+    if isinstance(origin, LayerOutput):
         return {(origin.layer, origin.spikes)}
-    if isinstance(origin, (Made, Sum)):
-        return set().union(*map(_sources, origin.of if isinstance(origin, Made) else origin.parts))
+    if isinstance(origin, (FunctionResult, Sum)):
+        return set().union(*map(_sources, origin.of if isinstance(origin, FunctionResult) else origin.parts))
     return set()
 
 
 def _functions(origin: Origin | None) -> set[str]:
-    if isinstance(origin, Made):
+    if isinstance(origin, FunctionResult):
         return {origin.by}.union(*map(_functions, origin.of))
     return set()
 
@@ -307,15 +308,15 @@ def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
 def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
     found = _returned(recorded, last)
     if not found:
-        raise refused(f"the module does not return what its last layer, '{last.calls.name}', sent")
+        raise refusal(f"the module does not return what its last layer, '{last.calls.name}', sent")
     mixed = sorted({name for name, _ in _sources(found[0])} - {last.calls.name})
     if mixed:
-        raise refused(
+        raise refusal(
             f"the output mixes what '{last.calls.name}' sent with what '{mixed[0]}' sent; let one more layer read both"
         )
     others = _functions(found[0]) - GATHERS
     if others:
-        raise refused(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
+        raise refusal(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
 
 
 # ---- weights
@@ -336,7 +337,7 @@ def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.
         if layer.recurrent:
             own = held[layer.recurrent]
             if own.ndim < 2 and own.size != neurons:
-                raise refused(
+                raise refusal(
                     f"'{layer.recurrent}' is one number for {neurons} neurons; give each its own, V of that size"
                 )
             made[f"r.{name}"] = own.reshape(-1) if own.ndim < 2 else own.T if layer.recurrent_transposed else own
@@ -378,6 +379,18 @@ def _links(layers: list[TorchLayer]) -> list[tuple[str, str, bool, int]]:
     return made
 
 
+ROLE = {"w": "", "b": ".bias", "r": ".recurrent"}
+
+
+def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
+    """The arrays that stay as they are (requires_grad = False), by their public names."""
+    learns = {name: each.requires_grad for name, each in module.named_parameters()}
+    arrays: dict[str, bool] = {}
+    for of, array, *_ in _links(layers):
+        arrays[array] = arrays.get(array, False) or learns[of]
+    return [f"{array[2:]}{ROLE[array[0]]}" for array, learning in arrays.items() if not learning]
+
+
 def parameter_names(workload: Workload) -> list[tuple[str, str, bool, int]]:
     """(parameter of the module, the array that it is here, whether that is transposed, the row that it begins at) of a
     workload that `from_torch` made; raises DescriptionError for another."""
@@ -412,7 +425,7 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
         )
         if len(first):
             t, sample, neuron = first[0]
-            raise refused(
+            raise refusal(
                 f"layer '{calls.name}' sent {sent[t, sample, neuron]:g} from neuron {neuron} in timestep {t} of sample "
                 f"{sample}, where model '{reading.model}' sends {spikes[t, sample, neuron]:g} of the same currents: "
                 "something acts on it that is not known here (a state handed in, an option)"
@@ -477,20 +490,20 @@ def _recurrence(layer: TorchLayer) -> str:
 def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     """What is read of the last layer: its spikes, or its potentials, of neurons that are reset or not."""
     if wanted not in ("", "spikes", "membrane"):
-        raise refused(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
+        raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
     reading = last.calls.reading
     returned = set().union(*map(_sources, recorded.returned))
     if not wanted:
         only_states = (last.calls.name, True) not in returned
         wanted = "membrane" if only_states else "spikes"
     if wanted == "spikes" and not reading.spiking:
-        raise refused(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
+        raise refusal(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
     if wanted == "spikes":
         return "spikes"
     if not reading.spiking or reading.reset == "none":
         return "membrane"
     if not neuron_key(last.calls.module).startswith("snntorch."):
-        raise refused(
+        raise refusal(
             f"output 'membrane': the last layer, '{last.calls.name}', returns its potential after the reset, which is "
             "not read here; nearest: neurons that never spike, norse LI or spikingjelly NonSpikingLIFNode"
         )
@@ -504,7 +517,7 @@ def _objective(
     if isinstance(loss, Mapping):
         return dict(loss)
     if loss and loss not in LOSSES:
-        raise refused(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
+        raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
     if loss:
         return dict(LOSSES[loss])
     functions = set().union(*map(_functions, _returned(recorded, last)))
@@ -527,7 +540,7 @@ def _read_input(layers: list[TorchLayer], example: torch.Tensor) -> np.ndarray:
         if given.numel() == sequence.numel() and torch.equal(given.reshape(sequence.shape), sequence):
             values: np.ndarray = sequence.detach().cpu().numpy().astype(np.float64)
             return values
-    raise refused(
+    raise refusal(
         f"the first layer reads {list(sequence.shape)} [timesteps, batch, inputs] that are not the example input "
         f"{list(example.shape)} with its first or second axis as time: give spikes as the first layer reads them"
     )
@@ -537,7 +550,7 @@ def _random(values: np.ndarray, classes: int) -> dict[str, Any]:
     """A workload of random spikes, as frequent as those of the example."""
     if not np.isin(values, (0.0, 1.0)).all():
         odd = values[~np.isin(values, (0.0, 1.0))][0]
-        raise refused(
+        raise refusal(
             f"the example input holds {odd:g}; spikes are 0 or 1. Give spikes (for instance snntorch.spikegen.rate), "
             "or a workload whose data are images, as workload='snntorch-mnist'"
         )
@@ -547,9 +560,6 @@ def _random(values: np.ndarray, classes: int) -> dict[str, Any]:
     table["data"] |= {"train_samples": 4 * batch, "test_samples": batch}
     table["training"]["batch"] = batch
     return table
-
-
-ROLE = {"w": "", "b": ".bias", "r": ".recurrent"}
 
 
 def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[str, np.ndarray]) -> None:

@@ -11,14 +11,75 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mimdsim.base.errors import DescriptionError
-from mimdsim.frameworks.layers import NEAREST, Kind, kind_of
-from mimdsim.frameworks.neurons import SNNTORCH_STATES, Reading, compared, neuron_key, read_neuron
+from mimdsim.frameworks.neurons import (
+    NEURONS,
+    SNNTORCH_STATES,
+    Reading,
+    match_gradients,
+    neuron_key,
+    read_neuron,
+    refusal,
+)
+
+# what comes nearest to modules that are no layers here
+_DROPOUT = "train without it (p = 0): dropout is not built"
+_CONVOLUTION = "torch.nn.Flatten and torch.nn.Linear, with weights of its size at most"
+_NORM = "fold it into the linear layer before it and train that"
+_POOLING = "reduce the input beforehand (data.grid, data.crop)"
+_CELL = "a recurrent spiking layer, such as snntorch.RLeaky"
+NEAREST = {
+    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
+    **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), _CONVOLUTION),
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
+    **dict.fromkeys(("MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool2d"), _POOLING),
+    **dict.fromkeys(("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell", "SLSTM"), _CELL),
+    "ParametricLIFNode": "spikingjelly LIFNode with a fixed tau",
+    "SpikingNeuron": "snntorch Leaky",
+    **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
+    **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),
+    "ReLU": "a spiking layer",
+    "Softmax": "leave it to the loss",
+    "LogSoftmax": "leave it to the loss",
+}
+FRAMEWORKS = ("snntorch", "norse", "spikingjelly")
+# modules of the frameworks that only call others
+CONTAINERS = {"SequentialState", "Lift", "SeqToANNContainer", "MultiStepContainer", "StepModeContainer"}
+
+
+class Kind(Enum):
+    """What a module is to the recorder."""
+
+    LINEAR = "weights and a bias"
+    NEURON = "neurons"
+    SAME = "hands its values on"
+    CONTAINER = "its own calls are recorded instead"
+    UNKNOWN = "refused"
+
+
+def kind_of(module: torch.nn.Module) -> Kind:
+    """Containers are modules of the user's own and of the frameworks that are no layers themselves."""
+    key = neuron_key(module)
+    if key in NEURONS:
+        return Kind.NEURON
+    if isinstance(module, torch.nn.Linear):
+        return Kind.LINEAR
+    parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
+    if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
+        return Kind.SAME
+    if any(kind.__name__.startswith("Dropout") for kind in parents):
+        return Kind.SAME
+    if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
+        return Kind.CONTAINER
+    of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
+    of_framework = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ not in CONTAINERS
+    return Kind.UNKNOWN if of_torch or of_framework else Kind.CONTAINER
+
 
 KEEPS_VALUES = {
     "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
@@ -36,7 +97,7 @@ class Input:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
+class LayerOutput:
     """What a layer of neurons sent in one of its calls: its spikes, or one of its states."""
 
     layer: str
@@ -45,7 +106,7 @@ class Sent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class Parameter:
     """A parameter of the module."""
 
     name: str
@@ -77,14 +138,14 @@ class Joined:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Made:
-    """Made by a function that no layer has."""
+class FunctionResult:
+    """FunctionResult by a function that no layer has."""
 
     by: str
     of: tuple[Origin, ...]
 
 
-Origin = Input | Sent | Trained | Product | Sum | Joined | Made
+Origin = Input | LayerOutput | Parameter | Product | Sum | Joined | FunctionResult
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,7 +231,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
         self.parameters = dict(module.named_parameters())
         for name, parameter in self.parameters.items():
-            self.mark(parameter, Trained(name=name))
+            self.mark(parameter, Parameter(name=name))
 
     def mark(self, made: Any, origin: Origin) -> None:
         for tensor in tensors_in(made):
@@ -206,7 +267,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
         self.functions.add(name)
-        return self.mark(made, Made(by=name, of=tuple(dict.fromkeys(known))))
+        return self.mark(made, FunctionResult(by=name, of=tuple(dict.fromkeys(known))))
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
         """Tensors side by side along their last axis, that of neurons."""
@@ -217,11 +278,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def _product(self, name: str, args: Any, kwargs: Any) -> Product | None:
         """A product with a parameter, as written by hand."""
-        if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Trained):
+        if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
             return None
         of = self.origin(args[0])
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
-        if of is None or args[1].ndim != 2 or not isinstance(bias, (Trained, type(None))):
+        if of is None or args[1].ndim != 2 or not isinstance(bias, (Parameter, type(None))):
             return None
         turned = args[1].stride() != self.parameters[weight.name].stride()
         return Product(
@@ -245,7 +306,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 made = plain(module, *args, **kwargs)
             finally:
                 self._inside -= 1
-            self._called(kind, module, args, made)
+            self._record_call(kind, module, args, made)
             return made
 
         torch.nn.Module.__call__ = call
@@ -254,52 +315,47 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         finally:
             torch.nn.Module.__call__ = plain
 
-    def _called(self, kind: Kind, module: torch.nn.Module, args: Any, made: Any) -> None:
+    def _record_call(self, kind: Kind, module: torch.nn.Module, args: Any, made: Any) -> None:
         name = self.names.get(id(module), type(module).__name__)
         where = f"'{name}' ({type(module).__name__})"
         if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
-            raise refused(f"{where} has hooks, which nothing here would call: remove them")
+            raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         if kind is Kind.UNKNOWN:
-            raise refused(f"{where} is not among the layers that run here{nearest(module)}")
+            raise refusal(f"{where} is not among the layers that run here{nearest(module)}")
         given = args[0]
         of = self.origin(given)
         if kind is Kind.SAME:
             if getattr(module, "p", 0) > 0:
-                raise refused(f"{where}: {NEAREST['Dropout']}")
+                raise refusal(f"{where}: {NEAREST['Dropout']}")
             if of is not None:
                 self.mark(made, of)
         elif kind is Kind.LINEAR:
-            frozen = [key for key, each in module.named_parameters() if not each.requires_grad]
-            if frozen:
-                raise refused(
-                    f"{where}: its {frozen[0]} is frozen (requires_grad = False); all weights are trained here"
-                )
-            of = of if of is not None else Made(by="a tensor of unknown origin", of=())
+            of = of if of is not None else FunctionResult(by="a tensor of unknown origin", of=())
             prefix = f"{name}." if name else ""
             bias = f"{prefix}bias" if getattr(module, "bias", None) is not None else ""
             if not torch.allclose(made, torch.nn.functional.linear(given, module.weight, module.bias)):
-                raise refused(f"{where} does more than a linear layer; write it as torch.nn.Linear")
+                raise refusal(f"{where} does more than a linear layer; write it as torch.nn.Linear")
             self.mark(made, Product(of=of, given=given, weight=f"{prefix}weight", bias=bias, transposed=True))
         else:
-            self._fired(name, where, module, args, made)
+            self._record_neurons(name, where, module, args, made)
 
-    def _fired(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
+    def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
         if name not in self.layers:
             self.layers[name] = NeuronCalls(name=name, module=module, reading=read_neuron(where, module))
         calls = self.layers[name]
         for state in tensors_in(args[1:]):
             origin = self.origin(state)
-            if isinstance(origin, Made) or (isinstance(origin, Sent) and origin.layer != name):
-                by = origin.by if isinstance(origin, Made) else f"layer '{origin.layer}'"
-                raise refused(f"{where} gets a state that comes from {by}; hand on the state that it returned")
+            if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
+                by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
+                raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
         parts = list(tensors_in(made))
         number = len(calls.outputs)
         calls.currents.append(args[0].detach())
         calls.origins.append(self.origin(args[0]))
         calls.outputs.append(parts[0].detach())
         for part in parts[1:]:
-            self.mark(part, Sent(layer=name, call=number, spikes=False))
-        self.mark(parts[0], Sent(layer=name, call=number, spikes=calls.reading.spiking))
+            self.mark(part, LayerOutput(layer=name, call=number, spikes=False))
+        self.mark(parts[0], LayerOutput(layer=name, call=number, spikes=calls.reading.spiking))
 
 
 def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Recorded:
@@ -311,19 +367,19 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     recorder = Recorder(module)
     steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
     made: Any = None
-    forget(module)
+    reset_states(module)
     with torch.no_grad(), recorder.calls(), recorder:
         for step in steps:
             recorder.mark(step, Input())
             made = module(step)
     for name, calls in recorder.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
-        calls.reading = compared(where, calls.module, calls.reading, calls.outputs[0].shape[-1])
+        calls.reading = match_gradients(where, calls.module, calls.reading, calls.outputs[0].shape[-1])
     returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
     return Recorded(layers=recorder.layers, returned=returned, functions=recorder.functions)
 
 
-def forget(module: torch.nn.Module) -> None:
+def reset_states(module: torch.nn.Module) -> None:
     """Set the states that neurons keep between sequences to those they begin with."""
     for each in module.modules():
         if hasattr(each, "_memories"):
@@ -351,7 +407,3 @@ def nearest(module: torch.nn.Module) -> str:
         if kind.__name__ in NEAREST:
             return f"; nearest: {NEAREST[kind.__name__]}"
     return ""
-
-
-def refused(what: str) -> DescriptionError:
-    return DescriptionError("from_torch", [what])

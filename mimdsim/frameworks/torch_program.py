@@ -14,13 +14,14 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.execution import Executor, draw_randomness, initial_weights, scheduled_values
+from mimdsim.execution import Executor, draw_randomness, scheduled_values
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
+from mimdsim.pipeline.pipeline import first_weights
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity, Superstep
-from mimdsim.workload import Workload, given_weights
+from mimdsim.workload import Workload
 
 LOSS_FIELDS = {"totals", "labels", "losses", "gradient"}  # of every codelet of a loss
 BEFORE_UPDATE = ("forward", "loss", "backward")
@@ -39,16 +40,13 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         self.workload, self.machine = workload, machine
         self._compiled = compile_workload(workload, machine)
         self.network = self._compiled.network
-        recipe = workload.training
-        drawn = initial_weights(
-            self.network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale
-        )
-        weights = given_weights(workload, self.network) or drawn
+        weights = first_weights(workload, self.network)
         self._names = {name: parameter.public for name, parameter in self.network.parameters.items()}
         for name, public in self._names.items():
             shape = self.network.parameters[name].shape
             values = torch.from_numpy(weights[name].reshape(shape).astype(np.float32))
-            self.register_parameter(public.replace(".", "_"), torch.nn.Parameter(values))
+            learns = name in self.network.trained
+            self.register_parameter(public.replace(".", "_"), torch.nn.Parameter(values, requires_grad=learns))
         program = self._compiled.program
         self._executor = Executor(program, rounded=True)
         self._loss, operands = _loss_of(program)
@@ -91,7 +89,7 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         """The reading, with the program stopped where its loss is known; `turn` seeds what layers draw."""
         executor, network = self._executor, self.network
         executor.write(dict(zip(self._names, weights, strict=True)))
-        executor.write(self._lists(spikes) | {LABELS: np.zeros(network.batch, np.int32)})
+        executor.write(self._spike_lists(spikes) | {LABELS: np.zeros(network.batch, np.int32)})
         executor.write(scheduled_values(network, None, 0, 1))
         if TRAINING_STEP in executor.inputs:
             executor.write({TRAINING_STEP: np.array([turn + 1])})
@@ -102,15 +100,15 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
                 break
         return executor.arrays[self._totals].astype(np.float32)
 
-    def run_from_loss(self, gradient: np.ndarray) -> list[np.ndarray]:
-        """The gradients of all parameters, given that of the reading."""
+    def run_from_loss(self, gradient: np.ndarray) -> list[np.ndarray | None]:
+        """The gradients of all parameters, given that of the reading; None of those that are frozen."""
         self._executor.replace(self._gradient, gradient)
         for _ in self._rest:
             pass
         held = self._executor.program.observables.gradients
-        return [self._executor.read(held[name]) for name in self._names]
+        return [self._executor.read(held[name]) if name in held else None for name in self._names]
 
-    def _lists(self, spikes: np.ndarray) -> dict[str, np.ndarray]:
+    def _spike_lists(self, spikes: np.ndarray) -> dict[str, np.ndarray]:
         """Graph inputs of spikes [timesteps, batch, inputs]: as they are where the program takes dense rows."""
         if INPUT in self._executor.inputs:
             return {INPUT: spikes}
@@ -118,12 +116,12 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         fired = spikes != 0
         counts = fired.sum(axis=2, dtype=np.int32)
         if (most := int(counts.max(initial=0))) > capacity:
-            raise _refused(self.workload, f"{most} spikes in a timestep of a sample; data.input_capacity is {capacity}")
+            raise _refusal(self.workload, f"{most} spikes in a timestep of a sample; data.input_capacity is {capacity}")
         order = np.argsort(~fired, axis=2, kind="stable")[..., :capacity].astype(np.int32)
         ids = np.where(np.arange(capacity) < counts[..., None], order, 0).astype(np.int32)
         return dict(zip(listed(INPUT), (ids, np.stack([counts, counts], axis=-1)), strict=True))
 
-    def filled(self, spikes: torch.Tensor) -> np.ndarray:
+    def pad_batch(self, spikes: torch.Tensor) -> np.ndarray:
         """The input as float32, with silent samples to make a whole batch."""
         network, dense = self.network, INPUT in self._executor.inputs
         shape: tuple[int, ...] = (network.timesteps, network.batch, network.inputs)
@@ -133,9 +131,9 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         fits = given.ndim == len(shape) and (given.shape[:-2], given.shape[-1]) == (shape[:-2], shape[-1])
         if not fits or not 0 < given.shape[-2] <= network.batch:
             wanted = [*map(str, shape[:-2]), f"1 to {network.batch}", str(shape[-1])]
-            raise _refused(self.workload, f"input of shape {list(given.shape)}; [{', '.join(wanted)}] is needed")
+            raise _refusal(self.workload, f"input of shape {list(given.shape)}; [{', '.join(wanted)}] is needed")
         if not (np.isfinite(given).all() if dense else np.isin(given, (0, 1)).all()):
-            raise _refused(self.workload, "spikes must be " + ("finite numbers" if dense else "0 or 1"))
+            raise _refusal(self.workload, "spikes must be " + ("finite numbers" if dense else "0 or 1"))
         whole = np.zeros(shape, np.float32)
         whole[..., : given.shape[-2], :] = given
         return whole
@@ -147,8 +145,8 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, owner: TorchProgram, spikes: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
         if spikes.requires_grad:
-            raise _refused(owner.workload, "the program computes no gradient of its input: detach the spikes")
-        ctx.owner, ctx.turn, ctx.spikes = owner, owner._turn, owner.filled(spikes)
+            raise _refusal(owner.workload, "the program computes no gradient of its input: detach the spikes")
+        ctx.owner, ctx.turn, ctx.spikes = owner, owner._turn, owner.pad_batch(spikes)
         ctx.samples = spikes.shape[-2]
         ctx.weights = [weight.detach().cpu().numpy().copy() for weight in weights]
         reading = owner.run_to_loss(ctx.spikes, ctx.weights, ctx.turn)
@@ -164,7 +162,8 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]
         owner._turn += 1  # the program has gone on: its forward pass must run again before another backward pass
         whole = np.zeros(owner._executor.arrays[owner._gradient].shape, np.float32)
         whole[..., : ctx.samples, :] = gradient.detach().cpu().numpy()
-        return None, None, *map(torch.from_numpy, owner.run_from_loss(whole))
+        found = owner.run_from_loss(whole)
+        return None, None, *(None if each is None else torch.from_numpy(each) for each in found)
 
 
 def _loss_of(program: Program) -> tuple[Superstep, dict[str, str]]:
@@ -176,5 +175,5 @@ def _loss_of(program: Program) -> tuple[Superstep, dict[str, str]]:
     raise MappingError("the program has no loss")
 
 
-def _refused(workload: Workload, problem: str) -> DescriptionError:
+def _refusal(workload: Workload, problem: str) -> DescriptionError:
     return DescriptionError(f"torch_function of workload '{workload.name}'", [problem])

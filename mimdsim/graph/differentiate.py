@@ -28,7 +28,7 @@ def differentiate(
     for op in reversed(graph.operations):
         if op.kind == "scan":
             build.phase = "backward"
-            _transpose_scan(build, op, cotangents)
+            _transpose_scan(build, op, cotangents, wrt)
             continue
         given = tuple(cotangents.get(name) for name in op.outputs)
         if op.outputs[0] not in (loss, *terms) and not any(given):
@@ -70,8 +70,9 @@ def _cotangent_of(name: str, value: Value) -> Value:
     )
 
 
-def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str]) -> None:
-    """Append the reversed scan for `op` and replace `op` by one that also stacks the stash."""
+def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str], wrt: Sequence[str]) -> None:
+    """Append the reversed scan for `op` and replace `op` by one that also stacks the stash; only what the gradients of
+    `wrt` need is computed."""
     scan: Scan = op.attributes
     used = [name for name in op.outputs[: len(scan.carries)] if name in cotangents]
     if used:
@@ -79,26 +80,34 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     back = BodyBackward(scan)
     entered = _enter(build, op, cotangents, back)
     _go_back(back, entered)
-    carries, starts, sums = _leave(build, op, back, entered)
     finals = len(scan.carries)
-    grown = _with_stash(build, op, back.stash)
+    constant_of = {name: op.inputs[finals + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
+    carries, starts, sums = _leave(
+        build, op, back, entered, [name for name, outer in constant_of.items() if outer in wrt]
+    )
+    body = without_unused(back.graph(tuple(carry.leaves for carry in carries)))
+    read = {name for step in body.operations for name in step.inputs} | set(body.outputs)
+    body = replace(body, inputs=tuple(name for name in body.inputs if name in read))
+    slices = [(name, item) for name, item in back.slices if item.inside in read]
+    grown = _with_stash(build, op, [name for name in back.stash if name in {source for source, _ in slices}])
     outer_sequence = dict(zip(scan.stacked, op.outputs[finals:], strict=True))
     outer_sequence |= dict(zip(grown.attributes.stacked, grown.outputs[finals:], strict=True))
     outer_sequence |= {s.inside: op.inputs[finals + index] for index, s in enumerate(scan.slices)}
-    constant_of = {name: op.inputs[finals + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
-    reads = [*entered.slices, *((outer_sequence[name], item) for name, item in back.slices)]
-    even = entered.even.values()
+    reads = [*(pair for pair in entered.slices if pair[1].inside in read)]
+    reads += [(outer_sequence[name], item) for name, item in slices]
+    even = [pair for pair in entered.even.values() if pair[0] in read]
+    constants = [name for name in back.constants if back.saved(name) in read]
     transposed = Scan(
-        body=without_unused(back.graph(tuple(carry.leaves for carry in carries))),
+        body=body,
         timesteps=scan.timesteps,
         reverse=not scan.reverse,
         carries=tuple(carries),
         slices=tuple(item for _, item in reads),
-        constants=(*(back.saved(name) for name in back.constants), *(inner_name for inner_name, _ in even)),
+        constants=(*(back.saved(name) for name in constants), *(inner_name for inner_name, _ in even)),
         stacked=(),
     )
-    constants = (*(constant_of[name] for name in back.constants), *(outer_name for _, outer_name in even))
-    inputs = (*starts, *(name for name, _ in reads), *constants)
+    given = (*(constant_of[name] for name in constants), *(outer_name for _, outer_name in even))
+    inputs = (*starts, *(name for name, _ in reads), *given)
     outputs = build.add("scan", inputs, f"{op.name}.backward", attributes=transposed)
     for index, constant in enumerate(sums):
         cotangents[constant_of[constant]] = outputs[len(carries) - len(sums) + index]
@@ -161,15 +170,17 @@ def _go_back(back: BodyBackward, entered: _Entered) -> None:
 
 
 def _leave(
-    build: GraphBuilder, op: Operation, back: BodyBackward, entered: _Entered
+    build: GraphBuilder, op: Operation, back: BodyBackward, entered: _Entered, wanted: Sequence[str]
 ) -> tuple[list[Carry], list[str], list[str]]:
-    """(carries to the previous timestep, initial value of each, constants whose gradients are summed, last)."""
+    """(carries to the previous timestep, initial value of each, those of the constants `wanted` whose gradients are
+    summed, last)."""
     scan, reference = back.scan, op.inputs[-1]
     carries: list[Carry] = []
     starts: list[str] = []
+    needed = _needed(back, entered, wanted)
     for carry in scan.carries:
         leaving = entered.inside.get(carry.enters)
-        if carry.detached or leaving is None:
+        if carry.detached or leaving is None or entered.carried[carry.leaves] not in needed:
             continue
         value = scan.body.value(carry.leaves)
         zeros = Zeros(shape=value.shape, capacity=value.capacity)
@@ -179,7 +190,7 @@ def _leave(
     sums: list[str] = []
     for constant in scan.constants:
         part = entered.inside.get(constant)
-        if part is None:
+        if part is None or constant not in wanted:
             continue
         value = scan.body.value(constant)
         held = back.declare(replace(value, name=f"sum.{constant}", role="gradient", of=constant))
@@ -188,6 +199,24 @@ def _leave(
         starts.append(build.one("zeros", (reference,), f"sum.{constant}.start", attributes=Zeros(shape=value.shape)))
         sums.append(constant)
     return carries, starts, sums
+
+
+def _needed(back: BodyBackward, entered: _Entered, wanted: Sequence[str]) -> set[str]:
+    """The values of the body that the gradients of constants depend on, in this timestep or through earlier ones."""
+    needed = {entered.inside[name] for name in wanted if name in entered.inside}
+    leaving = {
+        entered.carried[carry.leaves]: entered.inside.get(carry.enters)
+        for carry in back.scan.carries
+        if carry.leaves in entered.carried
+    }
+    known = -1
+    while known < len(needed):
+        known = len(needed)
+        for step in reversed(back.operations):
+            if needed & set(step.outputs):
+                needed |= set(step.inputs)
+        needed |= {leaves for enters, leaves in leaving.items() if enters in needed and leaves is not None}
+    return needed
 
 
 def _with_stash(build: GraphBuilder, op: Operation, stash: list[str]) -> Operation:

@@ -43,7 +43,8 @@ DELAYS = (0, 1)  # timesteps from one layer to the next
 class SpikingNetwork:
     """A network with everything needed to train it. spikes: 'sparse' (ids and counts) or 'dense' (0/1 arrays).
 
-    delay: timesteps from one layer to the next, 1 or 0. Raises MappingError for any other delay.
+    frozen: parameters that stay as they are given. delay: timesteps from one layer to the next, 1 or 0. Raises
+    MappingError for any other delay.
     """
 
     layers: tuple[Layer, ...]
@@ -58,6 +59,7 @@ class SpikingNetwork:
     loss: Loss = field(default_factory=Loss)
     threshold_schedule: ThresholdSchedule | None = None
     largest_gradient_norm: float = 0.0  # all gradients together are scaled down to it; 0: not clipped
+    frozen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.steady_input and self.spikes != "dense":
@@ -67,6 +69,8 @@ class SpikingNetwork:
             )
         if self.delay not in DELAYS:
             raise MappingError(f"network.delay = {self.delay} must be 0 or 1 timesteps from one layer to the next")
+        if not self.trained:
+            raise MappingError("training.frozen leaves no parameter to train; take one out")
         for layer in self.layers:
             self._check_sources(layer)
         if self.sources(self.layers[0])[0].name != INPUT:
@@ -151,6 +155,11 @@ class SpikingNetwork:
         return {each.name: each for each in sorted(every, key=lambda each: list(ROLES).index(each.role))}
 
     @property
+    def trained(self) -> dict[str, Parameter]:
+        """The parameters that are not frozen."""
+        return {name: each for name, each in self.parameters.items() if name not in self.frozen}
+
+    @property
     def shapes(self) -> dict[str, tuple[int, int]]:
         """The shapes of all parameters, by name."""
         return {name: parameter.shape for name, parameter in self.parameters.items()}
@@ -180,13 +189,13 @@ def training_graph(network: SpikingNetwork) -> Graph:
     'next.<parameter>' (and moments), and 'penalty.<layer>' for layers whose firing is penalised.
     """
     graph = forward_graph(network)
-    graph, gradients = differentiate(graph, LOSS, tuple(network.parameters), terms=network.penalties)
+    graph, gradients = differentiate(graph, LOSS, tuple(network.trained), terms=network.penalties)
     build = builder("update")
     build.begin_with(graph)
-    by_parameter = {parameter: gradients[name] for name, parameter in network.parameters.items()}
+    by_parameter = {parameter: gradients[name] for name, parameter in network.trained.items()}
     updates = add_updates(build, network.optimiser, network.largest_gradient_norm, by_parameter)
     graph = build.graph((LOSS, SCORES, *updates, *network.penalties))
-    return graph.renamed({old: gradient_of(name) for old, name in zip(updates, network.parameters, strict=False)})
+    return graph.renamed({old: gradient_of(name) for old, name in zip(updates, network.trained, strict=False)})
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:
@@ -213,7 +222,7 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
         for layer in network.layers
     )
     loss = replace(network.loss, firing_strength=0.0)
-    return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss)
+    return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss, frozen=())
 
 
 def _forward_scan(network: SpikingNetwork) -> Scan:
@@ -267,7 +276,8 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
         carries=tuple(carries),
         slices=(Slice(inside=now),),
         constants=(*network.moving_thresholds, *network.parameters),
-        stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength else ())),
+        # of a layer whose spikes no gradient reads, they are kept to be counted
+        stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength or network.frozen else ())),
     )
 
 
@@ -321,7 +331,7 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
     build, output, others = _over_time(network, scan, learns=True)
     build.phase = "loss"
     add_loss(build, network.loss, output, network.logit_scale)
-    for layer, spikes in zip(network.layers, others, strict=False):
+    for layer, spikes in zip(network.layers, others if network.penalties else (), strict=False):
         wanted = FiringTarget(
             target=network.loss.firing_target, strength=network.loss.firing_strength, neurons=layer.neurons
         )

@@ -19,8 +19,6 @@ The file can be given wherever a machine can, and a machine of the same numbers 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +29,7 @@ from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.files import write_atomically
+from mimdsim.base.identity import digest_of
 from mimdsim.base.schema import Section, SourcedSection, build, read_toml, toml_value
 from mimdsim.base.search_path import PathText
 from mimdsim.base.units import UNCERTAINTY, dimension, kind_of, uncertainty, within
@@ -171,7 +170,7 @@ class CalibrationFile(Section):
 def machine_digest(machine: MimdMachine) -> str:
     """sha256 of the numbers and sources of a description, whatever its name and title."""
     table = machine.model_dump(mode="json", exclude_unset=True, exclude={"name", "title"})
-    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+    return digest_of(table)
 
 
 def read_calibration(path: Path) -> CalibrationFile:

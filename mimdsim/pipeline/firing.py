@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.console import Progress
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
@@ -33,7 +34,6 @@ SHARE = 0.05  # of the neurons in a timestep: as in the authors' accuracy study 
 FACTORS = (4.0, 32.0, 256.0, 4096.0)  # on the scale of the weights, or of the threshold
 LENGTH = ("training", "max_training_steps")
 Changes = dict[tuple[str, str], Any]  # by section and key
-Progress = Callable[[str, int, int], None]
 Again = Callable[[Workload, int], TrainingLog]  # so many training steps of a changed workload, on the same samples
 
 
@@ -130,7 +130,7 @@ def unreachable_layers(network: SpikingNetwork) -> list[Any]:
 
 def input_distances(network: SpikingNetwork) -> dict[str, int]:
     """Of every layer, how many timesteps after a spike of the input it may fire first."""
-    far = {INPUT: 0} | {layer.name: network.timesteps for layer in network.layers}
+    far = {INPUT: 0} | {layer.name: network.timesteps + len(network.layers) for layer in network.layers}
     for _ in network.layers:
         for layer in network.layers:
             ways = (far[source.name] + (source.lag or 0) for source in network.sources(layer))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,15 @@ from mimdsim.workload import Workload, find_workload, inputs_of
 Machine = MimdMachine | GpuMachine
 
 
-KEYS_SINCE = (("training", "over_timesteps", "sum"),)  # since 0.1.0: section, key, what all did without it
+# since 0.1.0: section, key, what all did without it
+KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
+    ("training", "over_timesteps", "sum"),
+    ("network", "sources", {}),
+    ("training", "rate_factor", 1.0),
+    ("training", "rate_epochs", 1),
+    ("training", "rate_table", []),
+    ("training", "frozen", []),
+)
 
 
 def config_digest(workload: Workload, *machines: Machine) -> str:
@@ -64,7 +70,7 @@ def descriptions_digest(workload: Workload, *machines: Machine) -> str:
         if described[section][key] == default:
             del described[section][key]
     resolved = [described, *(machine.model_dump(mode="json") for machine in machines)]
-    return sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+    return digest_of(resolved)
 
 
 def descriptions_of(workload: Any, machines: Iterable[Any], mapping: str | Path | None = None) -> tuple[Input, ...]:

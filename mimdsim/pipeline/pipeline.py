@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from mimdsim.base import __version__
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.identity import Input, code_digest
 from mimdsim.base.processes import Background
-from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import (
     Checkpoints,
@@ -25,7 +29,7 @@ from mimdsim.execution import (
     scaled_to_activity,
     train,
 )
-from mimdsim.graph import training_graph
+from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.pipeline.firing import firing_findings, label_warning, learning_findings
 from mimdsim.pipeline.identity import (
@@ -40,23 +44,21 @@ from mimdsim.pipeline.inference import compile_inference, run_inference
 from mimdsim.pipeline.inputs import absent_classes, event_findings
 from mimdsim.pipeline.result import Run, recorded_changes, training_profile
 from mimdsim.pipeline.retiming import retime, time_on_gpus
+from mimdsim.pipeline.unlimited_lists import accuracy_of_all_spikes
 from mimdsim.pipeline.warnings import (
-    beyond_sources,
     engine_note,
     fewer_slots,
     half_warning,
     loss_warning,
+    machine_warnings,
     no_detail,
-    other_costs,
     repeated_samples,
     rounded_tiles,
     stash_note,
     surplus_warning,
-    unscaled_energy,
-    unused_chips,
 )
-from mimdsim.pipeline.what_if import Request, estimates
-from mimdsim.profile import RunProfile
+from mimdsim.pipeline.what_if import estimates
+from mimdsim.profile import Finding, RunProfile, Training
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
 from mimdsim.workload import SpikeDataset, Workload, given_weights, inputs_of, network_of, open_dataset
@@ -64,11 +66,6 @@ from mimdsim.workload import SpikeDataset, Workload, given_weights, inputs_of, n
 SCOPES = {"all": "stopped by the exchanges of all", "chip": "stopped by its own exchanges only"}
 WORTH_LOOKING = 20_000_000  # simulated cycles of all training steps, which take longer than looking for advice
 SHORT = 30  # training steps that take less time than estimates of all changes
-Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
-
-
-def silent(_what: str, _done: int, _total: int) -> None:
-    """Progress that is not shown."""
 
 
 def compile_workload(
@@ -88,24 +85,19 @@ def simulate(
     beside: tuple[MimdMachine, ...] = (),
     dump: Path | None = None,
     progress: Progress = silent,
-    checkpoint: Path | None = None,
-    resume: bool = False,
-    accept_other_code: bool = False,
+    checkpoints: Checkpoints | None = None,
     described: tuple[Input, ...] = (),
     changes: Mapping[str, Any] | None = None,
-    asked: Request | None = None,
     background: Background | None = None,
     inference: bool = False,
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
-    beside: tiled machines for which the same training step is also compiled, and timed with the spikes recorded here;
-    it need not fit them, and the result says whether it does.
-    checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds;
-    accept_other_code: also where other sources of mimdsim wrote it. described: the files of the descriptions.
-    changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. asked: for commands
-    that take advice, if there can be any. background: where changes are estimated for it meanwhile. inference: time the
-    forward pass alone too, with the spikes of test samples on the trained weights.
+    beside: tiled machines for which the training step is compiled too, whether it fits them or not, and timed with the
+    spikes recorded here. checkpoints: where the training is saved, and whether it goes on from there. described: the
+    files of the descriptions. changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the
+    profile. background: where changes are estimated for advice meanwhile. inference: time the forward pass
+    alone too, with the spikes of test samples on the trained weights.
     """
     inputs, code = inputs_of(workload), code_digest()  # before anything is read
     compiled = compile_workload(workload, machine, dump=dump)
@@ -116,85 +108,96 @@ def simulate(
         estimated = estimates(compiled, machine, workload.mapping, background)
     others = [(other, compile_workload(workload, other, must_fit=False)) for other in beside]
     data = open_data(workload, progress)
-    checkpoints = None
-    if checkpoint is not None:
-        checkpoints = Checkpoints(
-            path=checkpoint,
-            digest=course_digest(workload, machine),
-            earlier=earlier_digests(workload, machine),
-            inputs=inputs,
-            described=described,
-            code=code,
-            resume=resume,
-            accept_other_code=accept_other_code,
-        )
+    if checkpoints is not None:
+        checkpoints = replace(checkpoints, digest=course_digest(workload, machine), described=described)
+        checkpoints = replace(checkpoints, earlier=earlier_digests(workload, machine), inputs=inputs, code=code)
     log = train_workload(workload, compiled, data, progress, checkpoints)
-    idle, unusual = firing_findings(
-        workload, compiled, data[0], log, partial(_retrain, machine, compiled, data), progress
-    )
-    lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
+    all_spikes = accuracy_of_all_spikes(workload, compiled.network, machine, data, log)
+    training = training_profile(log, compiled.network.batch, all_spikes)
     inferred = run_inference(forward, machine, gpus, log.weights, data, workload.seed) if forward is not None else ()
-    profile = RunProfile(
-        schema_version=SCHEMA_VERSION,
-        tool_version=__version__,
-        config_sha256=config_digest(workload, machine, *beside, *gpus),
-        seed=workload.seed,
-        workload=workload.name,
-        workload_title=workload.title,
-        network=compiled.network.title,
-        timesteps=compiled.network.timesteps,
-        batch=compiled.network.batch,
-        tiled=retime(compiled, machine, log.activity),
-        tiled_beside=tuple(
-            retime(theirs, other, log.activity) for other, theirs in (*_other_sync_scope(machine, compiled), *others)
-        ),
-        changes=recorded_changes(changes or {}),
-        inputs=named_files((*described, *inputs)),
-        code_sha256=code,
-        earlier_code_sha256=log.earlier_code,
-        gpus=lineup,
-        training=training_profile(workload, log, compiled.network.batch),
-        activity=activity_profiles(compiled.network, log.activity),
-        inference=inferred,
-        findings=(
-            *idle,
-            *event_findings(workload, data),
-            *learning_findings(workload, data, log),
-        ),
-        warnings=(
-            *changed_inputs_warning(workload, inputs),
-            *earlier_code_warning(log),
-            *surplus_warning(workload, data[0]),
-            *fewer_slots(workload, compiled.network),
-            *repeated_samples(workload, data[0]),
-            *absent_classes(workload, data),
-            *unusual,
-            *label_warning(workload, data, log),
-            *beyond_sources(machine),
-            *other_costs(compiled.program, machine),
-            *(said for other, theirs in others for said in other_costs(theirs.program, other)),
-            *unscaled_energy(machine, changes or {}),
-            *(f"{other.name}: {said}" for other, _ in others for said in beyond_sources(other)),
-            *unused_chips(compiled, machine),
-            *(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other)),
-            *no_detail(compiled.program),
-            *rounded_tiles(workload, compiled.placement),
-            *half_warning(workload),
-            *engine_note(log),
-            *loss_warning(log),
-            *stash_note(workload, gpus),
-            *warnings,
-        ),
-    )
-    return Run(
-        profile=profile,
+    run = Run(
+        profile=_timed(workload, machine, compiled, log, training, gpus, others),
         compiled=compiled,
         log=log,
         machine=machine,
         workload=workload,
-        asked=asked,
         estimated=estimated,
     )
+    found, warnings = _findings_and_warnings(run, data, others, changes or {}, progress)
+    stash = stash_note(workload, gpus)
+    profile = replace(
+        run.profile,
+        changes=recorded_changes(changes or {}),
+        inputs=named_files((*described, *inputs)),
+        code_sha256=code,
+        inference=inferred,
+        findings=found,
+        warnings=(*changed_inputs_warning(workload, inputs), *warnings, *stash, *run.profile.warnings),
+    )
+    return replace(run, profile=profile)
+
+
+def _timed(
+    workload: Workload,
+    machine: MimdMachine,
+    compiled: Compiled,
+    log: TrainingLog,
+    training: Training,
+    gpus: tuple[GpuMachine, ...],
+    others: Sequence[tuple[MimdMachine, Compiled]],
+) -> RunProfile:
+    """The recorded training step on every machine; warnings: what GPUs cannot run."""
+    network = compiled.network
+    lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
+    beside = (*_other_sync_scope(machine, compiled), *others)
+    return RunProfile(
+        schema_version=SCHEMA_VERSION,
+        tool_version=__version__,
+        config_sha256=config_digest(workload, machine, *(other for other, _ in others), *gpus),
+        seed=workload.seed,
+        workload=workload.name,
+        workload_title=workload.title,
+        network=network.title,
+        timesteps=network.timesteps,
+        batch=network.batch,
+        tiled=retime(compiled, machine, log.activity),
+        tiled_beside=tuple(retime(theirs, other, log.activity) for other, theirs in beside),
+        earlier_code_sha256=log.earlier_code,
+        gpus=lineup,
+        training=training,
+        activity=activity_profiles(network, log.activity),
+        warnings=warnings,
+    )
+
+
+def _findings_and_warnings(
+    run: Run,
+    data: tuple[SpikeDataset, SpikeDataset],
+    others: Sequence[tuple[MimdMachine, Compiled]],
+    changes: Mapping[str, Any],
+    progress: Progress,
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """What is wrong with inputs, spikes and training; and what a reader is told before the numbers."""
+    workload, machine, compiled, log = run.workload, run.machine, run.compiled, run.log
+    again = partial(_retrain, machine, compiled, data)
+    idle, unusual = firing_findings(workload, compiled, data[0], log, again, progress)
+    warnings = (
+        *earlier_code_warning(log),
+        *surplus_warning(workload, data[0]),
+        *fewer_slots(workload, compiled.network),
+        *repeated_samples(workload, data[0]),
+        *absent_classes(workload, data),
+        *unusual,
+        *label_warning(workload, data, log),
+        *machine_warnings(compiled, machine, changes),
+        *(said for other, theirs in others for said in machine_warnings(theirs, other, named=f"{other.name}: ")),
+        *no_detail(compiled.program),
+        *rounded_tiles(workload, compiled.placement),
+        *half_warning(workload),
+        *engine_note(log),
+        *loss_warning(log),
+    )
+    return (*idle, *event_findings(workload, data), *learning_findings(workload, data, log)), warnings
 
 
 def is_worth_advice(run: Run) -> bool:
@@ -232,6 +235,13 @@ def check_engine(workload: Workload, compiled: Compiled) -> None:
         )
 
 
+def first_weights(workload: Workload, network: SpikingNetwork) -> dict[str, np.ndarray]:
+    """By parameter: those that the workload names a file for, else drawn ones."""
+    recipe = workload.training
+    drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
+    return given_weights(workload, network) or drawn
+
+
 def train_workload(
     workload: Workload,
     compiled: Compiled,
@@ -242,12 +252,18 @@ def train_workload(
     """Train the compiled program as the workload says, with the engine it names."""
     check_engine(workload, compiled)
     recipe, network = workload.training, compiled.network
-    drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
-    weights = given_weights(workload, network) or drawn
+    weights = first_weights(workload, network)
     if recipe.initial_activity and not (checkpoints is not None and checkpoints.resume):
         wanted = InitialActivity(share=recipe.initial_activity, tolerance=recipe.initial_activity_tolerance)
         weights = scaled_to_activity(compiled.program, network, data[0], weights, wanted, workload.seed)
-    cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
+    rate = RateSchedule(
+        kind=recipe.schedule,
+        warm_up_training_steps=recipe.warm_up_training_steps,
+        final_share=recipe.final_rate_share,
+        factor=recipe.rate_factor,
+        epochs=recipe.rate_epochs,
+        table=recipe.rate_table,
+    )
     plan = TrainingPlan(
         epochs=recipe.epochs,
         max_training_steps=recipe.max_training_steps,
@@ -255,7 +271,7 @@ def train_workload(
         evaluation=Evaluation(
             when=recipe.evaluate, validation_share=recipe.validation_share, keep_best=recipe.keep_best
         ),
-        rate=cosine if recipe.schedule == "cosine" else None,
+        rate=None if recipe.schedule == "constant" else rate,
         engine=recipe.engine,
     )
     return train(

@@ -133,26 +133,23 @@ class Run(RunQueries):
         return self.retime(machine)
 
 
-def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Training:
-    """Loss and accuracies as profile records."""
+OF_THE_LOG = (
+    "loss", "train_accuracy", "test_samples", "test_accuracy_by_epoch", "train_accuracy_by_epoch",
+    "validation_accuracy_by_epoch", "validation_samples", "best_epoch", "engine",
+)  # fmt: skip
+
+
+def training_profile(log: TrainingLog, batch: int, all_spikes: float | None = None) -> Training:
+    """Loss and accuracies as profile records. all_spikes: the test accuracy where no list drops a spike."""
     by_epoch = log.test_accuracy_by_epoch
-    at_end = len(by_epoch) - 1 if log.best_epoch is None else log.best_epoch
-    held = log.validation_accuracy_by_epoch
     return Training(
+        **{name: getattr(log, name) for name in OF_THE_LOG},
         training_steps=len(log.loss),
         samples=len(log.loss) * batch,
         batch=batch,
-        loss=log.loss,
-        train_accuracy=log.train_accuracy,
-        test_accuracy=by_epoch[at_end] if by_epoch else None,
-        test_samples=log.test_samples,
-        test_accuracy_by_epoch=by_epoch,
-        train_accuracy_by_epoch=log.train_accuracy_by_epoch,
-        validation_accuracy_by_epoch=held,
-        validation_samples=log.validation_samples,
-        best_epoch=log.best_epoch,
+        test_accuracy=by_epoch[-1 if log.best_epoch is None else log.best_epoch] if by_epoch else None,
         scheduled=tuple(sorted(log.scheduled.items())),
-        engine=log.engine,
+        test_accuracy_all_spikes=all_spikes,
     )
 
 

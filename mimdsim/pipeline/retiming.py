@@ -81,8 +81,8 @@ def time_on_gpus(
             about = STRATEGIES[strategy]
             if activity is None and about.lists:
                 continue
-            if about.persistent and not about.lists and not walks:
-                continue  # nothing to keep on the chip: the same as hoisted
+            if about.hoisted and not about.lists and about.persistent != walks:
+                continue  # either there is nothing to keep on the chip, or a product depends on itself through time
             try:
                 encoding: InputEncoding = "dense" if about.copies_dense_input else "as_graph"
                 profiles.append(

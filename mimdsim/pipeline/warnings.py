@@ -77,6 +77,15 @@ def repeated_samples(workload: Workload, data: SpikeDataset) -> Iterator[str]:
     )
 
 
+def machine_warnings(
+    compiled: Compiled, machine: MimdMachine, changes: Collection[str] = (), named: str = ""
+) -> Iterator[str]:
+    """What limits the numbers of a machine; changes: what it was loaded with; named: what its sentences begin with."""
+    yield from other_costs(compiled.program, machine)
+    said = (*beyond_sources(machine), *unscaled_energy(machine, changes), *unused_chips(compiled, machine))
+    yield from (f"{named}{text}" for text in said)
+
+
 def unused_chips(compiled: Compiled, machine: MimdMachine) -> Iterator[str]:
     """Said when the layers fit fewer chips than the machine has."""
     used, asked = compiled.placement.chips, machine.links.chips

@@ -8,7 +8,6 @@ programs of the best few.
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import Background, shared_work
-from mimdsim.base.schema import Section, build, changed_table, parse_toml
+from mimdsim.base.schema import Section, build, changed_table, parse_toml, toml_value
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.pipeline.retiming import retime
@@ -63,7 +62,11 @@ class Request:
 
     def command(self, more: Mapping[str, Any]) -> str:
         """The command that runs it with more changes; '' for values that a command cannot say."""
-        kept = {key: value for key, value in self.changes.items() if not _is_overridden(key, more)}
+        kept = {  # but for those of which, or of what they are in, a further change says something
+            key: value
+            for key, value in self.changes.items()
+            if not any(f"{key}.".startswith(f"{other}.") for other in more)
+        }
         words = [f"mimdsim {self.name}", shlex.quote(self.workload), shlex.quote(self.machine)]
         words += [f"--mapping {shlex.quote(self.mapping)}"] if self.mapping else []
         try:
@@ -74,11 +77,6 @@ class Request:
 
 
 LeverEstimates = Callable[[], Iterable[tuple[Lever, int | None]]]  # cycles; None: it does not fit
-
-
-def _is_overridden(key: str, more: Mapping[str, Any]) -> bool:
-    """Whether a change says something of this key, or of what is in it."""
-    return any(f"{key}.".startswith(f"{other}.") for other in more)
 
 
 def begin_advice(
@@ -256,18 +254,12 @@ def _changed_case(case: Case, changes: Mapping[str, Any]) -> Case:
     return replace(case, machine=machine, options=build(MappingOptions, table["mapping"], where="what_if"))
 
 
-def _toml(value: Any, *, inside: bool = False) -> str:
+def _toml(value: Any) -> str:
     """As --set takes it; raises TypeError for what it cannot take."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml(each, inside=True)}" for key, each in value.items()) + "}"
-    if isinstance(value, (list, tuple, set, frozenset)):
-        items = sorted(value) if isinstance(value, (set, frozenset)) else value
-        return "[" + ", ".join(_toml(each, inside=True) for each in items) + "]"
-    if isinstance(value, str):
-        return value if not inside and _is_bare_text(value) else json.dumps(value)
-    if isinstance(value, (bool, int, float)):
-        return json.dumps(value)
-    return _toml(str(value), inside=inside) if isinstance(value, Path) else _refuse_value(value)
+    value = str(value) if isinstance(value, Path) else value
+    if not isinstance(value, (str, int, float, list, tuple, Mapping)):
+        raise TypeError(f"{value!r} is no value of TOML")
+    return value if isinstance(value, str) and _is_bare_text(value) else toml_value(value)
 
 
 def _is_bare_text(value: str) -> bool:
@@ -277,7 +269,3 @@ def _is_bare_text(value: str) -> bool:
     except DescriptionError:
         return value == value.strip().strip("'\"") and len(value.splitlines()) == 1
     return False
-
-
-def _refuse_value(value: Any) -> str:
-    raise TypeError(f"{value!r} is no value of TOML")

@@ -23,7 +23,7 @@ POSITIVE = frozenset(
 )  # fmt: skip
 SHARES = frozenset(
     {"forward", "state_gradient", "weight_gradient", "untouched_weights", "dropped_share", "full_lists",
-     "train_accuracy", "test_accuracy", "test_accuracy_by_epoch", "train_accuracy_by_epoch",
+     "train_accuracy", "test_accuracy", "test_accuracy_all_spikes", "test_accuracy_by_epoch", "train_accuracy_by_epoch",
      "validation_accuracy_by_epoch"}
 )  # fmt: skip
 # second thresholds count from the resting potential; a change may cost time, or save bytes

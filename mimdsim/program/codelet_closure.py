@@ -14,6 +14,7 @@ import numpy as np
 from mimdsim.base.modules import is_users
 
 WORD = 4  # bytes of a number of Python's, or of NumPy's long ones, on a tile
+DATA = np.ndarray, list, dict, tuple, set, frozenset, bytes, bytearray
 
 
 def is_library(compute: Callable[..., Any]) -> bool:
@@ -87,7 +88,7 @@ def _members_of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, value
             if isinstance(value, ModuleType):
                 held = vars(value)  # not by getattr, which runs a module's own and warns of names that are deprecated
-                yield from ((key, held[key]) for key in attributes if _is_data(held.get(key)))
+                yield from ((key, held[key]) for key in attributes if isinstance(held.get(key), DATA))
     yield from ((f"a literal of {len(value)}", value) for value in literals)
 
 
@@ -103,10 +104,6 @@ def names_of(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...], tuple[An
         elif isinstance(constant, tuple | frozenset | bytes):
             literals[constant] = None
     return tuple(loaded), tuple(attributes), tuple(literals)
-
-
-def _is_data(value: Any) -> bool:
-    return isinstance(value, np.ndarray | list | dict | tuple | set | frozenset | bytes | bytearray)
 
 
 def _is_users(value: Any) -> bool:

@@ -105,8 +105,7 @@ def turns(body: Body, t: int, phases: Collection[str] | None) -> Iterator[tuple[
             if phases is None or item.phase in phases:
                 yield item, t
         elif any(phases is None or step.phase in phases for part in stretches(item.body) for step in part.body):
-            order = range(item.times)
-            for turn in reversed(order) if item.reverse else order:
+            for turn in range(item.times)[:: -1 if item.reverse else 1]:
                 yield from turns(item.body, t + turn * item.segment, phases)
 
 
@@ -200,16 +199,20 @@ class Program:
         """The program with `change(superstep) -> superstep` applied to each."""
         return replace(self, body=map_runs(self.body, lambda run: [change(superstep) for superstep in run]))
 
+    def map_codelets(self, change: Callable[[Codelet], Codelet]) -> Program:
+        """The program with `change(codelet)` in place of each codelet; called once of each."""
+        old = {id(table.codelet): table.codelet for step, _, _ in self.supersteps() for table in step.tables}
+        new = {key: change(codelet) for key, codelet in old.items()}
+
+        def changed(superstep: Superstep) -> Superstep:
+            tables = tuple(table.with_codelet(new[id(table.codelet)]) for table in superstep.tables)
+            return superstep if tables == superstep.tables else replace(superstep, tables=tables)
+
+        return self.map_supersteps(changed)
+
     def with_codelet(self, name: str, codelet: Codelet) -> Program:
         """The program with vertices of codelet `name` computed by `codelet`; raises MappingError if there are none."""
         known = {table.codelet.name for step, _, _ in self.supersteps() for table in step.tables}
         if name not in known:
             raise MappingError(f"no vertex of codelet '{name}' in the program{suggest(name, sorted(known))}")
-
-        def change(superstep: Superstep) -> Superstep:
-            tables = tuple(
-                table.with_codelet(codelet) if table.codelet.name == name else table for table in superstep.tables
-            )
-            return superstep if tables == superstep.tables else replace(superstep, tables=tables)
-
-        return self.map_supersteps(change)
+        return self.map_codelets(lambda own: codelet if own.name == name else own)

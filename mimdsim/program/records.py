@@ -177,7 +177,7 @@ class VertexTable:
 
     def with_codelet(self, codelet: Codelet) -> VertexTable:
         """The same vertices computed by another codelet with the same fields."""
-        return replace(self, codelet=codelet)
+        return self if codelet is self.codelet else replace(self, codelet=codelet)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from mimdsim.base.units import UNITS, dimension, distinct_texts
+from mimdsim.base.units import common_unit, distinct_texts
 from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
-KINDS = ("measured", "published", "derived", "assumed")
 
 
 def thousands(count: float) -> str:
@@ -101,19 +100,6 @@ def clipped(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 2, 0)] + ".."
 
 
-def common_unit(field: str, numbers: Iterable[float]) -> tuple[float, str]:
-    """Factor and name of the largest unit of `field` in which none of the numbers but zero is below one; 1 and '' for a
-    count."""
-    units = UNITS.get(dimension(field) or "", {})
-    sizes = [abs(number) for number in numbers if number and math.isfinite(number)]
-    ascending = sorted((factor, unit) for unit, factor in units.items())
-    if not ascending:
-        return 1.0, ""
-    if not sizes:
-        return next((factor, unit) for unit, factor in units.items())
-    return max((pair for pair in ascending if pair[0] <= min(sizes)), default=ascending[0])
-
-
 def quantity(field: str, middle: float, low: float, high: float) -> str:
     """A number of `field` in one unit with its interval, if it has one: '1.12 ms (0.83 to 1.4)'."""
     factor, unit = common_unit(field, (middle,))
@@ -146,13 +132,14 @@ def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:
     """(key, value) of every field of workload or machine that was changed for this run, as both are shown; a file
     with the end of its path."""
     return [
-        (plain(one.key), _end_of(one.value) if one.key == MAPPING_FILE else clipped(one.value, LONGEST_VALUE))
+        (
+            plain(one.key),
+            clipped(one.value[::-1], LONGEST_VALUE)[::-1]
+            if one.key == MAPPING_FILE
+            else clipped(one.value, LONGEST_VALUE),
+        )
         for one in profile.changes
     ]
-
-
-def _end_of(path: str) -> str:
-    return clipped(path[::-1], LONGEST_VALUE)[::-1]
 
 
 def chance(p: float) -> str:

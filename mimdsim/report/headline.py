@@ -56,7 +56,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     if any(one.name == FIRING and not one.passed for one in profile.findings):
         caveat = f" This holds for these spikes only: see {FIRING}."
         found = [Verdict(one.subject, "bad", one.text + caveat) if one.subject in OF_SPIKES else one for one in found]
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: (one.subject, one.mood) != ("accuracy", "bad")))  # that first
 
 
 def waiting_cycles(tiled: TiledProfile) -> float:
@@ -142,7 +142,17 @@ def _training(profile: RunProfile) -> list[Verdict]:
         text = f"Last loss {significant(training.loss[-1])} {trained}; no accuracy was evaluated"
     else:
         return []
-    return [Verdict("accuracy", "note", text.replace("%", " %") + ".")]
+    mood = "note"
+    if training.test_accuracy_all_spikes is not None:
+        text += f"; {training.test_accuracy_all_spikes:.1%} where no list drops a spike, as in PyTorch or a NIR file"
+    if training.lists_matter:
+        mood = "bad"
+        short = [f"'{layer.layer}'" for layer in profile.activity if layer.dropped] or ["the lists that are full"]
+        text += (
+            f". The weights are right with these lists only: raise the capacity of {', '.join(short)}, or train with "
+            "lists that hold every spike"
+        )
+    return [Verdict("accuracy", mood, text.replace("%", " %") + ".")]
 
 
 def _bottleneck(tiled: TiledProfile) -> str:

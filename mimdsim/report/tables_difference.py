@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import counted, show_bytes
@@ -31,7 +32,7 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
 
     rows = [
         row("cycles", lambda run: run.cycles),
-        row("time, ms", lambda run: 1e3 * run.seconds_per_training_step, _four_digits),
+        row("time, ms", lambda run: 1e3 * run.seconds_per_training_step, partial(significant, digits=4)),
         row("compute cycles", lambda run: run.compute_cycles),
         row("exchange cycles", lambda run: run.exchange_cycles),
         row("sync cycles", lambda run: run.sync_cycles),
@@ -112,10 +113,6 @@ def _change(a: Span | None, b: Span | None, what: str = "cycles") -> int:
 
 def _ratio(a: float, b: float) -> Value:
     return shown(f"{b / a:.3f}", b / a) if a else NOTHING
-
-
-def _four_digits(ms: float) -> str:
-    return significant(ms, 4)
 
 
 def _signed(say: Callable[[float], str], value: float) -> Cell:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mimdsim.base.phases import in_order
+from mimdsim.base.units import SOURCE_KINDS
 from mimdsim.profile import GpuProfile, RunProfile, TiledProfile
-from mimdsim.report.formatting import KINDS, interval, milliseconds, plain, significant, thousands
+from mimdsim.report.formatting import interval, milliseconds, plain, significant, thousands
 from mimdsim.report.machine_comparison import BOUND, PARTS, contenders, strongest_gpu
 from mimdsim.report.tables import Cell, Table, Value, aligned_ms, percent, shown, size, table, text, three_digits
 
@@ -232,7 +233,7 @@ def assumptions_table(profile: RunProfile) -> Table:
         for one in owner.assumptions
     }
     kinds = [_kind(kind) for _, _, _, kind, _ in rows]
-    counts = [f"{thousands(kinds.count(kind))} {kind}" for kind in KINDS]
+    counts = [f"{thousands(kinds.count(kind))} {kind}" for kind in SOURCE_KINDS]
     counts += [f"{thousands(kinds.count('other'))} of another kind"] if "other" in kinds else []
     return table(
         "assumptions",
@@ -246,7 +247,7 @@ def assumptions_table(profile: RunProfile) -> Table:
 def _kind(kind: str) -> str:
     """The kind of source alone, where it comes with a share of its own ("measured within 3 %")."""
     alone = kind.partition(" within ")[0]
-    return alone if alone in KINDS else "other"
+    return alone if alone in SOURCE_KINDS else "other"
 
 
 NOTE = (

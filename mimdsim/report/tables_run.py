@@ -277,6 +277,8 @@ def training_table(training: Training) -> Table:
         ("training accuracy", accuracy(training.train_accuracy)),
         ("test accuracy", f"{accuracy(training.test_accuracy)} ({counted(training.test_samples, 'sample')})"),
     ]
+    if training.test_accuracy_all_spikes is not None:
+        rows.append(("test accuracy, no spike dropped", accuracy(training.test_accuracy_all_spikes)))
     held = training.validation_accuracy_by_epoch
     if held:
         chosen = len(held) - 1 if training.best_epoch is None else training.best_epoch

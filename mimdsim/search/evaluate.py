@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 
-from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
-from mimdsim.base.processes import ENDED, process_pool
+from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.base.processes import Each, shared_pool
 from mimdsim.compiler import (
     Compiled,
     Memory,
@@ -40,8 +37,6 @@ from mimdsim.workload.description.mapping import MappingOptions
 
 SAMPLED_TILES = 10  # drawn from all tiles, besides those that stand out and neighbours on a bus
 FULLEST = 8  # tiles with most in their memory, before what their exchanges take
-T = TypeVar("T")
-_CASE: list[Case] = []  # of a worker process
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,47 +158,34 @@ def _on_some(program: Program, superstep: Superstep, chosen: np.ndarray) -> Supe
 class Evaluator:
     """Evaluates mappings of a case, in the order in which they are given."""
 
-    def __init__(self, case: Case, pool: ProcessPoolExecutor | None, joules: bool = False):
-        self.case, self._pool, self._joules = case, pool, joules
+    def __init__(self, case: Case, each: Each, joules: bool):
+        self.case, self._each, self._joules = case, each, joules
 
     def estimates(self, mappings: Sequence[MappingOptions]) -> list[Candidate | None]:
         """None: it cannot be placed."""
-        return self._each(partial(_estimate, joules=self._joules), mappings)
+        return list(self._each(partial(_estimate, joules=self._joules), mappings))
 
     def timings(self, mappings: Sequence[MappingOptions]) -> list[TimedMapping | None]:
-        return self._each(_time, mappings)
-
-    def _each(self, work: Callable[[MappingOptions], T], mappings: Sequence[MappingOptions]) -> list[T]:
-        if self._pool is None or len(mappings) < 2:
-            _begin(self.case)
-            return [work(mapping) for mapping in mappings]
-        try:
-            return list(self._pool.map(work, mappings))
-        except BrokenProcessPool:
-            raise MimdsimError(ENDED) from None
+        return list(self._each(_time, mappings))
 
 
 @contextlib.contextmanager
 def evaluator(case: Case, processes: int, joules: bool = False) -> Iterator[Evaluator]:
     """An evaluator with its processes; one process: this one. joules: energy is estimated too."""
-    with contextlib.nullcontext() if processes <= 1 else process_pool(processes, _begin, (case,)) as pool:
-        yield Evaluator(case, pool, joules)
+    with shared_pool(processes, case) as each:
+        yield Evaluator(case, each, joules)
 
 
-def _begin(case: Case) -> None:
-    _CASE[:] = [case]
-
-
-def _estimate(options: MappingOptions, joules: bool) -> Candidate | None:
+def _estimate(case: Case, options: MappingOptions, joules: bool) -> Candidate | None:
     try:
-        return estimate(_CASE[0], options, joules)
+        return estimate(case, options, joules)
     except (DoesNotFit, MappingError):
         return None
 
 
-def _time(options: MappingOptions) -> TimedMapping | None:
+def _time(case: Case, options: MappingOptions) -> TimedMapping | None:
     try:
-        return time_mapping(_CASE[0], options)
+        return time_mapping(case, options)
     except DoesNotFit:
         return None
 

@@ -3,13 +3,14 @@ share and every step of a layer, all estimated; the best few timed in full."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
 import numpy as np
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.search.evaluate import Candidate, Evaluator, evaluator
@@ -32,12 +33,7 @@ BATCH_SHARE = 0.25  # of the candidates, for each share of the batch over severa
 LAST_SHARE = 0.25  # of the candidates: for single steps from the best one, the last thing tried
 # what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
 SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
-Progress = Callable[[str, int, int], None]
 Mapping = TypeVar("Mapping", Candidate, TimedMapping)
-
-
-def quiet(_what: str, _done: int, _total: int) -> None:
-    """Progress that is not shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +60,7 @@ def search(
     candidates: int,
     processes: int = 2,
     explained: bool = True,
-    progress: Progress = quiet,
+    progress: Progress = silent,
 ) -> SearchResult:
     """The best mapping of so many candidates, the same for any number of processes.
 

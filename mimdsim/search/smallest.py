@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import get_args
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.machine import changed_machine
 from mimdsim.search.evaluate import evaluator
 from mimdsim.search.objective import Aims, Case, TimedMapping
 from mimdsim.search.savings import savings
-from mimdsim.search.search_loop import Progress, SearchResult, pareto_front, quiet, search
+from mimdsim.search.search_loop import SearchResult, pareto_front, search
 from mimdsim.workload.description.mapping import MappingOptions
 
 AMPLE = 1 << 30  # bytes of a tile, to search with: more than any mapping takes
@@ -26,7 +27,7 @@ SHORT_IDS = 1 << 16  # what 2 bytes tell apart
 
 
 def smallest_sram(
-    case: Case, aims: Aims, *, candidates: int, processes: int = 1, progress: Progress = quiet
+    case: Case, aims: Aims, *, candidates: int, processes: int = 1, progress: Progress = silent
 ) -> SearchResult:
     """The mapping that fits the least tile memory of those tried; it and the published one are timed with this memory.
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mimdsim.base.files import read_whole, write_atomically
-from mimdsim.base.units import counted
+from mimdsim.base.units import common_unit, counted
 from mimdsim.pipeline.overrides import load_tiled
-from mimdsim.report.formatting import common_unit, field_value, quantity
+from mimdsim.report.formatting import field_value, quantity
 from mimdsim.report.page import StudyColumn, StudyPage, study_page
 from mimdsim.report.sections import Section
 from mimdsim.report.tables import Table, shown, table

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.console import Progress
 from mimdsim.base.errors import MimdsimError, of_the_machine
-from mimdsim.pipeline.pipeline import Progress
 from mimdsim.studies.description import Study
 from mimdsim.studies.executors import Batch, Work, WorkerPool
 from mimdsim.studies.files import other_study, write_tables

@@ -10,26 +10,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base import __version__
 from mimdsim.base.errors import DoesNotFit, MimdsimError
-from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, fits_executable
 from mimdsim.execution import activity_problem, constant_layers
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.pipeline import (
     Programs,
-    beyond_sources,
     compile_workload,
-    constant_layer_texts,
-    half_warning,
     open_data,
-    other_costs,
     retime,
-    sample_warnings,
     time_on_gpus,
     train_workload,
-    unscaled_energy,
-    unused_chips,
 )
+from mimdsim.pipeline.firing import constant_layer_texts
+from mimdsim.pipeline.inputs import sample_warnings
+from mimdsim.pipeline.warnings import half_warning, machine_warnings
 from mimdsim.profile import GpuProfile, TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
 from mimdsim.search import Aims, Case, best_of, search
@@ -180,13 +176,7 @@ def _time_point(
 
 def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
     limit = point.machine.tile.sram_bytes
-    cautions = (
-        *beyond_sources(point.machine),
-        *other_costs(compiled.program, point.machine),
-        *unscaled_energy(point.machine, dict(point.changes)),
-        *unused_chips(compiled, point.machine),
-        *half_warning(point.workload),
-    )
+    cautions = (*machine_warnings(compiled, point.machine, dict(point.changes)), *half_warning(point.workload))
     batch = point.workload.training.batch
     energy = profile.energy
     millijoules = [1e3 * end for end in (energy.joules, energy.joules_low, energy.joules_high)] if energy else None

@@ -14,68 +14,54 @@ from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.area_power import silicon_profile
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import SiliconProfile
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
-from mimdsim.validation.sensitivity import Bearing
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
 
 COLUMNS = {"chip", "machine", "changes", "metric", "value", "unit", "tolerance", "judged"}
 METRICS = {"area_mm2": "mm2", "sram_share": "of the area", "full_load_watts": "W"}
-Found = tuple[float, float]  # a number and how far it may be off
 
 
 def chip_row(row: Cells, _asked: Asked) -> Fields:
     """Fields of a published figure."""
     published, tolerance = (row.number(column, above=0) for column in ("value", "tolerance"))
-    found, note = _predicted(row)
-    value, off = found or (None, 0.0)
+
+    def predict() -> Fields:
+        value, off = _metric(silicon_profile(_machine(row)), row["metric"])
+        # of the chip that is described, not of others that take numbers from it
+        bearing = None if row["changes"] else row.bearing(row["machine"], published, partial(_again, row["metric"]))
+        return within_bounds(value, value - off, value + off) | {"bearing": bearing}
+
     return {
         "name": f"{row['chip']} {row['metric']} {row['value']}",
         "unit": row["unit"],
-        "predicted": value,
         "published": published,
         "tolerance": tolerance,
-        "low": None if value is None else value - off,
-        "high": None if value is None else value + off,
         "source": row.get("source", ""),
-        "note": note,
         "kind": f"{row['metric']}, {row['judged']}",
-        "bearing": _bearing(row, row.line, published) if found else None,
+        "predict": predict,
     }
 
 
-def _bearing(row: dict[str, str], line: int, measured: float) -> Bearing | None:
-    """Of the chip that is described, not of others that take numbers from it."""
-    if row["changes"]:
-        return None
-    return Bearing(line=line, machine=row["machine"], measured=measured, again=partial(_again, row["metric"]))
-
-
 def _again(metric: str, machine: MimdMachine) -> float:
-    silicon = silicon_profile(machine)
-    found, note = (None, "unknown") if silicon is None else _metric(silicon, metric)
-    if found is None:
-        raise MimdsimError(note)
-    return found[0]
+    return _metric(silicon_profile(machine), metric)[0]
 
 
-def _predicted(row: dict[str, str]) -> tuple[Found | None, str]:
-    """((number, how far off) or None, why not)."""
+def _machine(row: Cells) -> MimdMachine:
+    """The row's machine with its changes; raises MimdsimError for one whose area is not described."""
     if METRICS.get(row["metric"]) != row["unit"]:
         known = ", ".join(f"{metric} in {unit}" for metric, unit in METRICS.items())
-        return None, f"no prediction for '{shortened(row['metric'])}' in '{shortened(row['unit'])}'; known: {known}"
+        raise MimdsimError(
+            f"no prediction for '{shortened(row['metric'])}' in '{shortened(row['unit'])}'; known: {known}"
+        )
     changes = {}
     for change in filter(None, row["changes"].split(";")):
         key, equals, value = change.partition("=")
         if not equals:
-            return None, f"changes: '{shortened(change)}' is not key=value; write section.key=value;..."
+            raise MimdsimError(f"changes: '{shortened(change)}' is not key=value; write section.key=value;...")
         changes[key.strip()] = value.strip()
-    try:
-        machine = load_machine(row["machine"], changes)
-    except MimdsimError as refusal:
-        return None, str(refusal)
-    silicon = silicon_profile(_sourced(machine, changes)) if isinstance(machine, MimdMachine) else None
-    if silicon is None:
-        return None, f"unknown: {machine.name} has no [area] in its description"
-    return _metric(silicon, row["metric"])
+    machine = load_machine(row["machine"], changes)
+    if not isinstance(machine, MimdMachine) or machine.area is None:
+        raise MimdsimError(f"unknown: {machine.name} has no [area] in its description")
+    return _sourced(machine, changes)
 
 
 def _sourced(machine: MimdMachine, changes: Collection[str]) -> MimdMachine:
@@ -87,19 +73,22 @@ def _sourced(machine: MimdMachine, changes: Collection[str]) -> MimdMachine:
     return machine.model_copy(update={"area": area})
 
 
-def _metric(silicon: SiliconProfile, metric: str) -> tuple[Found | None, str]:
+def _metric(silicon: SiliconProfile | None, metric: str) -> tuple[float, float]:
+    """The number and how far it may be off."""
+    if silicon is None:
+        raise MimdsimError("unknown")
     if metric == "full_load_watts":
         if silicon.full_load is None:
-            return None, f"unknown: {silicon.unknown or 'the description has no [energy]'}"
-        return (silicon.full_load.value, silicon.full_load.half_width), ""
+            raise MimdsimError(f"unknown: {silicon.unknown or 'the description has no [energy]'}")
+        return silicon.full_load.value, silicon.full_load.half_width
     whole, off = silicon.area_mm2
     if metric == "area_mm2":
-        return (whole, off), ""
+        return whole, off
     sram = next(part for part in silicon.area if part.name == "SRAM")
     rest, rest_off = whole - sram.value, off - sram.half_width
     ends = [(sram.value + way * sram.half_width) / (whole + way * (sram.half_width - rest_off)) for way in (-1, 1)]
     share = sram.value / (sram.value + rest)
-    return (share, max(share - ends[0], ends[1] - share)), ""
+    return share, max(share - ends[0], ends[1] - share)
 
 
-CHIPS = ReferenceTable(needed=COLUMNS, also={"source"}, predict_row=chip_row)
+CHIPS = ReferenceTable(needed=COLUMNS, also={"source"}, read_row=chip_row)

@@ -76,7 +76,7 @@ def ranges_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
 def rows_as_json(rows: list[Row]) -> str:
     """All rows with ratio, verdict and range, and the mean errors of their table, of their kind and of their range."""
     listed: list[dict[str, Any]] = []
-    for _, of_file in files_of(rows):
+    for _, of_file in tables_of(rows):
         table_error = summarised(of_file).mean_error
         kinds = {kind: summarised(chosen).mean_error for kind, chosen in kinds_of(of_file)}
         ranges = {
@@ -99,7 +99,7 @@ def rows_as_json(rows: list[Row]) -> str:
     return dump_json(listed)
 
 
-def files_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+def tables_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     """The rows of every file, in the order given."""
     return [(file, [row for row in rows if row.file == file]) for file in dict.fromkeys(row.file for row in rows)]
 
@@ -107,7 +107,7 @@ def files_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
 def table(rows: list[Row]) -> list[str]:
     """Aligned lines per file, none longer than COLUMNS; followed by sources, notes and a summary."""
     lines: list[str] = []
-    for file, chosen in files_of(rows):
+    for file, chosen in tables_of(rows):
         for line in _lines_of(file, chosen):
             lines += textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 8, break_on_hyphens=False)
         lines.append("")

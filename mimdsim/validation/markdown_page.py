@@ -1,18 +1,84 @@
-"""The page 'Predicted and measured': every row of published figures in Markdown, with the rows that are out and why."""
+"""The page 'Predicted and measured': every row of published figures in Markdown, with the rows that are out and why.
+
+Why, says `references/disagreements.toml`, written by hand: which term would have to be wrong, by pattern of row. A row
+that is out and has no note is an open question, and a note for a row that is no longer out is stale; tests fail on both
+for the tables in the repository.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from html import escape
 from pathlib import Path
 
+from mimdsim.base import __version__
 from mimdsim.base.files import write_atomically
-from mimdsim.base.version import __version__
+from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.base.search_path import files_of
 from mimdsim.report.formatting import plain, significant
-from mimdsim.validation.console_table import Summary, files_of, kinds_of, ranges_of, summarised
-from mimdsim.validation.disagreements import Disagreement, Notes, load_notes
+from mimdsim.validation.console_table import Summary, kinds_of, ranges_of, summarised, tables_of
 from mimdsim.validation.reference_table import Row
+
+
+class TableNote(Section):
+    """A note on a whole table: file name, heading of its section, where its predictions come from."""
+
+    file: str
+    title: str
+    about: str
+
+
+class Disagreement(Section):
+    """Rows of a table that are out, by patterns of their names, the term in question, and why."""
+
+    file: str
+    rows: tuple[str, ...]
+    term: str
+    note: str
+
+    def matches(self, row: Row) -> bool:
+        """Whether it applies to this row, in or out."""
+        return row.file == self.file and any(fnmatchcase(row.name, pattern) for pattern in self.rows)
+
+
+class Notes(Section):
+    """The whole file of notes."""
+
+    table: tuple[TableNote, ...] = ()
+    disagreement: tuple[Disagreement, ...] = ()
+
+    def of_row(self, row: Row) -> list[Disagreement]:
+        """The notes that apply to `row`."""
+        return [each for each in self.disagreement if each.matches(row)]
+
+    def of_table(self, file: str) -> TableNote | None:
+        """The note on a whole table, None if there is none."""
+        return next((each for each in self.table if each.file == file), None)
+
+    def missing(self, rows: list[Row]) -> list[Row]:
+        """Rows that are out without a note."""
+        return [row for row in rows if row.within is False and not self.of_row(row)]
+
+    def stale(self, rows: list[Row]) -> list[str]:
+        """Patterns of tables in `rows` that match no row that is out, as 'file: pattern'."""
+        out = [row for row in rows if row.within is False]
+        files = {row.file for row in rows}
+        return [
+            f"{each.file}: {pattern}"
+            for each in self.disagreement
+            for pattern in each.rows
+            if each.file in files and not any(row.file == each.file and fnmatchcase(row.name, pattern) for row in out)
+        ]
+
+
+def load_notes(path: Path | None = None) -> Notes:
+    """The notes of `path`, by default `references/disagreements.toml`; raises DescriptionError with every problem."""
+    path = path or files_of("references")["disagreements.toml"]
+    given, text = read_toml(path)
+    return build(Notes, given, where=path.name, text=text)
+
 
 LABELS, PLOT, FIGURES = 320, 440, 190  # widths in pixels: left of the dots, the dots, right of the dots
 HEAD, LINE, FOOT = 34, 20, 26
@@ -24,7 +90,7 @@ WITHIN, OUT, PALE = "#0072b2", "#d55e00", "#d0d0d0"
 def ratios_svg(rows: list[Row]) -> str:
     """An SVG picture of predicted over published; the same rows give the same text."""
     groups = []
-    for file, of_file in files_of(rows):
+    for file, of_file in tables_of(rows):
         for kind, chosen in kinds_of(of_file):
             found = summarised(chosen, kind)
             if found.mean_error is not None:
@@ -96,7 +162,7 @@ def page_lines(
     rows: list[Row], notes: Notes, *, with_data: bool, files: tuple[str, ...] = (), figure: str = FIGURE
 ) -> Iterator[str]:
     """Lines of the page. with_data: whether recordings gave the activity of the training runs; files: names given."""
-    tables = files_of(rows)
+    tables = tables_of(rows)
     command = " ".join(["mimdsim validate", *files, *(["--data N-MNIST"] * with_data), "--page FILE.md"])
     yield f"# {TITLE}"
     yield ""

@@ -1,7 +1,9 @@
 """A table of published figures: the columns that it is recognised by, and how one row is read and predicted.
 
-`predict_row` gets the cells of one row and returns the fields of `Row` that it knows; what it cannot read or predict it
-raises as MimdsimError, and that row is given as refused, with its line, beside the others.
+`read_row` gets the cells of one row and returns the fields of `Row` that it knows. What it cannot read it raises as
+MimdsimError, and that row is given as refused, with its line, beside the others. Under "predict" it gives a function
+that returns the fields of the prediction; why there is none it raises, too, and that becomes the row's note. What a row
+tells `mimdsim calibrate` of the machine that it was measured on is its `Bearing`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,35 @@ from typing import Any
 from mimdsim.base.csv_table import Table, numbered
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.machine import MimdMachine, list_machines, tiled_machine
-from mimdsim.validation.sensitivity import Bearing
+from mimdsim.machine.calibrated import CODELET
+from mimdsim.profile import Doubt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bearing:
+    """Of a figure that was measured, not derived from others of its table.
+
+    line: of the table; machine: whose description predicts it; measured: in the row's unit, at least as exact as
+    published. again: the same prediction for another description of that machine, of the same program where there is
+    one; raises MimdsimError if it has none. parts: (codelet as "codelet NAME", kind of source, its part of the
+    prediction, in the row's unit) for every codelet whose cost the prediction has in proportion. formula: rows of a
+    table with the same are off alike, beyond what they have from the machine and those codelets ("": those of a kind).
+    """
+
+    line: int
+    machine: str
+    measured: float
+    again: Callable[[MimdMachine], float]
+    parts: tuple[tuple[str, str, float], ...] = ()
+    formula: str = ""
+
+
+def codelet_parts(doubts: Iterable[Doubt], of_a_cycle: float) -> tuple[tuple[str, str, float], ...]:
+    """The codelets among what a profile's interval is made of; of_a_cycle: a cycle in the row's unit."""
+    return tuple(
+        (doubt.name, doubt.kind, of_a_cycle * doubt.cycles) for doubt in doubts if doubt.name.startswith(CODELET)
+    )
+
 
 Progress = Callable[[str, int, int], None]
 MACHINE, SPREAD = "machine", "spread"  # columns that may be added to any table
@@ -83,7 +113,8 @@ class Row:
         return max(self.ratio - 1, 0.0) if self.upper_bound else abs(self.ratio - 1)
 
 
-Fields = dict[str, Any]  # of a Row, but its file
+Fields = dict[str, Any]  # of a Row, but its file; and "predict", which returns more of them
+PREDICT = "predict"
 
 
 class Cells(dict[str, str]):
@@ -118,12 +149,27 @@ class Cells(dict[str, str]):
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least {least}")
         return int(number)
 
+    def bearing(
+        self,
+        machine: str,
+        measured: float,
+        again: Callable[[MimdMachine], float],
+        *,
+        parts: tuple[tuple[str, str, float], ...] = (),
+        formula: str = "",
+    ) -> Bearing:
+        """What the row tells of a machine."""
+        return Bearing(line=self.line, machine=machine, measured=measured, again=again, parts=parts, formula=formula)
 
-def around(predicted: float | None, share: float) -> Fields:
-    """A prediction with an interval of a share of it to each side; nothing where there is none."""
-    if predicted is None:
-        return {}
+
+def around(predicted: float, share: float) -> Fields:
+    """A prediction with an interval of a share of it to each side."""
     return {"predicted": predicted, "low": (1 - share) * predicted, "high": (1 + share) * predicted}
+
+
+def within_bounds(predicted: float, low: float, high: float) -> Fields:
+    """A prediction with its interval."""
+    return {"predicted": predicted, "low": low, "high": high}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,22 +181,26 @@ class Asked:
     progress: Progress = silent
     machine: MimdMachine | None = None
 
+    def machine_or(self, name: str) -> MimdMachine:
+        """The machine asked for, else that of the published figures."""
+        return self.machine or tiled_machine(name, "these rows are of tiled machines")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTable:
     """A kind of table: the columns that it is recognised by, others that are read where there are any, and columns of
     the published tables that are not read.
 
-    predict_row: the fields of what a row publishes, one figure or several. predict_all, in its place: of all rows of
-    one machine, where figures are made of several of them. doing: what progress says of tables that take long.
+    read_row: the fields of what a row publishes, one figure or several. read_all, in its place: of all rows of one
+    machine, where figures are made of several of them. doing: what progress says of tables that take long.
     on: the machine that rows are predicted for, whatever is asked ("": for no described one); None: any.
     """
 
     needed: set[str]
     also: set[str] = field(default_factory=set)
     ignored: set[str] = field(default_factory=set)
-    predict_row: Callable[[Cells, Asked], Fields | list[Fields]] | None = None
-    predict_all: Callable[[list[Cells], Asked], Iterable[Fields]] | None = None
+    read_row: Callable[[Cells, Asked], Fields | list[Fields]] | None = None
+    read_all: Callable[[list[Cells], Asked], Iterable[Fields]] | None = None
     doing: str = ""
     on: str | None = None
 
@@ -181,10 +231,10 @@ class ReferenceTable:
         return found
 
     def _predicted(self, path: Path, lines: list[Cells], asked: Asked) -> list[Row]:
-        if self.predict_all is not None:
-            return [_row(path, fields) for fields in self.predict_all(lines, asked)]
-        assert self.predict_row is not None
-        return [_row(path, fields) for fields in each_row(lines, asked, self.predict_row, self.doing)]
+        if self.read_all is not None:
+            return [_row(path, fields) for fields in self.read_all(lines, asked)]
+        assert self.read_row is not None
+        return [_row(path, fields) for fields in each_row(lines, asked, self.read_row, self.doing)]
 
     def _machine_of(self, name: str, asked: Asked) -> MimdMachine | None:
         """What a row that names a machine is predicted for; raises MimdsimError where it cannot be."""
@@ -201,20 +251,29 @@ class ReferenceTable:
 
 
 def each_row(
-    lines: Sequence[Cells],
-    asked: Asked,
-    predict_row: Callable[[Cells, Asked], Fields | list[Fields]],
-    doing: str = "",
+    lines: Sequence[Cells], asked: Asked, read_row: Callable[[Cells, Asked], Fields | list[Fields]], doing: str = ""
 ) -> Iterator[Fields]:
-    """What `predict_row` makes of every row; of one that it cannot read or predict, why."""
+    """What `read_row` makes of every row, predicted; of one that cannot be read or predicted, why."""
     for number, cells in enumerate(lines, start=1):
         try:
-            made = predict_row(cells, asked)
+            read = read_row(cells, asked)
         except MimdsimError as problem:
-            made = refused(cells, problem)
+            read = refused(cells, problem)
+        yield from map(predicted, read if isinstance(read, list) else [read])
         if doing:
             asked.progress(doing, number, len(lines))
-        yield from made if isinstance(made, list) else [made]
+
+
+def predicted(fields: Fields) -> Fields:
+    """The fields of a row with those that its prediction adds, or the note why there is none."""
+    if PREDICT not in fields:
+        return fields
+    read = {name: value for name, value in fields.items() if name != PREDICT}
+    try:
+        read |= fields[PREDICT]()
+    except MimdsimError as refusal:
+        read["note"] = str(refusal)
+    return read
 
 
 def refused(cells: Cells, problem: MimdsimError) -> Fields:

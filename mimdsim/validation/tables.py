@@ -12,36 +12,29 @@ from functools import partial
 from pathlib import Path
 
 from mimdsim.base.csv_table import parse_table
-from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
+from mimdsim.base.errors import DataFileError, shortened, suggest
 from mimdsim.base.files import parse_json, read_bounded_text
 from mimdsim.base.search_path import files_of, looked_in, own_folder, several
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.chips import CHIPS
 from mimdsim.validation.framework_steps import FRAMEWORK_STEPS
-from mimdsim.validation.gpus.event_rows import EVENT_DRIVEN
-from mimdsim.validation.gpus.networks import predict_snn_row
-from mimdsim.validation.gpus.products import predict_gemm_row, product_flops
+from mimdsim.validation.gpus.event_driven import EVENT_DRIVEN
+from mimdsim.validation.gpus.networks import NETWORKS
+from mimdsim.validation.gpus.products import PRODUCTS
 from mimdsim.validation.gpus.training_steps import GPU_STEPS
-from mimdsim.validation.products.rows import (
-    NEEDED,
-    predict_tiled_gemm_row,
-    predict_tiled_product,
-    tiled_gemm_bearing,
-    tiled_product_bearing,
-)
-from mimdsim.validation.reference_table import Asked, Cells, Fields, Progress, ReferenceTable, Row, around, silent
+from mimdsim.validation.products import TILED_PRODUCTS
+from mimdsim.validation.reference_table import Asked, Progress, ReferenceTable, Row, silent
 from mimdsim.validation.silicon.gather import GATHERS
 from mimdsim.validation.silicon.loops import LOOPS
 from mimdsim.validation.silicon.vertices import TILE_VERTICES
-from mimdsim.validation.sparse.rows import SPARSE_PRODUCTS
-from mimdsim.validation.stencil.rows import STENCIL_PHASES
-from mimdsim.validation.stencil.solver_rows import SOLVER_STEPS
+from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS
+from mimdsim.validation.stencil.blur import STENCIL_PHASES
+from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS
 from mimdsim.validation.training_runs import TRAINING_STEPS, golden_rows
-from mimdsim.validation.vendor.registry import vendor_cycles
+from mimdsim.validation.vendor import VENDOR_CODELETS
 
 MAX_REFERENCE_BYTES = 32 << 20
 MOST_TOLERANCE = 1.0
-UNITS = {"tflops": "TFLOP/s"}  # of metrics of products; of all others cycles
 TABLES = (".csv", ".json")
 
 
@@ -53,7 +46,7 @@ def default_files() -> tuple[Path, ...]:
 
 
 def find_table(name: str) -> Path:
-    """A table given by path, or by the name of its file where it lies in a folder of references (`base/places.py`).
+    """A table given by path, or by the name of its file where it lies among references (`base/search_path.py`).
 
     Raises DataFileError that names all places where it was looked for.
     """
@@ -145,109 +138,11 @@ def cells_of(path: Path, column: str) -> dict[int, str]:
     return {row.number: row[column] for row in table.rows if row.get(column)}
 
 
-def _vendor_row(row: Cells, _asked: Asked) -> Fields:
-    fields = {
-        "name": f"{row['codelet']} {row['dtype']} {row['params']}",
-        "unit": f"{row['scope']} cycles",
-        "published": row.number("cycles"),
-        "tolerance": 0.01,
-        "source": row.get("vendor_source", ""),
-        "kind": f"{row['scope']} cycles",
-    }
-    try:
-        parameters = dict(part.split("=", 1) for part in row["params"].split(";") if part)
-        cycles = vendor_cycles(row["codelet"], row["dtype"], parameters)
-    except MimdsimError as refusal:
-        return fields | {"note": str(refusal)}
-    except ValueError:
-        return fields | {"note": f"params '{row['params']}' are not key=value;..."}
-    except ArithmeticError as failure:  # a count of units or bytes that is 0
-        return fields | {"note": f"the formula has no result for params '{row['params']}' ({failure})"}
-    if cycles is None:
-        return fields | {"note": "no formula for this codelet"}
-    return fields | around(float(cycles), 0.0)
-
-
-def _gemm_row(row: Cells, _asked: Asked) -> Fields:
-    published = row.number("time_us")
-    tiled = row["gpu"].startswith("IPU")
-    seconds, note = (predict_tiled_gemm_row if tiled else predict_gemm_row)(row)
-    batched = ", batched" if row["batch"] not in ("", "1") else ""
-    shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
-    return {
-        **around(None if seconds is None else 1e6 * seconds, 0.2),
-        "name": f"{row['gpu']} {row['dtype']} {shape}",
-        "unit": "us",
-        "published": published,
-        "tolerance": 0.30,
-        "source": row["source"],
-        "note": "" if seconds is not None else note,
-        "kind": f"{row['gpu']} {row['dtype']}{batched}",
-        "size": product_flops(row),
-        "bearing": tiled_gemm_bearing(row, row.line, published) if tiled and seconds is not None else None,
-    }
-
-
-def _tiled_product_row(row: Cells, _asked: Asked) -> Fields:
-    predicted, low, high, note = predict_tiled_product(row)
-    published = row.number("value")
-    if predicted is not None and row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
-        predicted, note = None, f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'"
-    return {
-        "name": f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
-        f"{row['variant']} {row['metric']}",
-        "unit": row["unit"],
-        "predicted": predicted,
-        "published": published,
-        "tolerance": row.number("tolerance", default=0.15),
-        "low": low,
-        "high": high,
-        "source": row.get("source", ""),
-        "note": note,
-        "kind": f"{row['operation']} {row['metric']}",
-        "bearing": None if predicted is None else tiled_product_bearing(row, row.line, published),
-    }
-
-
-def _gpu_snn_row(row: Cells, _asked: Asked) -> Fields:
-    told = predict_snn_row(row)
-    seconds, (low, high) = told.seconds, told.spread
-    marks = [f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)]
-    return {
-        "unit": "s",
-        "name": f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}{''.join(marks)}",
-        "predicted": seconds,
-        "published": row.number("value_s"),
-        "tolerance": told.tolerance,
-        "low": None if seconds is None else low * seconds,
-        "high": None if seconds is None else high * seconds,
-        "source": row["source"],
-        "note": "" if seconds is not None else told.note,
-        "kind": f"{row['framework']} {row['metric']}",
-    }
-
-
 FORMATS: tuple[ReferenceTable, ...] = (
-    ReferenceTable(
-        needed={"codelet", "scope", "dtype", "params", "cycles"},
-        also={"vendor_source"},
-        predict_row=_vendor_row,
-        on="",
-    ),
-    ReferenceTable(
-        needed={"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"},
-        also={"includes_host_overhead_us", "kernel"},
-        predict_row=_gemm_row,
-        on="",
-    ),
-    ReferenceTable(needed=NEEDED, also={"clock_hz", "partials", "tolerance", "source"}, predict_row=_tiled_product_row),
-    ReferenceTable(
-        needed={"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"},
-        also={"batch_B", "steps_T", "task", "dtype", "exec_style", "timing_valid"},
-        ignored={"gpu_basis", "peak_mem_bytes"},
-        predict_row=_gpu_snn_row,
-        on="",
-    ),
+    VENDOR_CODELETS,
+    PRODUCTS,
+    TILED_PRODUCTS,
+    NETWORKS,
     TRAINING_STEPS,
     FRAMEWORK_STEPS,
     STENCIL_PHASES,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_detail import SMALL
-from test_report import make_profile
+from random_profile import make_profile
+from small_detail import SMALL
 
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.machine import load_machine

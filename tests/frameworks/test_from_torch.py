@@ -20,6 +20,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 zoo = pytest.importorskip("torch_networks")
 frameworks = pytest.importorskip("mimdsim.frameworks")
+reading = pytest.importorskip("mimdsim.frameworks.reading")
 
 
 def given_to(network: SpikingNetwork, weights: Any, spikes: np.ndarray, labels: np.ndarray) -> Given:
@@ -27,7 +28,7 @@ def given_to(network: SpikingNetwork, weights: Any, spikes: np.ndarray, labels: 
     arrays: dict[str, np.ndarray] = {}
     for name, parameter in network.parameters.items():
         arrays[name] = weights[name].reshape(parameter.shape).astype(np.float32)
-        for state in network.optimiser.state:
+        for state in network.optimiser.state if parameter.name in network.trained else ():
             arrays[parameter.kept(state)] = np.full(parameter.shape, 1e-3, np.float32)
     ids = np.zeros((*spikes.shape[:2], network.input_capacity), np.int32)
     counts = np.zeros((*spikes.shape[:2], 2), np.int32)
@@ -57,9 +58,13 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     loss32, single = zoo.gradients_of(made, module, spikes, labels)
     loss64, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     assert outcome.loss == pytest.approx(loss64, rel=1e-5, abs=abs(loss32 - loss64))
-    links = frameworks.parameter_names(workload)
-    assert {parameter for parameter, *_ in links} == set(double)
+    links = reading.parameter_names(workload)
+    learning = {name for name, each in module.named_parameters() if each.requires_grad}
+    assert {parameter for parameter, *_ in links if parameter in learning} == set(double)
+    assert set(network.trained) == {array for parameter, array, *_ in links if parameter in learning}
     for parameter, array, transposed, row in links:
+        if parameter not in learning:
+            continue
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
         every = (each[parameter].T if transposed else each[parameter] for each in (double, single))
         wanted, rounded = (each.reshape(-1, mine.shape[1])[row : row + len(mine)] for each in every)
@@ -126,12 +131,6 @@ def with_hook() -> Any:
     return module
 
 
-def frozen() -> Any:
-    module = loop()
-    module.fc1.weight.requires_grad = False
-    return module
-
-
 def sequential(*between_them: Any) -> Any:
     torch.manual_seed(0)
     return nn.Sequential(
@@ -195,9 +194,7 @@ REFUSED = {
     "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
     "reset_delay=False": lambda: loop(snn.Leaky(beta=0.9, reset_delay=False)),
     "graded_spikes_factor": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=2.0)),
-    "learn_recurrent=False": lambda: loop(snn.RLeaky(beta=0.9, linear_features=zoo.HIDDEN, learn_recurrent=False)),
     "'lif1' (Leaky) has hooks": with_hook,
-    "its weight is frozen": frozen,
     "what 'relu' made": lambda: between(torch.relu),
     "what 'detach' made": lambda: between(lambda spikes: spikes.detach()),
     "a state that comes from detach": lambda: Truncated(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),

@@ -245,10 +245,10 @@ def test_workloads_learn_with_every_loss(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"training.reading": "max"}, '"max" reads membrane potentials; set network.output = "membrane"'),
+        ({"training.reading": "max"}, "'max' reads membrane potentials: set network.output = \"membrane\""),
         (
             {"training.loss": "mean_squared_error", "network.output": "membrane"},
-            "uses spike counts; set network.output",
+            "counts spikes: set network.output",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_nir import CHAINS, NIR_FILES
 
-from mimdsim.workload.interchange.imported import ImportedNetwork
+from mimdsim.workload.interchange.model_file import ImportedNetwork
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir

@@ -7,9 +7,9 @@ import pytest
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.library import arithmetic, casts, dense, elementwise, network, operation_costs, reductions, sparse
-from mimdsim.validation.sparse import dynamic_costs, static_costs
-from mimdsim.validation.vendor import others, popops
-from mimdsim.validation.vendor.params import VendorParams, formats
+from mimdsim.validation import vendor_formulas as formulas
+from mimdsim.validation.sparse import codelets as popsparse
+from mimdsim.validation.vendor import VendorParams, formats
 
 # ---- operations: 60 elements on one context, passes of the loop x cycles of a pass with its loads and stores
 
@@ -267,33 +267,42 @@ POINTS = {
         (casts.fill_2d_cycles([16], dtype="u64"), 5 + 21 - 2),
     ],
     "scaled addition": [  # 57 the supervisor; 1 to ask for a remainder; 6 for its branch
-        (popops.scaled_add_1d_cycles(0), 57 + 6 * (15 + 3 + 1)),
-        (popops.scaled_add_1d_cycles(25), 57 + 6 + 6 * (15 + 6 + 3 + 3 + 1 + 8)),
-        (popops.scaled_add_1d_cycles(26), 57 + 6 * (15 + 6 + 2 * 3 + 3)),  # a thirteenth vector: one context has 3
-        (popops.scaled_add_1d_cycles(25, dtype="f16"), 57 + 6 + 6 * (15 + 6 + 3 + 1 + 5)),
-        (popops.scaled_add_1d_cycles(26, dtype="f16"), 57 + 6 + 6 * (15 + 6 + 3 + 1 + 5 + 7)),
-        (popops.scaled_add_1d_cycles(27, dtype="f16"), 57 + 6 + 6 * (15 + 6 + 3 + 1 + 5 + 7 + 6)),
-        (popops.scaled_add_1d_cycles(24, op="SUBTRACT"), 57 + 7 + 6 * (15 + 6 + 3 + 3 + 1)),
-        (popops.scaled_add_1d_cycles(24, op="AXPLUSBY", dtype="f16"), 57 + 12 + 6 * (15 + 6 + 3 + 1)),
-        (popops.scaled_add_1d_cycles(24, op="AXMINUSBY", dtype="f16"), 57 + 6 * (15 + 6 + 3 + 1)),
-        (popops.scaled_add_1d_cycles(24, op="SUBTRACT", constant_scale=True), 57 - 6 + 6 * (15 + 6 + 3 + 3 + 1)),
-        (popops.scaled_add_1d_cycles(25, op="AXPLUSBY"), 69 + 6 + 6 * (16 + 6 + 3 + 1 + 1 + 5)),
-        (popops.scaled_add_1d_cycles(24, op="AXMINUSBY", memory_constrained=True), 57 + 6 * (16 + 6 + 3 + 1 + 1)),
-        (popops.scaled_add_1d_cycles(180, memory_constrained=True), 57 + 6 * (15 + 6 + 14 * 2 + 3 + 1)),
-        (popops.scaled_add_1d_cycles(192, memory_constrained=True), 57 + 6 * (15 + 6 + 15 * 1 + 3 + 1)),
-        (popops.scaled_add_2d_cycles([25]), 9 + 1 + 15 + 5 + 12 * 3 + 7),
-        (popops.scaled_add_2d_cycles([25], memory_constrained=True), 9 + 1 + 15 + 5 + 12 * 2 + 7),
-        (popops.scaled_add_2d_cycles([24], op="SUBTRACT"), 9 + 1 + 2 + 15 + 5 + 12 * 3),
-        (popops.scaled_add_2d_cycles([24], op="AXPLUSBY"), 9 + 1 + 6 + 15 + 5 + 12 * 3),
-        (popops.scaled_add_2d_cycles([24], op="AXPLUSBY", memory_constrained=True), 9 + 7 + 15 + 5 + 12 * 3),
+        (formulas.scaled_add_1d_cycles(0), 57 + 6 * (15 + 3 + 1)),
+        (formulas.scaled_add_1d_cycles(25), 57 + 6 + 6 * (15 + 6 + 3 + 3 + 1 + 8)),
         (
-            popops.scaled_add_2d_cycles([24], op="AXMINUSBY", dtype="f16", memory_constrained=True),
+            formulas.scaled_add_1d_cycles(26),
+            57 + 6 * (15 + 6 + 2 * 3 + 3),
+        ),  # a thirteenth vector: one context has 3
+        (formulas.scaled_add_1d_cycles(25, dtype="f16"), 57 + 6 + 6 * (15 + 6 + 3 + 1 + 5)),
+        (formulas.scaled_add_1d_cycles(26, dtype="f16"), 57 + 6 + 6 * (15 + 6 + 3 + 1 + 5 + 7)),
+        (formulas.scaled_add_1d_cycles(27, dtype="f16"), 57 + 6 + 6 * (15 + 6 + 3 + 1 + 5 + 7 + 6)),
+        (formulas.scaled_add_1d_cycles(24, op="SUBTRACT"), 57 + 7 + 6 * (15 + 6 + 3 + 3 + 1)),
+        (formulas.scaled_add_1d_cycles(24, op="AXPLUSBY", dtype="f16"), 57 + 12 + 6 * (15 + 6 + 3 + 1)),
+        (formulas.scaled_add_1d_cycles(24, op="AXMINUSBY", dtype="f16"), 57 + 6 * (15 + 6 + 3 + 1)),
+        (
+            formulas.scaled_add_1d_cycles(24, op="SUBTRACT", constant_scale=True),
+            57 - 6 + 6 * (15 + 6 + 3 + 3 + 1),
+        ),
+        (formulas.scaled_add_1d_cycles(25, op="AXPLUSBY"), 69 + 6 + 6 * (16 + 6 + 3 + 1 + 1 + 5)),
+        (
+            formulas.scaled_add_1d_cycles(24, op="AXMINUSBY", memory_constrained=True),
+            57 + 6 * (16 + 6 + 3 + 1 + 1),
+        ),
+        (formulas.scaled_add_1d_cycles(180, memory_constrained=True), 57 + 6 * (15 + 6 + 14 * 2 + 3 + 1)),
+        (formulas.scaled_add_1d_cycles(192, memory_constrained=True), 57 + 6 * (15 + 6 + 15 * 1 + 3 + 1)),
+        (formulas.scaled_add_2d_cycles([25]), 9 + 1 + 15 + 5 + 12 * 3 + 7),
+        (formulas.scaled_add_2d_cycles([25], memory_constrained=True), 9 + 1 + 15 + 5 + 12 * 2 + 7),
+        (formulas.scaled_add_2d_cycles([24], op="SUBTRACT"), 9 + 1 + 2 + 15 + 5 + 12 * 3),
+        (formulas.scaled_add_2d_cycles([24], op="AXPLUSBY"), 9 + 1 + 6 + 15 + 5 + 12 * 3),
+        (formulas.scaled_add_2d_cycles([24], op="AXPLUSBY", memory_constrained=True), 9 + 7 + 15 + 5 + 12 * 3),
+        (
+            formulas.scaled_add_2d_cycles([24], op="AXMINUSBY", dtype="f16", memory_constrained=True),
             9 + 1 + 15 + 5 + 6 * 2,
         ),
-        (popops.scaled_add_2d_cycles([24], constant_scale=True), 9 + 15 + 5 + 12 * 3),
-        (popops.scaled_add_2d_cycles([24], op="AXPLUSBY", constant_scale=True), 9 + 4 + 15 + 5 + 12 * 3),
-        (popops.scaled_add_2d_cycles([1, 27], dtype="f16"), 10 + 15 + 4 + 7 + 15 + 5 + 6 * 3 + 4 + 6 + 7),
-        (popops.scaled_add_2d_cycles([26], dtype="f16"), 10 + 15 + 5 + 6 * 3 + 4 + 6),
+        (formulas.scaled_add_2d_cycles([24], constant_scale=True), 9 + 15 + 5 + 12 * 3),
+        (formulas.scaled_add_2d_cycles([24], op="AXPLUSBY", constant_scale=True), 9 + 4 + 15 + 5 + 12 * 3),
+        (formulas.scaled_add_2d_cycles([1, 27], dtype="f16"), 10 + 15 + 4 + 7 + 15 + 5 + 6 * 3 + 4 + 6 + 7),
+        (formulas.scaled_add_2d_cycles([26], dtype="f16"), 10 + 15 + 5 + 6 * 3 + 4 + 6),
     ],
     "slices": [
         (reductions.dynamic_slice_1d_cycles(64, 2, dtype="u8"), 25 + 6 * (76 + 2 * (72 + 2 * 2))),
@@ -524,12 +533,12 @@ POINTS = {
         (dense.outer_product_cycles(1, 1022, 1022), 25 + 11 + 10 + 2044),  # the stride no longer fits its field
     ],
     "multiply and add": [
-        (others.dot_product_cycles(64), 6 + 1 + 4 + 16 - 1),
-        (others.dot_product_cycles(6), 6 + 1 + 4 + 2 + 3 * 2 - 1),
-        (others.dot_product_cycles(5, partials_dtype="f32"), 3 + 4 + 1 + 5 * 2 - 1),
-        (others.dot_product_cycles(3, dtype="f32", partials_dtype="f32"), 3 + 4 + 1 + 3 * 2),
+        (formulas.dot_product_cycles(64), 6 + 1 + 4 + 16 - 1),
+        (formulas.dot_product_cycles(6), 6 + 1 + 4 + 2 + 3 * 2 - 1),
+        (formulas.dot_product_cycles(5, partials_dtype="f32"), 3 + 4 + 1 + 5 * 2 - 1),
+        (formulas.dot_product_cycles(3, dtype="f32", partials_dtype="f32"), 3 + 4 + 1 + 3 * 2),
         (
-            others.horizontal_mac_cycles(
+            formulas.horizontal_mac_cycles(
                 2,
                 in_channels_per_group=4,
                 out_channels_per_group=3,
@@ -544,12 +553,12 @@ POINTS = {
             58 + 6 * 9 + 2 * (23 + 3 * (15 + 2 * (10 + 6 * (2 * (16 + 19 + 2 * (7 + 3 * 9)) + 16)))) + (2 + 5) * 6 * 4,
         ),
         (
-            others.horizontal_mac_cycles(0, in_channels_per_group=4, out_channels_per_group=4, zeroed_elements=99),
+            formulas.horizontal_mac_cycles(0, in_channels_per_group=4, out_channels_per_group=4, zeroed_elements=99),
             63 + 14 + 6 * 10 + 23 + 15 + 10 + 6 * (16 + 7 + 16) + 5 * 6,
         ),
-        (others.vertical_mac_dot_cycles(4, 4), 3 + 3 * 2),
-        (others.vertical_mac_dot_cycles(2, 16), 3 + 3 * 2),
-        (others.slic_macs_per_cycle(8), 32),
+        (formulas.vertical_mac_dot_cycles(4, 4), 3 + 3 * 2),
+        (formulas.vertical_mac_dot_cycles(2, 16), 3 + 3 * 2),
+        (formulas.slic_macs_per_cycle(8), 32),
     ],
     "sparse": [  # 30 + 47 + 46 the search of one bucket; a context: overhead, rows of overhead and products
         (sparse.sparse_dense_elementwise_cycles(3, 4, 20), 6 * (30 + 3 * (11 + 2 * 20)) + 123),
@@ -651,30 +660,30 @@ POINTS = {
             sparse.sparse_dense_block_cycles(2, 7, 5, block=4, retain_row=False, others=2, subgroups=3),
             6 * (26 + 10 * (17 + 14)) + 5 * (4 + 15) * 2 + 2 + 40 + 33 * 6 + 2 * 46 + 56,
         ),
-        (dynamic_costs.repeated_loop_cycles(3, 7, dtype="f16"), 0),
-        (dynamic_costs.repeated_loop_cycles(3, 24, dtype="f16"), 2 * 17 * 3 * 6),
-        (dynamic_costs.repeated_loop_cycles(3, 24, dtype="f32"), 5 * 12 * 3 * 6),
+        (popsparse.repeated_loop_cycles(3, 7, dtype="f16"), 0),
+        (popsparse.repeated_loop_cycles(3, 24, dtype="f16"), 2 * 17 * 3 * 6),
+        (popsparse.repeated_loop_cycles(3, 24, dtype="f32"), 5 * 12 * 3 * 6),
         (
-            dynamic_costs.counted_elementwise_cycles(3, 4, 20, buckets=3),
+            popsparse.counted_elementwise_cycles(3, 4, 20, buckets=3),
             6 * (30 + 3 * (11 + 2 * 20)) + 30 + 3 * (47 + 46) + 2 * 30 * 6,
         ),
         (
-            dynamic_costs.counted_block_cycles(2, 7, 5, block=16),
+            popsparse.counted_block_cycles(2, 7, 5, block=16),
             6 * (23 + 10 * 2 * (24 + 28 - 3)) + (5 * (64 + 3 + 24) + 1) * 2 + 2 + 142,
         ),
     ],
     "static sparse": [
-        (int(static_costs.static_element_cycles(3, 10, 8)), 6 * (31 + 3 * (8 + 9 * 3))),
-        (int(static_costs.static_element_cycles(3, 10, 16)), 6 * (33 + 3 * (11 + 2 * (14 + 27)))),
-        (int(static_costs.static_element_cycles(3, 10, 2, dtype="f32")), 6 * (29 + 3 * (5 + 18))),
-        (int(static_costs.static_element_cycles(3, 10, 4, dtype="f32")), 6 * (30 + 3 * (6 + 27))),
+        (int(popsparse.static_element_cycles(3, 10, 8)), 6 * (31 + 3 * (8 + 9 * 3))),
+        (int(popsparse.static_element_cycles(3, 10, 16)), 6 * (33 + 3 * (11 + 2 * (14 + 27)))),
+        (int(popsparse.static_element_cycles(3, 10, 2, dtype="f32")), 6 * (29 + 3 * (5 + 18))),
+        (int(popsparse.static_element_cycles(3, 10, 4, dtype="f32")), 6 * (30 + 3 * (6 + 27))),
         (
-            int(static_costs.static_element_cycles(3, 10, 9, dtype="f32")),
+            int(popsparse.static_element_cycles(3, 10, 9, dtype="f32")),
             6 * (31 + 3 * (12 + 2 * (10 + 27) + 10 + 18)),
         ),
         *(
             (
-                int(static_costs.static_block_cycles(2, 5, columns, block=block, dtype=dtype)),
+                int(popsparse.static_block_cycles(2, 5, columns, block=block, dtype=dtype)),
                 30 + 6 * first + 2 * (6 * row + 17) + 5 * (16 + load + 6 * by_hand),
             )
             for dtype, block, first, row, load, counts in (
@@ -687,12 +696,12 @@ POINTS = {
             )
             for columns, by_hand in counts.items()
         ),
-        (static_costs.static_zeroing_cycles(26, dtype="f32"), (12 + 3) * 6),
-        (static_costs.static_zeroing_cycles(24, dtype="f16"), (12 + 1) * 6),
+        (popsparse.static_zeroing_cycles(26, dtype="f32"), (12 + 3) * 6),
+        (popsparse.static_zeroing_cycles(24, dtype="f16"), (12 + 1) * 6),
         # 40 outputs: 7 a context, one loop of eight halves or two of four floats
-        (static_costs.planned_reduction_cycles(40, 5, dtype="f16"), (16 + 8 + 6 + 4) * 6),
-        (static_costs.planned_reduction_cycles(40, 5, dtype="f32"), (16 + 2 * (5 + 6 + 4)) * 6),
-        (static_costs.planned_reduction_cycles(40, 1, dtype="f32"), 0),
+        (popsparse.planned_reduction_cycles(40, 5, dtype="f16"), (16 + 8 + 6 + 4) * 6),
+        (popsparse.planned_reduction_cycles(40, 5, dtype="f32"), (16 + 2 * (5 + 6 + 4)) * 6),
+        (popsparse.planned_reduction_cycles(40, 1, dtype="f32"), 0),
     ],
 }
 
@@ -736,16 +745,16 @@ def test_formats_without_a_codelet_are_refused(dtype: str) -> None:
         lambda: elementwise.bias_add_cycles(4, 4, dtype=dtype),
         lambda: dense.amp_1x1_worker_cycles(4, zeroing=True, dtype=dtype),
         lambda: dense.outer_product_cycles(4, 4, 4, dtype=dtype),
-        lambda: others.dot_product_cycles(4, dtype=dtype),
+        lambda: formulas.dot_product_cycles(4, dtype=dtype),
         lambda: network.nonlinearity_gradient_1d_cycles(4, op="RELU", dtype=dtype),
         lambda: network.nan_check_1d_cycles(4, dtype=dtype),
         lambda: network.uniform_cycles(4, dtype=dtype),
         lambda: reductions.reduce_add_cycles(4, 4, dtype=dtype),
         lambda: reductions.reduce_add_cycles(4, 4, out_dtype=dtype),
-        lambda: popops.scaled_add_1d_cycles(4, dtype=dtype),
+        lambda: formulas.scaled_add_1d_cycles(4, dtype=dtype),
         lambda: sparse.sparse_dense_elementwise_cycles(4, 4, 4, dtype=dtype),
         lambda: sparse.transpose_cycles(4, 4, 4, dtype=dtype),
-        lambda: static_costs.static_element_cycles(4, 4, 4, dtype=dtype),
+        lambda: popsparse.static_element_cycles(4, 4, 4, dtype=dtype),
     )
     for call in calls:
         with pytest.raises(arithmetic.NoCycleFormula, match=f"no cycle formula for '.*{dtype}"):
@@ -757,12 +766,12 @@ def test_operations_without_a_codelet_are_refused() -> None:
         lambda: elementwise.broadcast_outer_by_row_cycles(4, 4, op="DIVIDE"),
         lambda: reductions.reduce_strided_cycles(4, 4, stride=4, op="MUL"),
         lambda: reductions.reduce_to_scalar_cycles(4, op="LOGICAL_AND"),
-        lambda: popops.scaled_add_1d_cycles(4, op="MULTIPLY"),
+        lambda: formulas.scaled_add_1d_cycles(4, op="MULTIPLY"),
         lambda: network.nonlinearity_gradient_1d_cycles(4, op="GELU"),
         lambda: reductions.multi_slice_cycles(4, 4, dtype="i64"),
         lambda: reductions.scatter_add_cycles(4, 4, dtype="u8"),
         lambda: sparse.sparse_dense_block_cycles(4, 4, 4, block=2),
-        lambda: static_costs.static_block_cycles(4, 4, 4, block=1),
+        lambda: popsparse.static_block_cycles(4, 4, 4, block=1),
     )
     for call in calls:
         with pytest.raises(arithmetic.NoCycleFormula):

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_run import mimdsim
+from commands import mimdsim
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

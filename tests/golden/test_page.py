@@ -8,15 +8,24 @@ import re
 from pathlib import Path
 
 import pytest
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.validation.console_table import COLUMNS, rows_as_json, summarised, table
-from mimdsim.validation.derived_figures import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
-from mimdsim.validation.disagreements import Disagreement, Notes, TableNote, load_notes
-from mimdsim.validation.markdown_page import LAST, NO_NOTE, page_lines, ratios_svg, write_page
+from mimdsim.validation.markdown_page import (
+    LAST,
+    NO_NOTE,
+    Disagreement,
+    Notes,
+    TableNote,
+    load_notes,
+    page_lines,
+    ratios_svg,
+    write_page,
+)
 from mimdsim.validation.reference_table import Row
 from mimdsim.validation.tables import check_files, default_files
+from mimdsim.validation.training_runs import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "predicted-and-measured.md"

@@ -22,8 +22,9 @@ import pytest
 from pins import assert_as_pinned
 
 import mimdsim.costs.library as library
+from mimdsim import validation
 from mimdsim.base.errors import MimdsimError
-from mimdsim.validation import sparse, vendor
+from mimdsim.validation import sparse
 
 TABLE = Path(__file__).resolve().parent / "pinned_costs.csv"
 COLUMNS = ("module", "function", "cycles")
@@ -52,7 +53,7 @@ CHOICES: dict[str | tuple[str, str], tuple[Any, ...]] = {
 def functions() -> dict[str, list[tuple[str, Callable[..., Any]]]]:
     """The public ones by module, in the order of their names."""
     found: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
-    places = {one.name: of for of in (sparse, vendor, library) for one in pkgutil.iter_modules(of.__path__)}
+    places = {one.name: of for of in (validation, sparse, library) for one in pkgutil.iter_modules(of.__path__)}
     for module, of in sorted(places.items(), key=lambda place: place[0]):
         held = importlib.import_module(f"{of.__name__}.{module}")
         own = inspect.getmembers(held, inspect.isfunction)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drawn_text import number, numbers
+from event_lists import filmed
 from pins import assert_as_pinned
 from pydantic import ValidationError
 
@@ -75,7 +76,7 @@ def made() -> Iterator[str]:
     images = digits.Images(pixels=pixels, labels=np.arange(5), brightest=255)
     for grid, timesteps in ((34, 9), (20, 5)):
         told: list[tuple[int, int]] = []
-        ids, counts, surplus = digits.film(
+        ids, counts, surplus = filmed(
             images,
             timesteps=timesteps,
             grid=grid,

@@ -25,11 +25,11 @@ from invented_runs import PROFILES, WHOLE, swept
 from PIL import Image
 from pins import assert_as_pinned
 
+from mimdsim.base.units import SOURCE_KINDS
 from mimdsim.profile import RunProfile
 from mimdsim.report import report_files, summary_lines, write_report
 from mimdsim.report.figures_sweep import draw_crossover, draw_sweep
 from mimdsim.report.formatting import (
-    KINDS,
     aligned_milliseconds,
     changed_fields,
     clipped,
@@ -211,7 +211,7 @@ def test_numbers_at_their_edges() -> None:
     ]  # fmt: skip
     assert [clipped("abcdef", width) for width in (7, 6, 5, 2, 1)] == ["abcdef", "abcdef", "abc..", "..", ".."]
     assert thousands(float("inf")) == "inf"
-    assert KINDS == ("measured", "published", "derived", "assumed")
+    assert SOURCE_KINDS == ("measured", "published", "derived", "assumed")
 
 
 def main() -> None:

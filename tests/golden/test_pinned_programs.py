@@ -27,7 +27,7 @@ from mimdsim.pipeline import memory_profile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.printer import listing
 from mimdsim.timing import explain, time_program
-from mimdsim.validation.products.matrix_vector import matrix_vector_program
+from mimdsim.validation.products import matrix_vector_program
 from mimdsim.workload import MappingOptions, filled_activity
 
 TABLE = Path(__file__).resolve().parent / "pinned_programs.txt"

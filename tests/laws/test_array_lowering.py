@@ -38,7 +38,8 @@ from mimdsim.execution import Executor
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
-from mimdsim.pipeline import compile_workload, memory_profile, retime, simulate, unused_chips
+from mimdsim.pipeline import compile_workload, memory_profile, retime, simulate
+from mimdsim.pipeline.warnings import unused_chips
 from mimdsim.program import RecordedActivity, TileMapping
 from mimdsim.program.mapping import FLAT
 from mimdsim.timing import time_program

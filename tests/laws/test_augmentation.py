@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from event_lists import binned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import compiled, small_network
@@ -20,7 +21,7 @@ from mimdsim.graph import Adam
 from mimdsim.workload import input_shape, load_workload, open_dataset
 from mimdsim.workload.data.dataset import SpikeDataset
 from mimdsim.workload.data.event_filters import Augmentation
-from mimdsim.workload.data.events import Events, bin_events
+from mimdsim.workload.data.events import Events
 from mimdsim.workload.description.sections import Data
 
 COLUMNS, LINES, TIMESTEPS = 7, 5, 4
@@ -33,9 +34,7 @@ def recording(rng: np.random.Generator, events: int) -> Events:
 
 
 def listed(events: Events) -> tuple[np.ndarray, np.ndarray]:
-    ids, counts, surplus = bin_events(
-        events, timesteps=TIMESTEPS, bin_seconds=1e-3, grid=0, capacity=COLUMNS * LINES * 2, rng=stream(0)
-    )
+    ids, counts, surplus = binned(events, timesteps=TIMESTEPS, capacity=COLUMNS * LINES * 2, rng=stream(0))
     assert not surplus
     return ids, counts
 

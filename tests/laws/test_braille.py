@@ -17,6 +17,7 @@ from mimdsim.base.rng import stream
 from mimdsim.workload import load_workload
 from mimdsim.workload.data import braille
 from mimdsim.workload.data.dataset import input_shape, open_dataset
+from mimdsim.workload.data.events import pack_rows
 from mimdsim.workload.description.sections import Data
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "braille_taxel_1350.npz"
@@ -34,9 +35,9 @@ def refused(action: Callable[[], object], text: str) -> None:
 
 
 def crossed(pressures: np.ndarray, levels: int, timesteps: int, capacity: int = 500) -> list[list[int]]:
-    ids, counts, surplus = braille.crossings(
-        pressures, levels=levels, timesteps=timesteps, capacity=capacity, rng=stream(0)
-    )
+    keys, inputs = braille.crossings(pressures, levels=levels), braille.inputs_of(levels)
+    keys = keys[keys < timesteps * inputs]
+    ids, counts, surplus = pack_rows(keys, inputs, row_count=timesteps, capacity=capacity, rng=stream(0))
     assert surplus == 0
     return [row[:count].tolist() for row, count in zip(ids, counts, strict=True)]
 

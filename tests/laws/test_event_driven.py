@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.validation.gpus import event_driven as model
-from mimdsim.validation.gpus.devices import described
-from mimdsim.validation.gpus.event_rows import EACH_BATCH, EACH_TIMESTEP
+from mimdsim.validation.gpus.event_driven import EACH_BATCH, EACH_TIMESTEP
+from mimdsim.validation.gpus.products import described
 from mimdsim.validation.reference_table import Row
 from mimdsim.validation.tables import check_files, find_table
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.data.event_filters import centre_cropped, cropped_grid, denoised
-from mimdsim.workload.data.events import Events
+from mimdsim.workload.data.event_filters import crop_centre, denoise
+from mimdsim.workload.data.events import Events, smaller_grid
 
 Rows = list[tuple[int, int, int, int]]
 
@@ -47,14 +47,14 @@ def test_an_event_needs_a_recent_neighbour() -> None:
         (3, 2, 0, 120),  # diagonal to (4, 3), and (4, 2) fired 11 us ago
         (4, 2, 1, 120),  # at the same time as (4, 3), later in the file
     ]
-    assert rows_of(denoised(events(rows), 10e-6)) == [rows[0], rows[2], rows[6]]
-    assert rows_of(denoised(events(rows), 0.0)) == rows
-    assert denoised(events([]), 1.0).count == 0
+    assert rows_of(denoise(events(rows), 10e-6)) == [rows[0], rows[2], rows[6]]
+    assert rows_of(denoise(events(rows), 0.0)) == rows
+    assert denoise(events([]), 1.0).count == 0
 
 
 def test_the_rim_has_no_neighbours_beyond() -> None:
     across = [(5, 0, 0, 1000), (0, 1, 0, 1001)]  # next to each other only in a flat numbering of pixels
-    assert rows_of(denoised(events(across), 10e-6)) == []
+    assert rows_of(denoise(events(across), 10e-6)) == []
 
 
 @settings(max_examples=80, deadline=None)
@@ -63,20 +63,20 @@ def test_the_rim_has_no_neighbours_beyond() -> None:
     window=st.integers(1, 60),
 )
 def test_denoise_against_plain_loops(rows: Rows, window: int) -> None:
-    assert rows_of(denoised(events(rows), window * 1e-6)) == plainly_denoised(rows, window)
+    assert rows_of(denoise(events(rows), window * 1e-6)) == plainly_denoised(rows, window)
 
 
 def test_crop_keeps_the_middle() -> None:
     recording = events([(x, y, 0, 10 * x + y) for x in range(6) for y in range(4)])
-    cropped = centre_cropped(recording, 2)
+    cropped = crop_centre(recording, 2)
     assert (cropped.width, cropped.height) == (2, 2)
     assert rows_of(cropped) == [(x - 2, y - 1, 0, 10 * x + y) for x in (2, 3) for y in (1, 2)]
-    odd = centre_cropped(recording, 3)  # one column more goes on the right, one line more below
+    odd = crop_centre(recording, 3)  # one column more goes on the right, one line more below
     assert sorted(set(odd.t_microseconds.tolist())) == [10 * x + y for x in (1, 2, 3) for y in (0, 1, 2)]
-    assert centre_cropped(recording, 0) is recording
+    assert crop_centre(recording, 0) is recording
 
 
 def test_a_crop_beyond_the_sensor_is_refused() -> None:
-    assert cropped_grid(34, 34, 32) == (32, 32)
+    assert smaller_grid("crop", 34, 34, 32) == (32, 32)
     with pytest.raises(DescriptionError, match=r"'data.crop' is 5, but the sensor has 6 x 4 pixels; give 0 to 4"):
-        cropped_grid(6, 4, 5)
+        smaller_grid("crop", 6, 4, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import event_lists
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,10 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.workload.data.events import (
     Events,
-    bin_events,
     bin_nanoseconds,
     duration_microseconds,
     pack_rows,
-    reduced_grid,
+    smaller_grid,
 )
 
 
@@ -25,8 +25,8 @@ def events(rows: list[tuple[int, int, int, int]], width: int = 6, height: int = 
 
 
 def binned(recording: Events, **changes: object) -> tuple[np.ndarray, np.ndarray, int]:
-    arguments = {"timesteps": 3, "bin_seconds": 1e-3, "grid": 0, "capacity": 8, "rng": stream(0, "test"), **changes}
-    return bin_events(recording, **arguments)  # type: ignore[arg-type]
+    arguments = {"timesteps": 3, "capacity": 8, "rng": stream(0, "test"), **changes}
+    return event_lists.binned(recording, **arguments)  # type: ignore[arg-type]
 
 
 def test_flat_id_and_bin_edges() -> None:
@@ -94,7 +94,7 @@ def test_against_plain_loops(rows: list[tuple[int, int, int, int]], capacity: in
 
 def test_pack_rows_of_nothing() -> None:
     nothing = np.zeros(0, dtype=np.int64)
-    ids, counts, surplus = pack_rows(nothing, nothing, row_count=2, capacity=3, rng=stream(0))
+    ids, counts, surplus = pack_rows(nothing, 5, row_count=2, capacity=3, rng=stream(0))
     assert (ids.shape, counts.tolist(), surplus) == ((2, 3), [0, 0], 0)
 
 
@@ -108,7 +108,7 @@ def test_columns_must_agree_and_stay_on_the_sensor() -> None:
 
 def test_impossible_grids_and_bins_are_refused() -> None:
     with pytest.raises(DescriptionError, match=r"'data.grid' is 35, but the sensor has 34 x 34 pixels; give 0 to 34"):
-        reduced_grid(34, 34, 35)
+        smaller_grid("grid", 34, 34, 35)
     for bad in (1e-12, float("inf"), float("nan"), 1e9):
         with pytest.raises(DescriptionError, match=r"'data.bin_seconds'"):
             bin_nanoseconds(bad)
@@ -125,10 +125,10 @@ def test_bins_and_spans_at_their_bounds() -> None:
     assert duration_microseconds(3, 1.5e-6) == 5  # 4.5 us, and the microsecond begun counts
     assert duration_microseconds(4, 1.5e-6) == 6
     assert duration_microseconds(10**6, 1e6) == 2**52  # as long as nanoseconds still fit
-    assert reduced_grid(6, 4, 0) == (6, 4)
-    assert reduced_grid(6, 4, 4) == (4, 4)
+    assert smaller_grid("grid", 6, 4, 0) == (6, 4)
+    assert smaller_grid("grid", 6, 4, 4) == (4, 4)
     with pytest.raises(DescriptionError, match="give 0 to 4"):
-        reduced_grid(6, 4, 5)
+        smaller_grid("grid", 6, 4, 5)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_columns_that_disagree_are_refused() -> None:
 
 
 def test_the_fullest_list_that_fits_is_kept_whole() -> None:
-    rows, ids = np.array([0, 0, 2, 2, 2]), np.array([4, 9, 1, 3, 5])
-    packed, counts, surplus = pack_rows(rows, ids, row_count=4, capacity=3, rng=stream(0, "packed"))
+    keys = np.array([4, 9, 21, 23, 25])
+    packed, counts, surplus = pack_rows(keys, 10, row_count=4, capacity=3, rng=stream(0, "packed"))
     assert packed.tolist() == [[4, 9, 0], [0, 0, 0], [1, 3, 5], [0, 0, 0]]
     assert (counts.tolist(), surplus) == ([2, 0, 3, 0], 0)
-    packed, counts, surplus = pack_rows(rows, ids, row_count=3, capacity=2, rng=stream(0, "packed"))
+    packed, counts, surplus = pack_rows(keys, 10, row_count=3, capacity=2, rng=stream(0, "packed"))
     assert (packed[:2].tolist(), counts.tolist(), surplus) == ([[4, 9], [0, 0]], [2, 0, 2], 1)
     assert set(packed[2]) < {1, 3, 5}

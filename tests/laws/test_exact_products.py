@@ -22,8 +22,8 @@ from mimdsim.workload.description.workload import capacity_by_activity
 HUNDREDTHS = st.integers(0, 100)
 # float products of which a whole number may be made: nothing that a user writes as a share or a ratio is in them
 ALLOWED = {
-    "mimdsim/validation/sparse/buckets.py": "room of a bucket, as the vendor's planner counts it",
-    "mimdsim/validation/sparse/reductions.py": "depths between which cycles are interpolated",
+    "mimdsim/validation/sparse/dynamic.py": "room of a bucket, as the vendor's planner counts it",
+    "mimdsim/validation/sparse/static.py": "depths between which cycles are interpolated",
     "mimdsim/compiler/place/placement.py": "work as the authors' program counts it",
     "mimdsim/functional/input_gradients.py": "whole numbers only",
     "mimdsim/functional/neurons.py": "turns worth a thread",

@@ -18,7 +18,7 @@ from mimdsim.pipeline import compile_workload
 from mimdsim.program import Copy, Exchange, Program, Superstep, TileMapping, Variable, messages
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.messages import messages_of
-from mimdsim.validation.stencil.program import make_program
+from mimdsim.validation.stencil.blur import make_program
 from mimdsim.workload import load_workload
 
 

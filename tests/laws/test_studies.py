@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import mimdsim
 from hypothesis import given
 from hypothesis import strategies as st
-from test_run import mimdsim
 
 import mimdsim as package
 from mimdsim.base.errors import DescriptionError, MimdsimError

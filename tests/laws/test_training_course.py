@@ -328,7 +328,7 @@ def test_the_rate_rises_and_falls_along_a_cosine(number: int, expected: float) -
     [
         ({"optimiser": "adamw", "momentum": 0.9}, 'training.momentum: is for optimiser "sgd"'),
         ({"weight_decay": 0.1}, 'write optimiser = "adamw"'),
-        ({"warm_up_training_steps": 3}, 'need schedule = "cosine"'),
+        ({"warm_up_training_steps": 3}, 'is for schedule = "cosine"'),
         ({"keep_best": True}, "give validation_share and"),
     ],
 )

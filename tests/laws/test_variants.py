@@ -39,7 +39,8 @@ from mimdsim.compiler.place.placement import place
 from mimdsim.execution import Executor
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.pipeline import compile_workload, half_warning, retime
+from mimdsim.pipeline import compile_workload, retime
+from mimdsim.pipeline.warnings import half_warning
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (
     Program,

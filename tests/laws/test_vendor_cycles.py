@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.library import casts, dense, elementwise, network, reductions, sparse
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula
-from mimdsim.validation.vendor import others, popops
-from mimdsim.validation.vendor.registry import vendor_cycles
+from mimdsim.validation import vendor_formulas as formulas
+from mimdsim.validation.vendor import vendor_cycles
 
 REFERENCE = Path(__file__).resolve().parents[2] / "references" / "vendor_cycle_estimates.csv"
 FEW = settings(max_examples=25, deadline=None)
@@ -45,7 +45,7 @@ def test_every_vendor_figure_is_reproduced() -> None:
         (elementwise.clamp_cycles([9], dtype="f16"), 5 + 6 + 2 * 12 // 4),
         (elementwise.broadcast_outer_by_row_cycles(48, 64, dtype="f16"), 11 + 6 * (15 + 8 * (7 + 33))),
         (elementwise.bias_add_cycles(12, 10), 13 + 6 + 18 + 6 * (17 + 7 + 10 * 12)),
-        (popops.scaled_add_1d_cycles(24, dtype="f16"), 57 + 6 * (15 + 6 + 2 + 1 + 1)),
+        (formulas.scaled_add_1d_cycles(24, dtype="f16"), 57 + 6 * (15 + 6 + 2 + 1 + 1)),
         (casts.cast_1d_cycles(48, source="f16", target="f32"), 12 + 6 * (19 + 4 + 1 + 18)),
         (casts.fill_cycles(17), 23 + 8 + 1),
         (reductions.dynamic_slice_1d_cycles(64, 1), 25 + 6 * (39 + 24 + 2 * 5)),
@@ -58,9 +58,9 @@ def test_every_vendor_figure_is_reproduced() -> None:
         (reductions.reduce_add_cycles(96, 8), 6 * (32 + (3 * 8 + 7) * 4)),
         (dense.amp_1x1_cycles(6), 369),
         (dense.outer_product_cycles(64, 16, 16), 25 + 11 + 64 * (6 + 5)),
-        (others.dot_product_cycles(256, dtype="f32", partials_dtype="f32"), 7 + 128),
-        (others.vertical_mac_dot_cycles(3, 8), 3 + 3 * 2),
-        (others.slic_macs_per_cycle(2), 16),
+        (formulas.dot_product_cycles(256, dtype="f32", partials_dtype="f32"), 7 + 128),
+        (formulas.vertical_mac_dot_cycles(3, 8), 3 + 3 * 2),
+        (formulas.slic_macs_per_cycle(2), 16),
         (sparse.sparse_dense_elementwise_cycles(4, 8, 20), 6 * (28 + 4 * (15 + 60)) + 30 + 47 + 46),
         (sparse.sparse_gather_cycles(64), 18 + 6 * (23 + 8 + 5 * 2)),
         (sparse.transpose_cycles(12, 16, 16), 7 + 6 * (29 + 2 * (18 + 4 * (12 + 8)))),
@@ -79,7 +79,7 @@ def test_vendor_slips_only_when_asked_for() -> None:
     right, slip = (network.uniform_cycles(96, as_vendor=vendor) for vendor in (False, True))
     assert (right, slip) == (4 + 4 * 97 // 2 + 132, 151)
     # Seven vectors: one context has two, which the vendor forgets.
-    right, slip = (popops.scaled_add_1d_cycles(14, as_vendor=vendor) for vendor in (False, True))
+    right, slip = (formulas.scaled_add_1d_cycles(14, as_vendor=vendor) for vendor in (False, True))
     assert right - slip == 6 * (3 - 1)
     assert sparse.zero_partials_cycles(100) == 6 * (5 + 10 + 50)
     assert sparse.zero_partials_cycles(100, as_vendor=True) == 600
@@ -119,7 +119,7 @@ SMOOTH: list[tuple[Callable[..., Elements], int]] = [
 ]
 # Their remainder can cost more than the vector it is short of, so they grow from one whole round to the next.
 RAGGED: list[tuple[Callable[..., Elements], int]] = [
-    (lambda n, **k: popops.scaled_add_1d_cycles(n, dtype="f16", **k), 57),
+    (lambda n, **k: formulas.scaled_add_1d_cycles(n, dtype="f16", **k), 57),
     (lambda n, **k: casts.cast_1d_cycles(n, source="f32", target="f16", **k), 12),
     (lambda n, **k: network.nonlinearity_gradient_1d_cycles(n, op="TANH", dtype="f16", **k), 9),
 ]
@@ -146,9 +146,9 @@ VECTORISED = [function for function, _ in SMOOTH + RAGGED if function is not SMO
     lambda n: casts.cast_1d_cycles(n, source="u8", target="f16"),
     lambda n: casts.cast_2d_cycles([n], source="f16", target="u8"),
     lambda n: casts.fill_2d_cycles([n, n], dtype="f16"),
-    lambda n: popops.scaled_add_1d_cycles(n, memory_constrained=True),
-    lambda n: popops.scaled_add_1d_cycles(n, op="AXPLUSBY"),
-    lambda n: popops.scaled_add_2d_cycles([n], dtype="f16"),
+    lambda n: formulas.scaled_add_1d_cycles(n, memory_constrained=True),
+    lambda n: formulas.scaled_add_1d_cycles(n, op="AXPLUSBY"),
+    lambda n: formulas.scaled_add_2d_cycles([n], dtype="f16"),
     lambda n: elementwise.broadcast_outer_by_column_cycles(n, n),
     lambda n: elementwise.bias_add_cycles(n, 12, dtype="f16"),
     lambda n: reductions.scatter_add_cycles(n, 24, scaled=True),

@@ -20,9 +20,8 @@ from networks import SMALL
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
-from mimdsim.workload.interchange.safetensors_file import read_safetensors, write_safetensors
 from mimdsim.workload.interchange.state_dict import chain_of, parse_map, weights_of_state_dict
-from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays
+from mimdsim.workload.interchange.weights_file import check_weights, read_arrays, read_safetensors, write_safetensors
 
 FEW, MANY = 400, 10_000
 LIMIT_BYTES = 10**9
@@ -214,17 +213,17 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 def test_weights_are_held_against_the_network(tmp_path: Path) -> None:
     shapes: dict[str, tuple[int, ...]] = {"w.hidden0": (4, 3), "b.output": (1, 2)}
-    found = checked_weights(tmp_path / "x", ARRAYS, shapes)
+    found = check_weights(tmp_path / "x", ARRAYS, shapes)
     assert {name: array.shape for name, array in found.items()} == shapes
     with pytest.raises(DataFileError) as caught:
-        checked_weights(tmp_path / "x", {"w.hidden": np.ones(3), "b.output": np.ones(3), "r.a": np.ones(1)}, shapes)
+        check_weights(tmp_path / "x", {"w.hidden": np.ones(3), "b.output": np.ones(3), "r.a": np.ones(1)}, shapes)
     text = str(caught.value)
     assert "'w.hidden0' [4, 3] is missing; did you mean 'w.hidden'?" in text
     assert "'b.output' has the shape [3], the network's is [1, 2]" in text
     assert "'r.a' belongs to no layer" in text
     for bad in (np.nan, np.inf, 1e60):
         with pytest.raises(DataFileError, match=r"'b\.output' holds values that are not finite in float32"):
-            checked_weights(tmp_path / "x", {**ARRAYS, "b.output": np.array([bad, 0.0])}, shapes)
+            check_weights(tmp_path / "x", {**ARRAYS, "b.output": np.array([bad, 0.0])}, shapes)
 
 
 def state_dict(**shapes: tuple[int, ...]) -> dict[str, Any]:

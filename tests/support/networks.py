@@ -177,7 +177,8 @@ def given_values(
         for state in network.optimiser.state:
             positive = state in network.optimiser.form.never_negative
             kept = draw.uniform(1e-4, 1e-3, shape) if positive else draw.normal(0, 0.01, shape)
-            arrays[parameter.kept(state)] = kept.astype(dtype)
+            if name in network.trained:
+                arrays[parameter.kept(state)] = kept.astype(dtype)
     shape3 = (network.timesteps, network.batch, network.inputs)
     dense = draw.random(shape3) < activity
     dense &= dense.cumsum(axis=2) <= network.input_capacity
@@ -227,7 +228,7 @@ def gradient_names(network: SpikingNetwork) -> dict[str, str]:
 
 def parameter_keys(network: SpikingNetwork) -> dict[str, str]:
     """key of an Outcome's gradients and updates -> the parameter."""
-    return {parameter.short: name for name, parameter in network.parameters.items()}
+    return {parameter.short: name for name, parameter in network.trained.items()}
 
 
 def interpreted(network: SpikingNetwork, given: Given) -> Outcome:
@@ -292,7 +293,11 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
         counts=executor.read("counts"),
         ids={name: _only_listed(ids, counts) for name, (ids, counts) in sequences.items()},
         listed={name: counts.copy() for name, (_, counts) in sequences.items()},
-        potentials={layer.name: arrays[f"{potential_of(layer)}.sequence"].copy() for layer in made.network.layers},
+        potentials={  # of layers with nothing to learn none is kept
+            layer.name: arrays[name].copy()
+            for layer in made.network.layers
+            if (name := f"{potential_of(layer)}.sequence") in arrays
+        },
         gradients={key: executor.read(name) for key, name in gradients.items()},
         updated={key: executor.read(f"next.{name}") for key, name in parameter_keys(made.network).items()},
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork
-from mimdsim.workload.interchange.nir_nodes import NEURONS, NirFile, NirGraph, NirNode
+from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork
+from mimdsim.workload.interchange.nir_nodes import NEURONS, NirGraph, NirNode
 from mimdsim.workload.interchange.nir_writing import write_nir
 
 DT = 1e-4
@@ -40,13 +40,13 @@ def synaptic(neurons: int, alpha: Any = 0.7, beta: Any = 0.9, *, dt: float = DT,
     return node("CubaLIF", **{**given, "v_leak": 0 * wide, "v_threshold": wide, "v_reset": 0 * wide, **more})
 
 
-def graph(nodes: dict[str, Node], edges: Edges | None = None, *, inputs: Any = 6, outputs: Any = 3) -> NirFile:
+def graph(nodes: dict[str, Node], edges: Edges | None = None, *, inputs: Any = 6, outputs: Any = 3) -> NirGraph:
     """A file with 'input' and 'output' added; without edges the nodes stand in a row."""
     whole: dict[str, Node] = {"input": node("Input", shape=np.atleast_1d(inputs)), **nodes}
     whole["output"] = node("Output", shape=np.atleast_1d(outputs))
     names = list(whole)
     row = list(itertools.pairwise(names))
-    return NirFile(version="1.0.8", graph=NirGraph(nodes=whole, edges=tuple(row if edges is None else edges)))
+    return NirGraph(nodes=whole, edges=tuple(row if edges is None else edges))
 
 
 def weights(outputs: int, inputs: int, seed: int = 0, scale: float = 1.0) -> Any:
@@ -66,7 +66,7 @@ def nested(recurrent: NirNode, neurons: NirNode, count: int) -> NirGraph:
     return NirGraph(nodes=nodes, edges=edges)
 
 
-def written(folder: Path, file: NirFile, name: str = "model.nir") -> Path:
+def written(folder: Path, file: NirGraph, name: str = "model.nir") -> Path:
     """The file's path."""
     write_nir(folder / name, file)
     return folder / name
@@ -81,10 +81,10 @@ class NodeByNode:
     """Runs a graph as it stands in the file: every node asks those before it, a neuron that is asked while it is being
     worked out says what it sent a timestep ago. dt in seconds; reset by value or, 'subtract', by the threshold."""
 
-    def __init__(self, file: NirFile, dt: float, subtract: bool = False, r_is_one_adds: bool = True):
+    def __init__(self, file: NirGraph, dt: float, subtract: bool = False, r_is_one_adds: bool = True):
         self._nodes: dict[str, NirNode] = {}
         self._before: dict[str, list[str]] = {}
-        self._open(file.graph, "")
+        self._open(file, "")
         self._dt, self._subtract, self._adds = dt, subtract, r_is_one_adds
         self._state: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}

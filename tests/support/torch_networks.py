@@ -274,6 +274,13 @@ class OneMatrix(nn.Module):  # type: ignore[misc]
         return torch.stack(made)
 
 
+def _reservoir() -> Any:
+    """Recurrent neurons with fixed weights, and a read-out that is trained."""
+    made = Loop(snn.RLeaky(beta=0.8, linear_features=HIDDEN, learn_recurrent=False), snn.Leaky(beta=0.9))
+    made.fc1.requires_grad_(False)
+    return made
+
+
 def _jelly_in_time() -> Any:
     net = nn.Sequential(
         jelly.Linear(INPUTS, HIDDEN), neuron.LIFNode(tau=3.0, decay_input=False, v_reset=None),
@@ -404,6 +411,7 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly in time": TorchNetwork(make=_jelly_in_time, judge=of_counts, scale=4.0),
     "spikingjelly, mean over time": TorchNetwork(make=JellyMean, loss="", judge=of_counts, scale=4.0),
     "a timestep between layers": TorchNetwork(make=Delayed, loss="", judge=of_counts, scale=4.0),
+    "a reservoir, whose read-out learns": TorchNetwork(make=_reservoir, judge=of_counts, scale=2.0),
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
@@ -430,9 +438,9 @@ def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
     """(the loss, gradients by the module's names), in the module's precision."""
-    from mimdsim.frameworks.recording import forget
+    from mimdsim.frameworks.recording import reset_states
 
-    forget(module)
+    reset_states(module)
     functional.reset_net(module)
     module.zero_grad()
     with pytest.MonkeyPatch.context() as patch:
@@ -442,7 +450,7 @@ def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -
 
 
 def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
-    from mimdsim.frameworks.recording import forget
+    from mimdsim.frameworks.recording import reset_states
 
     if network.single:
         made = [module(step) for step in spikes]
@@ -451,6 +459,7 @@ def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple
         returned = module(spikes)
     loss = network.judge(returned, labels)
     loss.backward()
-    forget(module)
+    reset_states(module)
     functional.reset_net(module)
-    return float(loss), {name: each.grad.numpy().copy() for name, each in module.named_parameters()}
+    learning = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    return float(loss), {name: each.grad.numpy().copy() for name, each in learning.items()}

@@ -246,7 +246,7 @@ def test_a_command_says_each_key_once() -> None:
         workload="w", machine="m", changes={"mapping.split.a.batch": 2, "mapping.split.ab.batch": 3, "x.y": 1}
     )
     words = shlex.split(asked.command({"mapping.split.a": {"batch": 4}, "x.y": 2}))
-    assert words[5::2] == ["mapping.split.ab.batch=3", "mapping.split.a={batch = 4}", "x.y=2"]
+    assert words[5::2] == ["mapping.split.ab.batch=3", "mapping.split.a={ batch = 4 }", "x.y=2"]
     assert asked.command({"x.z": None}) == ""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.atomic_folder import DRAFT, LOCK, replace_files
 from mimdsim.base.errors import DescriptionError, MimdsimError
@@ -181,7 +181,7 @@ def runs() -> dict[int, Run]:
 def simulated(runs: dict[int, Run], monkeypatch: pytest.MonkeyPatch) -> None:
     """`run` takes one of these, and draws no figures."""
     monkeypatch.setattr("mimdsim.report.page.FIGURES", ())
-    monkeypatch.setattr("mimdsim.pipeline.simulate", lambda workload, *_, **__: runs[workload.seed])
+    monkeypatch.setattr("mimdsim.api.simulate", lambda workload, *_, **__: runs[workload.seed])
 
 
 def run(out: Path, seed: int, code: int = 0) -> str:

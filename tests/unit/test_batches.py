@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from networks import SGD, small_network
 
+import mimdsim
+from mimdsim.base.errors import DescriptionError
 from mimdsim.execution import Executor
 from mimdsim.execution.schedules import RateSchedule
 from mimdsim.execution.trainer import evaluate, initial_weights, load_batch, predictions, split, to_dense, total_loss
 from mimdsim.graph.losses import Loss
+from mimdsim.workload import load_workload
 
 IDS = np.array([[[4, 1, 9], [0, 9, 9]], [[2, 9, 9], [3, 0, 1]]], np.int32)  # [timesteps, batch, capacity]
 COUNTS = np.array([[2, 1], [0, 3]], np.int32)
@@ -169,3 +172,34 @@ def test_a_rate_rises_in_a_line_and_falls_along_half_a_cosine() -> None:
     assert rate.at(40, 12, 8.0) == pytest.approx(8 * 0.2)
     assert RateSchedule().at(5, 10, 1.0) == pytest.approx(0.5)
     assert RateSchedule(warm_up_training_steps=3).at(3, 3, 1.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"schedule": "constant", "final_rate_share": 0.5}, 'training.final_rate_share: is for schedule = "cosine"'),
+        ({"schedule": "cosine", "rate_factor": 0.5}, 'training.rate_factor: is for schedule = "step", not "cosine"'),
+        ({"schedule": "step"}, 'training.schedule: "step" needs training.rate_factor'),
+        ({"schedule": "table"}, 'training.schedule: "table" needs training.rate_table'),
+        ({"schedule": "table", "rate_table": [[5, 1.0], [5, 0.1]]}, "training.rate_table: training steps must ascend"),
+        (
+            {"schedule": "one_cycle", "warm_up_training_steps": 3},
+            'is for schedule = "cosine" or "step", not',
+        ),
+        ({"schedule": "linear"}, "training.schedule"),
+    ],
+)
+def test_schedules_that_do_not_fit_their_keys_are_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        load_workload("digits", {f"training.{key}": value for key, value in keys.items()})
+    assert said in str(refused.value)
+
+
+def test_a_table_of_rates_is_what_a_training_takes() -> None:
+    changes = {"training.schedule": "table", "training.rate_table": [[2, 0.5]], "training.max_training_steps": 4}
+    changes |= {"network.hidden": [16], "network.capacity": [4, 10]}
+    made = mimdsim.run("digits", "tiny", gpus=(), changes=changes)
+    assert made.profile.training is not None
+    rate = load_workload("digits").training.learning_rate
+    taken = dict(made.profile.training.scheduled)["learning_rate"]
+    assert taken == pytest.approx([rate, rate, rate / 2, rate / 2])

@@ -6,25 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from invented_training import log
 
-from mimdsim.execution import TrainingLog
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
 from mimdsim.pipeline.warnings import beyond_sources, fewer_slots, loss_warning, repeated_samples, rounded_tiles
-from mimdsim.program import RecordedActivity
 from mimdsim.workload import SpikeDataset, load_workload, network_of
-
-
-def log(loss: list[float]) -> TrainingLog:
-    nothing = RecordedActivity(ids={}, counts={}, dropped={})
-    return TrainingLog(
-        loss=tuple(loss),
-        test_accuracy_by_epoch=(),
-        train_accuracy=None,
-        test_samples=0,
-        weights={},
-        activity=nothing,
-    )
 
 
 @pytest.mark.parametrize("tiles", [16, 3000])

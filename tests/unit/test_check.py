@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import mimdsim
 from networks import small_network
-from test_run import mimdsim
 
 from mimdsim import api
 from mimdsim.base.errors import MimdsimError

@@ -2,67 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from own_codelets import checked, codelet, machine
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.checking import KernelResult, check_kernel
+from mimdsim.checking import check_kernel
 from mimdsim.checking.comparison import interface_problems
 from mimdsim.checking.program import check_program
 from mimdsim.kernels import Kernel, KernelError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
-from mimdsim.program import Codelet, Field, Program, TileFormula, Variable, WorkerBundles
+from mimdsim.program import Program, TileFormula, Variable, WorkerBundles
 from mimdsim.program.codelet import Term
 from mimdsim.program.loop_extents import Size
 from mimdsim.workload import load_workload
 
-COST = WorkerBundles(fixed=1000, terms=(), kind="assumed", source="a test")
 SMALL: dict[str, Any] = {"data.timesteps": 3, "training.batch": 4, "network.hidden": (12,), "network.capacity": (6, 4)}
-
-
-def machine() -> MimdMachine:
-    found = load_machine("tiny", {"chip.tiles": 4})
-    assert isinstance(found, MimdMachine)
-    return found
-
-
-def codelet(compute: Callable[..., None], *fields: tuple[str, str], **more: Any) -> Codelet:
-    made = {"cost": COST, "form": "vertex", "columns": ("start", "stop")} | more
-    return Codelet(
-        name="Own",
-        fields=tuple(Field(name=name, access=access, box=("start:stop",)) for name, access in fields),
-        compute=compute,
-        **made,
-    )
-
-
-def checked(
-    compute: Callable[..., None],
-    reference: Callable[..., Any] = lambda x: x,
-    dtype: str = "float32",
-    length: int = 16,
-    inputs: Any = None,
-    constants: dict[str, Any] | None = None,
-    **more: Any,
-) -> KernelResult:
-    """A kernel of one superstep, y <- f(x), four vertices on four tiles."""
-
-    def build(on: MimdMachine) -> Program:
-        k = Kernel("own", on)
-        x = k.input(k.variable("x", length, dtype))
-        y = k.output(k.variable("y", length, dtype))
-        starts = np.arange(4) * (length // 4)
-        own = codelet(compute, ("y", "write"), ("x", "read"), constants=tuple(constants or ()), **more)
-        columns = {"start": starts, "stop": starts + length // 4}
-        k.vertices(own, tiles=np.arange(4), operands={"y": y, "x": x}, columns=columns, constants=constants)
-        return k.program()
-
-    return check_kernel(build, machine(), reference=reference, inputs=inputs)
 
 
 def whole(rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_check_holes import checked
+from own_codelets import checked
 
 from mimdsim.program import TileFormula, WorkerBundles
 from mimdsim.program.codelet import Term

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.files import folders_to_write
 
@@ -175,7 +175,7 @@ def test_an_interrupted_training_says_how_to_go_on(
             file.write_bytes(b"an epoch")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mimdsim.pipeline.simulate", interrupted)
+    monkeypatch.setattr("mimdsim.api.simulate", interrupted)
     output = mimdsim("run", "digits", "bow", "--out", str(tmp_path / "out"), "--checkpoint", str(file), code=1)
     assert "Aborted!" in output
     assert (f"interrupted; the same command with --resume continues from {file}" in output) is written

@@ -6,31 +6,19 @@ import dataclasses
 import json
 import tracemalloc
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from small_detail import SMALL, made
 
 import mimdsim
 from mimdsim.base.checksummed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.base.errors import DataFileError, MimdsimError
 from mimdsim.machine import load_machine
-from mimdsim.pipeline import compile_workload, detail_of, retime
-from mimdsim.profile import TiledProfile
+from mimdsim.pipeline import compile_workload, detail_of
 from mimdsim.profile.detail import Detail, as_texts, load_beside, load_detail, save_detail
 from mimdsim.workload import filled_activity, load_workload
-
-SMALL = {"data.timesteps": 6, "training.batch": 8}
-
-
-@cache
-def made(chips: int = 1, window: range = range(10)) -> tuple[TiledProfile, Detail]:
-    machine = load_machine("bow", {"chip.tiles": 48, "links.chips": chips})
-    compiled = compile_workload(load_workload("digits", SMALL), machine, must_fit=False)
-    activity = filled_activity(compiled.network, 0.5)
-    detail = detail_of(compiled.program, machine, activity, compiled.memory, "a run", window)
-    return retime(compiled, machine, activity), detail
 
 
 @pytest.mark.parametrize("chips", [1, 2])

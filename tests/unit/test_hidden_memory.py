@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from by_hand import tiny
-from test_check_holes import COST, checked
+from own_codelets import COST, checked
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import measure_memory

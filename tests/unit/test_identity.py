@@ -33,10 +33,9 @@ from mimdsim.profile import load_profile, save_profile
 from mimdsim.studies import Local, make_study, run_study
 from mimdsim.studies.points import Points
 from mimdsim.workload import Workload, inputs_of, load_workload
-from mimdsim.workload.data.dataset import FILES, SOURCES
+from mimdsim.workload.data.dataset import SOURCES
 from mimdsim.workload.description.sections import Data
-from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
-from mimdsim.workload.interchange.model_file import write_model
+from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population, write_model
 
 PACKAGE = Path(mimdsim.__file__).parent
 TINY = """
@@ -349,7 +348,7 @@ def test_every_field_that_names_files_says_so() -> None:
     marked = {name for name, field in texts(Workload).items() if NAMES_FILES in field.metadata}
     assert marked == {"data.path", "network.imported", "training.initial_weights"}
     sources = set(get_args(Data.model_fields["source"].annotation))
-    assert sources == set(FILES) == set(SOURCES)
+    assert sources == set(SOURCES)
 
 
 def test_sources_list_the_files_that_they_read(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from event_file_writing import braille_arrays, nmnist_bytes, write_events, write_gestures, write_shd
-from test_learning_said import samples
+from invented_training import samples
 
 import mimdsim
 from mimdsim.base.errors import DataFileError, DescriptionError

@@ -22,8 +22,8 @@ from mimdsim.workload.interchange import nir_nodes
 from mimdsim.workload.interchange.model_file import read_model
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
-from mimdsim.workload.interchange.safetensors_file import MAX_TENSORS, read_safetensors, write_safetensors
-from mimdsim.workload.interchange.start import other_neurons, write_trained
+from mimdsim.workload.interchange.start import neuron_differences, write_trained
+from mimdsim.workload.interchange.weights_file import MAX_TENSORS, read_safetensors, write_safetensors
 
 pytest.importorskip("h5py")
 WORKLOAD = """
@@ -236,7 +236,7 @@ def test_run_leaves_weights(tmp_path: Path, small: Path, monkeypatch: pytest.Mon
     found = read_safetensors(tmp_path / "report/weights.safetensors")
     assert {name: array.shape for name, array in found.items()} == {"w.hidden0": (6, 5), "w.output": (5, 3)}
     changed = load_workload(str(small), {"network.delay": 0})
-    assert other_neurons(tmp_path / "report/weights.safetensors", changed) == ["delay 1, here 0"]
+    assert neuron_differences(tmp_path / "report/weights.safetensors", changed) == ["delay 1, here 0"]
 
 
 def test_weights_of_other_neurons_are_told_at_export(tmp_path: Path, small: Path) -> None:
@@ -252,7 +252,7 @@ def test_weights_of_other_neurons_are_told_at_export(tmp_path: Path, small: Path
         assert "surrogate" not in said
     for strange in ("[1]", "{", "[" * 100_000):
         write_safetensors(tmp_path / "odd.safetensors", weights, {"mimdsim.network": strange})
-        assert other_neurons(tmp_path / "odd.safetensors", here) == []
+        assert neuron_differences(tmp_path / "odd.safetensors", here) == []
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.graph import SpikingNetwork, gradient_of
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Observables
+from mimdsim.validation.stencil.boxes import Blocks, cut, tile_blocks, worker_blocks
 from mimdsim.validation.stencil.copies import column_copies, placed, row_copies
-from mimdsim.validation.stencil.grid import Blocks, cut, tile_blocks, worker_blocks
 
 DRAWN = Path(__file__).resolve().parents[1] / "golden" / "pinned_draws.csv"
 COLUMNS = ("network", "draw", "input", "dtype", "shape", "sum", "weighted", "largest")

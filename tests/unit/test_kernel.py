@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.checking import check_kernel

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_cautions import log
+from invented_training import log, samples
 
 from mimdsim.execution import TrainingLog
 from mimdsim.pipeline.firing import label_warning, learning_findings, loss_plateau
-from mimdsim.workload import SpikeDataset, Workload, load_workload
+from mimdsim.workload import Workload, load_workload
 
 LN10 = math.log(10)
 NOISE = 0.1 * np.random.default_rng(1).standard_normal(1000)
@@ -20,13 +20,6 @@ NOISE = 0.1 * np.random.default_rng(1).standard_normal(1000)
 
 def digits(**changes: Any) -> Workload:
     return load_workload("digits", {key.replace("__", "."): value for key, value in changes.items()})
-
-
-def samples(labels: np.ndarray, classes: int = 10) -> SpikeDataset:
-    nothing = np.zeros((len(labels), 1, 1), np.int32)
-    return SpikeDataset(
-        ids=nothing, counts=nothing[..., 0], labels=labels.astype(np.int32), inputs=1, classes=classes, surplus_events=0
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.data.files.hdf5_reading import Hdf5Process
-from mimdsim.workload.interchange.imported import ImportedNetwork
+from mimdsim.workload.data.files.hdf5 import shared_process
+from mimdsim.workload.interchange.model_file import ImportedNetwork
 from mimdsim.workload.interchange.nir_neurons import Discretisation
-from mimdsim.workload.interchange.nir_nodes import NirFile, NirGraph
-from mimdsim.workload.interchange.nir_reading import read_nir, reading_process
+from mimdsim.workload.interchange.nir_nodes import NirGraph
+from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.nir_writing import nir_of_network
 
@@ -27,13 +27,13 @@ NIR_FILES = Path(__file__).resolve().parents[3] / "shared/data/nir"
 AFFINE = {"weight": nm.weights(5, 6), "bias": nm.weights(1, 5, 9)[0] / 4}
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[Hdf5Process]:
-    with reading_process() as started:
-        yield started
+@pytest.fixture(scope="module", autouse=True)
+def one_process() -> Iterator[None]:
+    with shared_process():
+        yield
 
 
-def network(file: NirFile, **how: Any) -> ImportedNetwork:
+def network(file: NirGraph, **how: Any) -> ImportedNetwork:
     return network_of_nir(Path("model.nir"), file, Discretisation(**how))
 
 
@@ -41,7 +41,7 @@ def sent(made: ImportedNetwork, source: Any) -> Any:
     return nm.run(made, source)[-1]
 
 
-CHAINS: dict[str, NirFile] = {
+CHAINS: dict[str, NirGraph] = {
     "lif": nm.graph({"w": nm.node("Linear", weight=nm.weights(3, 6)), "n": nm.leaky(3)}),
     "two layers": nm.graph(
         {
@@ -142,8 +142,8 @@ CHAINS: dict[str, NirFile] = {
 
 @pytest.mark.parametrize("name", list(CHAINS))
 @pytest.mark.parametrize("subtract", [False, True])
-def test_record_runs_as_the_graph_does(tmp_path: Path, process: Hdf5Process, name: str, subtract: bool) -> None:
-    file = read_nir(nm.written(tmp_path, CHAINS[name]), process)
+def test_record_runs_as_the_graph_does(tmp_path: Path, name: str, subtract: bool) -> None:
+    file = read_nir(nm.written(tmp_path, CHAINS[name]))
     made = network(file, reset="subtract" if subtract else "file", dt_seconds=0.0 if "adds" not in name else nm.DT)
     source = nm.spike_trains(TIMESTEPS, made.inputs, seed=len(name))
     expected = nm.NodeByNode(file, nm.DT, subtract).run(source)
@@ -157,10 +157,10 @@ def test_record_runs_as_the_graph_does(tmp_path: Path, process: Hdf5Process, nam
 
 
 @pytest.mark.parametrize("name", [name for name in CHAINS if name not in ("threshold",)])
-def test_writing_a_network_and_reading_it_gives_it_back(tmp_path: Path, process: Hdf5Process, name: str) -> None:
+def test_writing_a_network_and_reading_it_gives_it_back(tmp_path: Path, name: str) -> None:
     made = network(CHAINS[name], dt_seconds=nm.DT)
     names = tuple(f"layer{index}" for index in range(len(made.populations)))
-    again = network_of_nir(Path("x"), read_nir(nm.written(tmp_path, nir_of_network(made, names)), process))
+    again = network_of_nir(Path("x"), read_nir(nm.written(tmp_path, nir_of_network(made, names))))
     assert again.title == made.title
     source = nm.spike_trains(TIMESTEPS, made.inputs)
     for first, second in zip(nm.run(made, source), nm.run(again, source), strict=True):
@@ -169,11 +169,11 @@ def test_writing_a_network_and_reading_it_gives_it_back(tmp_path: Path, process:
     assert nm.written(tmp_path, nir_of_network(made, names)).read_bytes() == bytes_once
 
 
-def test_resets_that_nir_cannot_say_are_noted_and_read_back(tmp_path: Path, process: Hdf5Process) -> None:
+def test_resets_that_nir_cannot_say_are_noted_and_read_back(tmp_path: Path) -> None:
     for reset in ("subtract", "subtract_decayed", "zero_after", "none"):
         made = network(CHAINS["two layers"], reset=reset)
         file = nir_of_network(made, ("a", "b"))
-        again = network(read_nir(nm.written(tmp_path, file), process))
+        again = network(read_nir(nm.written(tmp_path, file)))
         assert [each.dynamics.reset for each in again.populations] == [reset, reset]
 
 
@@ -215,11 +215,11 @@ def test_exponential_leak_and_given_timestep() -> None:
 LINEAR = nm.node("Linear", weight=nm.weights(3, 6))
 
 
-def without_reset() -> NirFile:
+def without_reset() -> NirGraph:
     return nm.graph({"w": LINEAR, "n": nm.leaky(3, reset=None)})
 
 
-REFUSED: list[tuple[NirFile, str]] = [
+REFUSED: list[tuple[NirGraph, str]] = [
     (nm.graph({"c": nm.node("Conv2d"), "w": LINEAR, "n": nm.leaky(3)}), r"Conv2d \('c'\) needs one weight shared"),
     (nm.graph({"c": nm.node("SumPool2d"), "n": nm.leaky(3)}), r"SumPool2d \('c'\) needs sums over"),
     (nm.graph({"c": nm.node("Wobble"), "n": nm.leaky(3)}), r"Wobble \('c'\) is not known; known are Input"),
@@ -300,7 +300,7 @@ REFUSED: list[tuple[NirFile, str]] = [
 
 
 @pytest.mark.parametrize(("file", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_what_cannot_run_is_refused_by_name(file: NirFile, words: str) -> None:
+def test_what_cannot_run_is_refused_by_name(file: NirGraph, words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
         network(file)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import nir_models as nm
 import numpy as np
 import pytest
 
 from mimdsim.base.errors import DataFileError, MissingExtra
-from mimdsim.workload.data.files.hdf5_reading import Hdf5Process
+from mimdsim.workload.data.files import hdf5
 from mimdsim.workload.interchange import nir_nodes
-from mimdsim.workload.interchange.nir_reading import read_nir, reading_process
+from mimdsim.workload.interchange.nir_reading import read_nir
 
 h5py = pytest.importorskip("h5py")
 LIMIT_SECONDS = 10.0
@@ -30,10 +31,10 @@ GOOD = nm.graph(
 )
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[Hdf5Process]:
-    with reading_process(LIMIT_SECONDS) as started:
-        yield started
+@pytest.fixture(scope="module", autouse=True)
+def one_process() -> Iterator[None]:
+    with patch.object(hdf5, "FRAME_SECONDS", LIMIT_SECONDS), hdf5.shared_process():
+        yield
 
 
 def edited(folder: Path, edit: Callable[[Any], None]) -> Path:
@@ -125,25 +126,25 @@ HOSTILE: dict[str, tuple[Callable[[Any], None], str]] = {
 
 
 @pytest.mark.parametrize("name", list(HOSTILE))
-def test_hostile_files_are_refused_by_name(tmp_path: Path, name: str, process: Hdf5Process) -> None:
+def test_hostile_files_are_refused_by_name(tmp_path: Path, name: str) -> None:
     edit, words = HOSTILE[name]
     path = edited(tmp_path, edit)
     with pytest.raises(DataFileError, match=words) as caught:
-        read_nir(path, process)
+        read_nir(path)
     assert str(path) in str(caught.value)
 
 
-def test_missing_foreign_and_truncated_files(tmp_path: Path, process: Hdf5Process) -> None:
+def test_missing_foreign_and_truncated_files(tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match="no such file"):
-        read_nir(tmp_path / "none.nir", process)
+        read_nir(tmp_path / "none.nir")
     (tmp_path / "text.nir").write_text("node: LIF\n")
     with pytest.raises(DataFileError, match="is damaged or not HDF5"):
-        read_nir(tmp_path / "text.nir", process)
+        read_nir(tmp_path / "text.nir")
     whole = nm.written(tmp_path, GOOD).read_bytes()
     for share in (0.2, 0.5, 0.9):
         (tmp_path / "cut.nir").write_bytes(whole[: int(len(whole) * share)])
         with pytest.raises(DataFileError, match="is damaged or not HDF5"):
-            read_nir(tmp_path / "cut.nir", process)
+            read_nir(tmp_path / "cut.nir")
 
 
 def test_reading_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +156,7 @@ def test_reading_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: 
         read_nir(path)
 
 
-def test_fixed_length_text_packed_arrays_and_other_metadata_are_read(tmp_path: Path, process: Hdf5Process) -> None:
+def test_fixed_length_text_packed_arrays_and_other_metadata_are_read(tmp_path: Path) -> None:
     def edit(file: Any) -> None:
         replaced("node/nodes/w/type", data=np.bytes_("Affine"))(file)
         replaced("node/nodes/w/weight", data=np.ones((4, 6), ">f2"), chunks=(2, 3), compression="gzip", shuffle=True)(
@@ -165,8 +166,8 @@ def test_fixed_length_text_packed_arrays_and_other_metadata_are_read(tmp_path: P
         file["node/nodes/n/metadata/dt"] = 1e-3
         file["node/nodes/s/metadata"] = file["node/nodes/n/metadata"]
 
-    file = read_nir(edited(tmp_path, edit), process)
-    first, last = file.graph.nodes["w"], file.graph.nodes["n"]
+    file = read_nir(edited(tmp_path, edit))
+    first, last = file.nodes["w"], file.nodes["n"]
     assert isinstance(first, nir_nodes.NirNode)
     assert isinstance(last, nir_nodes.NirNode)
     np.testing.assert_array_equal(first.arrays["weight"], np.ones((4, 6)))
@@ -174,11 +175,9 @@ def test_fixed_length_text_packed_arrays_and_other_metadata_are_read(tmp_path: P
 
 
 @pytest.mark.slow
-def test_large_arrays_come_in_pieces(tmp_path: Path, process: Hdf5Process) -> None:
+def test_large_arrays_come_in_pieces(tmp_path: Path) -> None:
     weight = np.arange(1500 * 2000, dtype=np.float32).reshape(1500, 2000)
-    file = read_nir(
-        nm.written(tmp_path, nm.graph({"w": nm.node("Linear", weight=weight)}, inputs=2000, outputs=1500)), process
-    )
-    node = file.graph.nodes["w"]
+    file = read_nir(nm.written(tmp_path, nm.graph({"w": nm.node("Linear", weight=weight)}, inputs=2000, outputs=1500)))
+    node = file.nodes["w"]
     assert isinstance(node, nir_nodes.NirNode)
     np.testing.assert_array_equal(node.arrays["weight"], weight)

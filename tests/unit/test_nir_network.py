@@ -16,10 +16,10 @@ from mimdsim.graph import Sgd, SpikingNetwork, interpret
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.network import forward_graph
 from mimdsim.graph.neuron_models import MODELS, neuron_of
-from mimdsim.workload.interchange.imported import RESETS, ImportedNetwork
-from mimdsim.workload.interchange.layers import Learning, layers_of, linear_neuron, network_of_layers
-from mimdsim.workload.interchange.model_file import arrays_of, read_model, write_model
-from mimdsim.workload.interchange.safetensors_file import read_notes, read_safetensors, write_safetensors
+from mimdsim.graph.spikes import Selection
+from mimdsim.workload.interchange.layers import layers_of, linear_neuron, network_of_layers
+from mimdsim.workload.interchange.model_file import RESETS, ImportedNetwork, arrays_of, read_model, write_model
+from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
 TIMESTEPS, BATCH = 50, 3
 SPIKING = [name for name in CHAINS if "read-out" not in name and name not in ("weights last", "composed")]
@@ -29,10 +29,12 @@ READ_OUTS = ("read-out", "current read-out", "weights last")
 def described(made: ImportedNetwork, spikes: str = "dense") -> SpikingNetwork:
     """The network of layers, with room for all spikes."""
     widths = tuple(each.neurons for each in made.populations)
-    learning = Learning(
-        capacities=widths, second_threshold=0.5, output_second_threshold=-100.0, slope=10.0, reset_gradient="mask"
-    )
-    layers, delay = layers_of("model", made, learning)
+    seconds = [*([0.5] * (len(widths) - 1)), -100.0]
+    selections = [
+        Selection(threshold=1.0, second_threshold=second, capacity=width, slope=10.0)
+        for width, second in zip(widths, seconds, strict=True)
+    ]
+    layers, delay = layers_of("model", made, selections, ["mask"] * len(widths))
     return SpikingNetwork(
         layers=layers,
         timesteps=TIMESTEPS,

@@ -17,7 +17,8 @@ from mimdsim.compiler import plan_exchanges
 from mimdsim.costs.exchange_endpoint import endpoint_cycles
 from mimdsim.costs.isa_costs import costs_of_another, with_machine_costs
 from mimdsim.machine import GpuMachine, MimdMachine, find_machine, load_machine
-from mimdsim.pipeline import other_costs, simulate
+from mimdsim.pipeline import simulate
+from mimdsim.pipeline.warnings import other_costs
 from mimdsim.profile import RunProfile
 from mimdsim.program import (
     Codelet,

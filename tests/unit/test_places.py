@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_run import mimdsim
+from commands import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.search_path import files_of, own_folder, places
 from mimdsim.machine import find_machine, list_machines, load_machine
-from mimdsim.validation.disagreements import load_notes
+from mimdsim.validation.markdown_page import load_notes
 from mimdsim.validation.tables import default_files, find_table
 from mimdsim.workload import find_workload, list_workloads, load_workload
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from event_lists import binned
 
 from mimdsim.base.errors import DataFileError, MissingExtra
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import dvs_gesture, nmnist, shd
-from mimdsim.workload.data.events import Events, bin_events
+from mimdsim.workload.data.events import Events
+from mimdsim.workload.data.files import hdf5
 
 REAL_NMNIST = Path(__file__).resolve().parents[3] / "shared" / "data" / "nmnist"
 
@@ -110,10 +112,7 @@ def test_real_nmnist() -> None:
     assert np.mean([events.count for events in recordings]) == pytest.approx(4133, rel=0.05)
     assert max(int(events.x.max()) for events in recordings) <= 33
     assert 250_000 < np.mean([events.t_microseconds.max() for events in recordings]) < 340_000
-    counts = [
-        bin_events(events, timesteps=100, bin_seconds=1e-3, grid=0, capacity=400, rng=stream(0))[1].mean()
-        for events in recordings
-    ]
+    counts = [binned(events, timesteps=100, capacity=400, rng=stream(0))[1].mean() for events in recordings]
     assert np.mean(counts) / (34 * 34 * 2) == pytest.approx(0.0063, rel=0.1)
 
 
@@ -302,8 +301,9 @@ def test_shd_survives_a_crash_or_a_hang(tmp_path: Path, monkeypatch: pytest.Monk
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "h5py.py").write_text(f"import os, time\n{fault}\n")
-    with shd.ShdReader(frame_seconds=1.0) as reader, monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, hdf5.shared_process():
+        patch.setattr(hdf5, "FRAME_SECONDS", 1.0)
         patch.setenv("PYTHONPATH", str(broken))
-        refused(lambda: reader.labels(good), "is damaged: the HDF5 library crashed or hung on it (status -")
-    with shd.ShdReader() as reader:
-        assert reader.labels(good).tolist() == [0]
+        refused(lambda: shd.read_labels(good), "is damaged: the HDF5 library crashed or hung on it (status -")
+        patch.undo()
+        assert shd.read_labels(good).tolist() == [0]

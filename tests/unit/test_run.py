@@ -8,24 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from commands import mimdsim
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import changes_mark
-from mimdsim.cli import main
 from mimdsim.pipeline.result import recorded_changes
 from mimdsim.profile import Change, load_profile
 from mimdsim.profile.records import SCHEMA_VERSION
 
 FEW = ("data.timesteps=6", "data.train_samples=96", "data.test_samples=48", "training.max_training_steps=2")
 SHORT = tuple(part for field in FEW for part in ("--set", field))
-
-
-def mimdsim(*arguments: str, code: int = 0) -> str:
-    """Output of a command, its exit code checked."""
-    result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 @pytest.fixture(scope="module")

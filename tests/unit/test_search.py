@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import mimdsim
 from mappings import aims_of, case_of, combined_mappings, layer_table, random_mappings, rank_correlation, small_case
-from test_run import mimdsim
 
 import mimdsim as package
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError

@@ -15,10 +15,10 @@ from nir_models import graph, leaky, node, weights
 from test_readers import write_shd
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.data import shd_process
-from mimdsim.workload.data.files import event_hdf5_process, hdf5_serving
-from mimdsim.workload.data.files.hdf5_serving import FRAME, plain_dataset, serve
-from mimdsim.workload.interchange import nir_process
+from mimdsim.workload.data import shd
+from mimdsim.workload.data.files import event_columns, hdf5
+from mimdsim.workload.data.files.hdf5 import FRAME, plain_dataset, serve
+from mimdsim.workload.interchange import nir_reading
 from mimdsim.workload.interchange.nir_writing import write_nir
 
 h5py = pytest.importorskip("h5py")
@@ -39,21 +39,17 @@ def file_of(path: Path, **columns: Any) -> Path:
 # speech
 
 
-def shd_frames(path: Path, classes: int, chosen: list[int] | None) -> list[tuple[str, list[float]]]:
-    kinds = {b"L": np.int64, b"T": np.float64, b"U": np.int64}
-    return [
-        (kind.decode(), np.frombuffer(content, kinds[kind]).tolist())
-        for kind, content in shd_process.read(path, (classes, chosen))
-    ]
+def shd_values(path: Path, classes: int, chosen: list[int] | None) -> list[list[float]]:
+    values = list(shd.read(path, (classes, chosen)))
+    assert [each.dtype for each in values] == [np.int64, *([np.float64, np.int64] * (len(values) // 2))]
+    return [each.tolist() for each in values]
 
 
 def test_spikes_of_speech_in_the_order_asked_for(tmp_path: Path) -> None:
     path = write_shd(tmp_path / "a.h5", [[0.0, 60.0], [], [1.5]], [[0, 699], [], [7]], [0, 19, 4])
-    assert shd_frames(path, 20, None) == [("L", [0, 19, 4])]
-    assert shd_frames(path, 20, [2, 0, 1]) == [
-        ("L", [0, 19, 4]), ("T", [1.5]), ("U", [7]), ("T", [0.0, 60.0]), ("U", [0, 699]), ("T", []), ("U", []),
-    ]  # fmt: skip
-    refused(lambda: shd_frames(path, 19, None), "/labels, sample 1: class 19 is outside 0 to 18")
+    assert shd_values(path, 20, None) == [[0, 19, 4]]
+    assert shd_values(path, 20, [2, 0, 1]) == [[0, 19, 4], [1.5], [7], [0.0, 60.0], [0, 699], [], []]
+    refused(lambda: shd_values(path, 19, None), "/labels, sample 1: class 19 is outside 0 to 18")
 
 
 @pytest.mark.parametrize(
@@ -72,24 +68,24 @@ def test_spikes_that_cannot_be_are_refused(
     tmp_path: Path, times: list[Any], units: list[Any], labels: list[int], text: str
 ) -> None:
     path = write_shd(tmp_path / "a.h5", times, units, labels)
-    refused(lambda: shd_frames(path, 20, [1]), text)
+    refused(lambda: shd_values(path, 20, [1]), text)
 
 
 def test_kinds_and_lengths_of_speech(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.h5"
-    refused(lambda: shd_frames(file_of(path, labels=[[1]]), 20, None), "/labels has shape [1, 1]")
-    refused(lambda: shd_frames(file_of(path, labels=[0.5]), 20, None), "/labels does not hold integers")
-    refused(lambda: shd_frames(file_of(path, labels=["a"]), 20, None), "/labels does not hold integers")
-    refused(lambda: shd_frames(file_of(path, labels=[-1]), 20, None), "class -1 is outside 0 to 19")
+    refused(lambda: shd_values(file_of(path, labels=[[1]]), 20, None), "/labels has shape [1, 1]")
+    refused(lambda: shd_values(file_of(path, labels=[0.5]), 20, None), "/labels does not hold integers")
+    refused(lambda: shd_values(file_of(path, labels=["a"]), 20, None), "/labels does not hold integers")
+    refused(lambda: shd_values(file_of(path, labels=[-1]), 20, None), "class -1 is outside 0 to 19")
     given = {"labels": [0], "spikes/times": [0.5], "spikes/units": [1]}
-    refused(lambda: shd_frames(file_of(path, **given), 20, [0]), "/spikes/times does not hold lists of real numbers")
-    monkeypatch.setattr(shd_process, "MAX_SAMPLES", 2)
-    assert shd_frames(file_of(path, labels=[1, 2]), 20, None) == [("L", [1, 2])]
-    refused(lambda: shd_frames(file_of(path, labels=[1, 2, 3]), 20, None), "/labels has shape [3]")
+    refused(lambda: shd_values(file_of(path, **given), 20, [0]), "/spikes/times does not hold lists of real numbers")
+    monkeypatch.setattr(shd, "MAX_SAMPLES", 2)
+    assert shd_values(file_of(path, labels=[1, 2]), 20, None) == [[1, 2]]
+    refused(lambda: shd_values(file_of(path, labels=[1, 2, 3]), 20, None), "/labels has shape [3]")
     seconds, channels = np.array([[0.5]]), np.array([[1]])
-    refused(lambda: shd_process._check_sample(path, seconds, channels, 3), "sample 3: /spikes/times has 1 entries")
-    refused(lambda: shd_process._check_sample(path, seconds[0], -channels[0], 3), "channel -1 is outside 0 to 699")
-    assert (shd_process.CHANNELS, shd_process.MAX_SAMPLE_SECONDS) == (700, 60.0)
+    refused(lambda: shd._check_sample(path, seconds, channels, 3), "sample 3: /spikes/times has 1 entries")
+    refused(lambda: shd._check_sample(path, seconds[0], -channels[0], 3), "channel -1 is outside 0 to 699")
+    assert (shd.CHANNELS, shd.MAX_SAMPLE_SECONDS) == (700, 60.0)
 
 
 # columns of events
@@ -100,27 +96,25 @@ def test_columns_of_events_by_range(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         tmp_path / "a.h5",
         x=np.arange(5, dtype="u1"), t_seconds=np.linspace(0, 1, 5, dtype="f4"), labels=[True, False], other=[[1]],
     )  # fmt: skip
-    ((kind, about),) = event_hdf5_process.read(path, None)
-    assert (kind, json.loads(about)) == (b"J", {"labels": ["i", 2], "t_seconds": ["f", 5], "x": ["i", 5]})
-    found = list(event_hdf5_process.read(path, (["x", "t_seconds"], [[1, 3], [4, 5]])))
-    assert [kind for kind, _ in found] == [b"I", b"F", b"I", b"F"]
-    assert [np.frombuffer(content, np.int64).tolist() for kind, content in found if kind == b"I"] == [[1, 2], [4]]
-    assert [np.frombuffer(content).tolist() for kind, content in found if kind == b"F"] == [[0.25, 0.5], [1.0]]
-    refused(lambda: list(event_hdf5_process.read(path, (["other"], []))), "/other has the shape [1, 1]")
-    monkeypatch.setattr(event_hdf5_process, "MAX_EVENTS", 5)
-    assert list(event_hdf5_process.read(path, (["x"], []))) == []
-    monkeypatch.setattr(event_hdf5_process, "MAX_EVENTS", 4)
-    refused(lambda: list(event_hdf5_process.read(path, (["x"], []))), "/x has 5 entries, over 4")
+    (about,) = event_columns.read(path, None)
+    assert about == {"labels": ("i", 2), "t_seconds": ("f", 5), "x": ("i", 5)}
+    found = list(event_columns.read(path, (["x", "t_seconds"], [[1, 3], [4, 5]])))
+    assert [values.dtype for values in found] == [np.int64, np.float64, np.int64, np.float64]
+    assert [values.tolist() for values in found] == [[1, 2], [0.25, 0.5], [4], [1.0]]
+    refused(lambda: list(event_columns.read(path, (["other"], []))), "/other has the shape [1, 1]")
+    monkeypatch.setattr(event_columns, "MAX_EVENTS", 5)
+    assert list(event_columns.read(path, (["x"], []))) == []
+    monkeypatch.setattr(event_columns, "MAX_EVENTS", 4)
+    refused(lambda: list(event_columns.read(path, (["x"], []))), "/x has 5 entries, over 4")
 
 
 # NIR
 
 
-def nir_frames(path: Path) -> tuple[Any, list[list[float]]]:
-    (kind, about), *arrays = nir_process.read(path, None)
-    assert kind == b"J"
-    assert {kind for kind, _ in arrays} <= {b"F"}
-    return json.loads(about), [np.frombuffer(content).tolist() for _, content in arrays]
+def nir_values(path: Path) -> tuple[Any, list[list[float]]]:
+    about, *arrays = nir_reading.read(path, None)
+    assert {values.dtype for values in arrays} <= {np.dtype(np.float64)}
+    return json.loads(json.dumps(about)), [values.ravel().tolist() for values in arrays]
 
 
 def small_model(path: Path) -> Path:
@@ -131,22 +125,21 @@ def small_model(path: Path) -> Path:
 
 def test_a_graph_with_its_arrays_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_model(tmp_path / "a.nir")
-    about, arrays = nir_frames(path)
-    assert about["version"] == "1.0.8"
-    nodes = about["graph"]["nodes"]
+    about, arrays = nir_values(path)
+    nodes = about["nodes"]
     assert {name: each["kind"] for name, each in nodes.items()} == {
         "input": "Input", "lif": "LIF", "output": "Output", "w": "Linear",
     }  # fmt: skip
     assert nodes["w"]["arrays"] == {"weight": [3, 6]}
-    assert sorted(about["graph"]["edges"]) == [["input", "w"], ["lif", "output"], ["w", "lif"]]
+    assert sorted(about["edges"]) == [["input", "w"], ["lif", "output"], ["w", "lif"]]
     assert [values for values in arrays if len(values) == 18] == [weights(3, 6).ravel().tolist()]
-    monkeypatch.setattr(nir_process, "PIECE_VALUES", 12)  # two rows of the weights at once
-    pieces = [len(values) for values in nir_frames(path)[1]]
+    monkeypatch.setattr(nir_reading, "PIECE_VALUES", 12)  # two rows of the weights at once
+    pieces = [len(values) for values in nir_values(path)[1]]
     assert pieces[-2:] == [12, 6]
-    monkeypatch.setattr(nir_process, "PIECE_VALUES", 6)
-    assert [len(values) for values in nir_frames(path)[1]][-3:] == [6, 6, 6]
-    monkeypatch.setattr(nir_process, "PIECE_VALUES", 5)
-    refused(lambda: nir_frames(path), "/node/nodes/w/weight has rows of 6 values, over 5")
+    monkeypatch.setattr(nir_reading, "PIECE_VALUES", 6)
+    assert [len(values) for values in nir_values(path)[1]][-3:] == [6, 6, 6]
+    monkeypatch.setattr(nir_reading, "PIECE_VALUES", 5)
+    refused(lambda: nir_values(path), "/node/nodes/w/weight has rows of 6 values, over 5")
 
 
 VALUES = 1 + 1 + 3 * 5 + 18  # shapes of input and output, five arrays of the neurons, weights
@@ -166,28 +159,28 @@ def test_bounds_of_a_graph_are_exact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, enough: int, text: str
 ) -> None:
     path = small_model(tmp_path / "a.nir")
-    monkeypatch.setattr(nir_process, bound, enough)
-    nir_frames(path)
-    monkeypatch.setattr(nir_process, bound, enough - 1)
-    refused(lambda: nir_frames(path), text)
+    monkeypatch.setattr(nir_reading, bound, enough)
+    nir_values(path)
+    monkeypatch.setattr(nir_reading, bound, enough - 1)
+    refused(lambda: nir_values(path), text)
 
 
 def test_nodes_are_counted_over_all_graphs_and_their_depth_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = graph({"lif": leaky(3)}, inputs=3).graph
+    inner = graph({"lif": leaky(3)}, inputs=3)
     path = tmp_path / "a.nir"
     write_nir(path, graph({"inner": inner}, inputs=3))
-    assert nir_frames(path)[0]["graph"]["nodes"]["inner"]["nodes"].keys() == {"input", "lif", "output"}
-    monkeypatch.setattr(nir_process, "MAX_NODES", 6)
-    nir_frames(path)
-    monkeypatch.setattr(nir_process, "MAX_NODES", 5)
-    refused(lambda: nir_frames(path), "has over 5 nodes")
-    monkeypatch.setattr(nir_process, "MAX_NODES", 6)
-    monkeypatch.setattr(nir_process, "MAX_DEPTH", 1)
-    nir_frames(path)
-    monkeypatch.setattr(nir_process, "MAX_DEPTH", 0)
-    refused(lambda: nir_frames(path), "nests graphs deeper than 0")
+    assert nir_values(path)[0]["nodes"]["inner"]["nodes"].keys() == {"input", "lif", "output"}
+    monkeypatch.setattr(nir_reading, "MAX_NODES", 6)
+    nir_values(path)
+    monkeypatch.setattr(nir_reading, "MAX_NODES", 5)
+    refused(lambda: nir_values(path), "has over 5 nodes")
+    monkeypatch.setattr(nir_reading, "MAX_NODES", 6)
+    monkeypatch.setattr(nir_reading, "MAX_DEPTH", 1)
+    nir_values(path)
+    monkeypatch.setattr(nir_reading, "MAX_DEPTH", 0)
+    refused(lambda: nir_values(path), "nests graphs deeper than 0")
 
 
 def changed_model(path: Path, **changes: Any) -> Path:
@@ -222,7 +215,7 @@ def changed_model(path: Path, **changes: Any) -> Path:
     ],
 )
 def test_a_graph_that_is_none_is_refused(tmp_path: Path, changes: dict[str, Any], text: str) -> None:
-    refused(lambda: nir_frames(changed_model(tmp_path / "a.nir", **changes)), text)
+    refused(lambda: nir_values(changed_model(tmp_path / "a.nir", **changes)), text)
 
 
 def test_what_a_graph_may_lack(tmp_path: Path) -> None:
@@ -231,9 +224,9 @@ def test_what_a_graph_may_lack(tmp_path: Path) -> None:
         tmp_path / "a.nir", version=None, node__edges=np.zeros((0, 2)), node__nodes__w__weight=2.5,
         node__nodes__w__metadata__said="so", node__nodes__w__metadata__number=3, node__nodes__w__metadata__many=["a"],
     )  # fmt: skip
-    about, arrays = nir_frames(path)
-    assert (about["version"], about["graph"]["edges"]) == ("", [])
-    assert about["graph"]["nodes"]["w"] == {"kind": "Linear", "arrays": {"weight": []}, "metadata": {"said": "so"}}
+    about, arrays = nir_values(path)
+    assert about["edges"] == []
+    assert about["nodes"]["w"] == {"kind": "Linear", "arrays": {"weight": []}, "metadata": {"said": "so"}}
     assert arrays[-1] == [2.5]
 
 
@@ -241,7 +234,7 @@ def test_what_a_graph_may_lack(tmp_path: Path) -> None:
 
 
 def test_chunks_and_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {1, 2, 3, 4, 5, 6} == hdf5_serving.BUILT_IN_FILTERS
+    assert {1, 2, 3, 4, 5, 6} == hdf5.BUILT_IN_FILTERS
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=np.arange(24).reshape(4, 6), chunks=(2, 6), compression="gzip", shuffle=True)
@@ -256,37 +249,41 @@ def test_chunks_and_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         def plain(name: str) -> Any:
             return plain_dataset(path, file, name, expected="x")
 
-        monkeypatch.setattr(hdf5_serving, "MAX_CHUNK_VALUES", 12)
+        monkeypatch.setattr(hdf5, "MAX_CHUNK_VALUES", 12)
         assert plain("x").shape == (4, 6)
-        monkeypatch.setattr(hdf5_serving, "MAX_CHUNK_VALUES", 11)
+        monkeypatch.setattr(hdf5, "MAX_CHUNK_VALUES", 11)
         refused(lambda: plain("x"), "/x is stored in chunks of 12, over 11")
         refused(lambda: plain("empty"), "/empty is empty")
         refused(lambda: plain("twice"), "/twice is packed 2 times over with the same filter")
         refused(lambda: plain("x/y"), "has no data set /x/y; expected are x")
-        monkeypatch.setattr(hdf5_serving, "BUILT_IN_FILTERS", frozenset({1}))
+        monkeypatch.setattr(hdf5, "BUILT_IN_FILTERS", frozenset({1}))
         refused(lambda: plain("x"), "/x is packed with filter 2, a plug-in")
 
 
 def test_every_request_has_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames as they come, then the end; of a refusal the reason; of anything else what a damaged file is."""
-    for limit in ("_limit_memory", "_limit_time"):  # of a process of its own, which this is not
-        monkeypatch.setattr(hdf5_serving, limit, lambda: None)
+    monkeypatch.setattr(hdf5, "_limit", lambda *_: None)  # of a process of its own, which this is not
 
-    def read(path: Path, wanted: Any) -> Iterator[tuple[bytes, bytes]]:
-        yield b"J", f"{path.name} {wanted}".encode()
+    def read(path: Path, wanted: Any) -> Iterator[Any]:
+        yield f"{path.name} {wanted}"
         if wanted == 1:
             raise DataFileError(path, "is refused")
         if wanted == 2:
             raise OSError("broken")
+        yield np.arange(2)
+        yield np.array([0.5])
 
+    monkeypatch.setattr(nir_reading, "read", read)
     answers = io.BytesIO()
-    serve(io.BytesIO(b"".join(b'["a/b", %d]\n' % number for number in range(3))), answers, read)
+    requests = [json.dumps([nir_reading.__name__, "read", "a/b", number]) for number in range(3)]
+    serve(io.BytesIO("\n".join(requests).encode()), answers)
     content, found = answers.getvalue(), []
     while content:
         kind, length = FRAME.unpack(content[: FRAME.size])
-        found.append((kind, content[FRAME.size : FRAME.size + length].decode()))
+        found.append((kind, content[FRAME.size : FRAME.size + length]))
         content = content[FRAME.size + length :]
     assert found == [
-        (b"J", "b 0"), (b"Z", ""), (b"J", "b 1"), (b"E", "is refused"),
-        (b"J", "b 2"), (b"E", "is damaged or not HDF5: broken; fetch it again"),
+        (b"J", b'"b 0"'), (b"I", np.arange(2).tobytes()), (b"F", np.array([0.5]).tobytes()), (b"Z", b""),
+        (b"J", b'"b 1"'), (b"E", b"is refused"),
+        (b"J", b'"b 2"'), (b"E", b"is damaged or not HDF5: broken; fetch it again"),
     ]  # fmt: skip

@@ -17,11 +17,8 @@ from mimdsim.machine import load_machine
 from mimdsim.program import extents_of, verify
 from mimdsim.validation.reference_table import Asked
 from mimdsim.validation.stencil.boxes import computed, held, least_surface, squarest
-from mimdsim.validation.stencil.solver_program import solver_program
-from mimdsim.validation.stencil.solver_rows import SOLVER_STEPS
-from mimdsim.validation.stencil.solver_times import solver_times, triad_times
-from mimdsim.validation.stencil.solvers import SOLVERS, WEIGHTS, codelet_of
-from mimdsim.validation.stencil.triad import triad_program
+from mimdsim.validation.stencil.solver_program import SOLVERS, WEIGHTS, codelet_of, solver_program
+from mimdsim.validation.stencil.solver_steps import SOLVER_STEPS, solver_times, triad_program, triad_times
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,12 +18,15 @@ from mimdsim.costs.library.arithmetic import NoCycleFormula
 from mimdsim.costs.library.sparse import sparse_dense_elementwise_cycles
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.reference_table import Asked
-from mimdsim.validation.sparse.buckets import Buckets, propagate
-from mimdsim.validation.sparse.dynamic_costs import counted_block_cycles, counted_elementwise_cycles
-from mimdsim.validation.sparse.plan import SparsePlan, plan_sparse_product
-from mimdsim.validation.sparse.rows import SPARSE_PRODUCTS
-from mimdsim.validation.sparse.shapes import SparseShape
-from mimdsim.validation.sparse.static_costs import static_block_cycles, static_element_cycles
+from mimdsim.validation.sparse.codelets import (
+    SparseShape,
+    counted_block_cycles,
+    counted_elementwise_cycles,
+    static_block_cycles,
+    static_element_cycles,
+)
+from mimdsim.validation.sparse.dynamic import Buckets, propagate
+from mimdsim.validation.sparse.plan import SPARSE_PRODUCTS, SparsePlan, plan_sparse_product
 
 REFERENCES = Path(__file__).resolve().parents[2] / "references" / "sparse_products.csv"
 

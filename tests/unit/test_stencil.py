@@ -17,10 +17,18 @@ from mimdsim.execution import Executor
 from mimdsim.machine import load_machine
 from mimdsim.program import extents_of, verify
 from mimdsim.validation.reference_table import Asked
+from mimdsim.validation.stencil.blur import (
+    IN_COLUMNS,
+    IN_ROWS,
+    STENCIL_PHASES,
+    VARIANTS,
+    blur_codelet,
+    make_program,
+    phases,
+    published_phases,
+)
+from mimdsim.validation.stencil.boxes import cut, tile_blocks, worker_blocks
 from mimdsim.validation.stencil.copies import placed, row_copies
-from mimdsim.validation.stencil.grid import cut, tile_blocks, worker_blocks
-from mimdsim.validation.stencil.program import IN_COLUMNS, IN_ROWS, VARIANTS, blur_codelet, make_program
-from mimdsim.validation.stencil.rows import STENCIL_PHASES, phases, published_phases
 from mimdsim.validation.tables import check_files
 
 ROOT = Path(__file__).resolve().parents[2]

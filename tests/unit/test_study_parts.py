@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from invented_runs import TWICE, energy, gpu, swept, tiled
 
+from mimdsim.base import __version__
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import ENDED
-from mimdsim.base.version import __version__
 from mimdsim.pipeline.overrides import load_line_up, parse_changes, split_changes
 from mimdsim.studies import executors, make_study, runner, worker, write_figures
 from mimdsim.studies.executors import AHEAD, Batch, Local
@@ -161,10 +161,8 @@ def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(worker, "filled_activity", lambda network, fill: f"filled {fill}")
     monkeypatch.setattr(worker, "retime", lambda compiled, machine, activity: profile)
     monkeypatch.setattr(worker, "fits_executable", lambda memory, machine: held["executable"])
-    monkeypatch.setattr(worker, "beyond_sources", lambda machine: ("one",))
-    monkeypatch.setattr(worker, "other_costs", lambda program, machine: (f"costs of {program}",))
-    monkeypatch.setattr(worker, "unscaled_energy", lambda machine, changes: ("two",))
-    monkeypatch.setattr(worker, "unused_chips", lambda compiled, machine: ())
+    said = lambda compiled, machine, changes: (f"costs of {compiled.program}", "one", "two")  # noqa: E731
+    monkeypatch.setattr(worker, "machine_warnings", said)
     monkeypatch.setattr(worker, "half_warning", lambda workload: ("three",))
     return held
 
@@ -183,7 +181,7 @@ def test_the_row_of_a_point(held: dict[str, Any]) -> None:
         "dynamic_watts": 3.323666, "dynamic_watts_low": 1.883411, "dynamic_watts_high": 4.763922,
         "samples_per_second": 88.631, "samples_per_joule": 11.429, "accuracy": None,
         "gpu_ratio": None, "gpu_ratio_low": None, "gpu_ratio_high": None,
-        "note": "one; costs of p; two; three", "seed": 7, "tool_version": __version__, "digest": "k",
+        "note": "costs of p; one; two; three", "seed": 7, "tool_version": __version__, "digest": "k",
     }  # fmt: skip
     for peak, executable in ((1_001, True), (1_000, False)):
         held |= {"peak": peak, "executable": executable}

@@ -11,7 +11,7 @@ from mimdsim.base.csv_table import parse_table
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.search_path import files_of
 from mimdsim.machine import load_machine
-from mimdsim.validation.calibration.measurement_noise import spreads
+from mimdsim.validation.calibration.fit import spreads
 from mimdsim.validation.reference_table import Row, silent
 from mimdsim.validation.tables import FORMATS, check_files
 from mimdsim.workload import load_workload

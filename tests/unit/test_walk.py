@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import mimdsim
 from matplotlib.colors import to_hex
-from test_detail import made
-from test_report import Reader, make_profile
-from test_run import mimdsim
+from random_profile import Reader, make_profile
+from small_detail import made
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.profile import RunProfile, save_profile

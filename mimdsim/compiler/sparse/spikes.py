@@ -230,7 +230,9 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
             part = tiles[first * each : last * each]
             low.compute("reduce parts", op, codelets.REDUCE_PARTS, part, columns, operands, extents=extents)
     defines = ((g, op.outputs[0]),)
-    low.compute("reduce groups", op, codelets.REDUCE_GROUPS, *low.rows_of(g), {"stage": stage, "g": g}, defines=defines)
+    low.compute(
+        "reduce groups", op, codelets.REDUCE_GROUPS, *low.slots_of(g), {"stage": stage, "g": g}, defines=defines
+    )
 
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:

@@ -173,10 +173,9 @@ def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
     for name, (source, shift) in sorted(stash.anew.sources.items()):
         value = body.value(name)
         sequence = low.storage[INPUT if value.layer == INPUT else stash.outer[source]]
-        chips = low.chips_of(value.layer)
-        now = low.spikes(f"again.{name}", value.capacity, chips, value.layer)
+        now = low.spikes(f"again.{name}", value.capacity, low.chips_of(value.layer), value.layer)
         for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, shift, chips)
+            slice_slots(low, whole, part, shift)
         low.storage[name] = now
     low.values = body.values
     low.carried = frozenset(carry.enters for carry in stash.anew.states) | stash.anew.sources.keys()

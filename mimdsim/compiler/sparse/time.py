@@ -62,7 +62,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     with lower_stash.forward_turns(low, scan, stash):
         count_timestep(low, 1)
         for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, 0, home)
+            slice_slots(low, whole, part, 0)
         for value in previous:
             for source, target in zip(handed_on(low, value.layer), low.storage[value.name], strict=True):
                 low.copies("hand on spikes", "carry", Copy(source=source, target=target), layer=value.layer)
@@ -93,7 +93,7 @@ def _declare_carried_spikes(low: Lowering, value: Value) -> None:
     else:
         low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chips, layer, least_bytes=LINEAR_BYTES)
     # of ids and counts, only the counts need a value
-    fill_slots(low, low.storage[enters][-1], chips, "zero spikes", LINEAR_BYTES)
+    fill_slots(low, low.storage[enters][-1], "zero spikes")
     list_variables(low, layer)
     leaves = handed_on(low, layer)
     fill_rows(low, leaves[-1], low.placed(layer).combine_tiles, "zero spikes")
@@ -106,7 +106,7 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
         chips = low.chips_of(layer)
         sequence = low.spikes(f"{layer}.sequence", value.capacity, chips, layer, timesteps=network.timesteps)
         for now, whole in zip(low.storage[value.name], sequence, strict=True):
-            update_slots(low, now, whole, chips, layer)
+            update_slots(low, now, whole, layer)
         return sequence
     shape = (network.timesteps, *value.shape)
     whole = low.with_neurons(f"{value.name}.sequence", shape, layer, "neuron states")
@@ -129,7 +129,7 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         elif value.capacity:
             chips = gradient_chips(low, layer)
             name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chips, family=("gradients", layer))
-            fill_slots(low, name, chips, "zero adjoints")
+            fill_slots(low, name, "zero adjoints")
         else:
             name = low.with_neurons(f"d{value.of}", value.shape, layer, "gradients")
             fill_neurons(low, name, layer, "zero adjoints")
@@ -172,7 +172,7 @@ def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: 
         now = low.spikes(value.name, value.capacity, chips, value.layer)
         low.storage[value.name] = now
         for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, shift, chips)
+            slice_slots(low, whole, part, shift)
     elif value.capacity:
         batch = low.network.batch
         now_g = low.variable(value.name, (batch, value.capacity), "float32", low.by_sample(0), "gradients")

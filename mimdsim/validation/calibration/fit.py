@@ -1,4 +1,4 @@
-"""From measured rows to narrowed numbers: values, intervals, and the rows that contradict each other."""
+"""From measured rows to calibrated numbers: values, intervals, and the rows that contradict each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.errors import DataFileError, DescriptionError, shortened
 from mimdsim.base.files import read_whole
 from mimdsim.base.search_path import Named, is_path, several
 from mimdsim.machine import MimdMachine, sourced_machine, with_values
@@ -27,11 +27,43 @@ from mimdsim.machine.calibrated import (
     write_calibration,
 )
 from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions
-from mimdsim.validation.calibration.measurement_noise import spreads
 from mimdsim.validation.calibration.result import Measured, Narrowed
 from mimdsim.validation.calibration.sensitivities import Dependence, again, dependence
 from mimdsim.validation.reference_table import NOT_COMPUTED, Progress, Row, silent
-from mimdsim.validation.tables import check_files, find_table
+from mimdsim.validation.tables import cells_of, check_files, find_table
+
+COLUMN = "spread"  # of a table: one standard deviation, "0.2" in the unit of the figure or "3 %" of it
+LEAST, MOST = 1e-6, 1.0  # shares of a figure
+
+
+def spreads(rows: Sequence[Row], tables: Sequence[Path], share: float) -> np.ndarray:
+    """float64[rows]: one standard deviation of each, in its unit: its cell of the column `spread`, else the standard
+    error of its mean, else `share` of it. Raises DataFileError for a cell that is none."""
+    if not LEAST <= share <= MOST:
+        raise DescriptionError("--spread", [f"{share:g} of a figure: give {LEAST:g} to {MOST:g}, e.g. 0.02 for 2 %"])
+    cells = {path.name: (path, cells_of(path, COLUMN)) for path in tables}
+    return np.array([_spread(row, *cells[row.file], share) for row in rows])
+
+
+def _spread(row: Row, path: Path, cells: dict[int, str], share: float) -> float:
+    assert row.bearing is not None
+    text = cells.get(row.bearing.line)
+    measured = row.bearing.measured
+    if text is None:
+        return max(row.noise if row.noise is not None else share * measured, LEAST * measured)
+    relative = text.endswith("%")
+    try:
+        found = float(text.removesuffix("%")) * (measured / 100 if relative else 1.0)
+    except ValueError:
+        found = math.nan
+    if not LEAST * measured <= found <= MOST * measured:
+        raise DataFileError(
+            path,
+            f"line {row.bearing.line}, column '{COLUMN}': '{shortened(text)}' is no spread of {measured:g}: write one "
+            f"standard deviation, in the figure's unit or as '3 %', from {LEAST:g} of it to all of it",
+        )
+    return found
+
 
 MOST_ROWS = 1000
 MOST_LEFT_OUT = 200  # rows up to which each is predicted from the others

@@ -3,11 +3,21 @@
 A row has the columns gpu, framework, exec_style, task, batch_B, steps_T, neurons_or_layers, dtype, metric and
 timing_valid. The task says what was measured: a linear layer of N x N with its neurons, N neurons alone, or a recurrent
 layer. Tasks that are none of these, and programs whose operations were not counted, are reported, not guessed.
+
+Framework programs launch every operation from Python, timestep by timestep. The slower of host and device determines
+the time. A call costs the host one period; the device works through what was launched, and the host may run ahead by as
+many launches as the stream's queue holds. What a framework launches in a timestep is counted from its code.
+
+The backward pass of indexing, x[t], fills a gradient as large as the whole sequence with zeros, copies one timestep
+into it and adds it to the sum of all: 4 passes over timesteps * batch * neurons values in every timestep. Indexing
+behind a leading slice, x[:, t], does it once more for the slice (3 passes), assigning to y[:, t] in place copies the
+sequence (2 passes).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,14 +31,246 @@ from mimdsim.gpu.elementwise import (
     LibraryLoop,
     PersistentKernel,
     RecurrentLayer,
+    elementwise_seconds,
     library_loop_seconds,
     persistent_seconds,
 )
 from mimdsim.gpu.gemm import gemm_seconds
-from mimdsim.machine.gpu import GpuMachine, Precision
-from mimdsim.validation.gpus.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
-from mimdsim.validation.gpus.eager import FRAMEWORKS, Framework, eager_seconds, find_fused, fused_seconds
-from mimdsim.validation.gpus.products import LARGEST_EXTENT
+from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
+from mimdsim.validation.gpus.products import LARGEST_EXTENT, check_given, device_of, precision_of
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
+
+QUEUED_LAUNCHES = 1024  # how far the host runs ahead of the device; published: depth of a CUDA stream's queue
+INDEXED, SLICED, ASSIGNED = 4, 3, 2  # passes over the whole sequence, as above; derived
+BACKWARD_CALL_SHARE = (
+    0.6  # autograd's C++ loop over a Python call's period; derived: 12 over 20 to 22 us on an A100 box
+)
+VALUE_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """What one timestep launches besides matrix products, in the forward or the backward pass.
+
+    calls: operations. array_passes: arrays of batch * neurons values that they read and write. sequence_passes: arrays
+    of the whole sequence. indexing_calls: those of the calls that work on whole sequences.
+    """
+
+    calls: int
+    array_passes: float
+    sequence_passes: int = 0
+    indexing_calls: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework:
+    """A layer of neurons behind a dense layer, as users of the framework write it; shapes [timesteps, batch, neurons].
+
+    products: each_timestep (inside the loop), hoisted (one for the sequence) or none.
+    """
+
+    name: str
+    products: Literal["each_timestep", "hoisted", "none"]
+    forward: Pass
+    backward: Pass
+    source: str
+
+
+FRAMEWORKS: dict[str, Framework] = {
+    item.name: item
+    for item in (
+        Framework(
+            name="snnTorch",
+            products="each_timestep",
+            forward=Pass(calls=14, array_passes=24),
+            backward=Pass(calls=14, array_passes=30),
+            source="derived: counted from snn.Leaky 0.7, which computes the spike twice (reset and output); the input "
+            "takes no gradient, so indexing it costs nothing",
+        ),
+        Framework(
+            name="Sinabs",
+            products="hoisted",
+            forward=Pass(calls=8, array_passes=20),
+            backward=Pass(calls=14, array_passes=24, sequence_passes=INDEXED + SLICED, indexing_calls=5),
+            source="derived: counted from sinabs.layers.LIF 1.2; indexes x[:, t]",
+        ),
+        Framework(
+            name="Norse",
+            products="hoisted",
+            forward=Pass(calls=14, array_passes=36),
+            backward=Pass(calls=24, array_passes=40, sequence_passes=INDEXED, indexing_calls=3),
+            source="derived: LIF step of norse 1.0 as TorchScript, which runs its operations one by one; calls of the "
+            "backward pass from the host-bound row on the RTX 2070",
+        ),
+        Framework(
+            name="SpikingJelly",
+            products="hoisted",
+            forward=Pass(calls=7, array_passes=16),
+            backward=Pass(calls=12, array_passes=20, sequence_passes=INDEXED, indexing_calls=3),
+            source="derived: counted from the multi-step LIF of 0.0.0.0.15: charge, fire and reset are TorchScript "
+            "functions, each fused; indexes x[t]",
+        ),
+        Framework(
+            name="Rockpool",
+            products="hoisted",
+            forward=Pass(calls=41, array_passes=60),
+            backward=Pass(calls=36, array_passes=60, sequence_passes=INDEXED + SLICED + ASSIGNED, indexing_calls=7),
+            source="derived: LIFTorch 2.6; indexes x[:, t] and assigns y[:, t]; calls from the host-bound rows on the "
+            "RTX 2070",
+        ),
+        Framework(
+            name="SpikingJelly, neurons only",
+            products="none",
+            forward=Pass(calls=11, array_passes=26.5),
+            backward=Pass(calls=20, array_passes=48, sequence_passes=INDEXED + ASSIGNED, indexing_calls=4),
+            source="derived: forward counted from LIFNode and MultiStepContainer of December 2020, as the "
+            "documentation's table (clock_driven/neuron.py); backward from its growth with timesteps, which shows two "
+            "more passes over the sequence than PyTorch of 2023 makes, for an unknown reason",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EagerEstimate:
+    """One call over all timesteps. bound: 'host' when launching takes longer than the device's work."""
+
+    seconds: float
+    bound: str
+    host_seconds: float
+    device_seconds: float
+
+
+def eager_seconds(
+    gpu: GpuMachine,
+    framework: Framework,
+    *,
+    neurons: int,
+    batch: int,
+    timesteps: int,
+    call_seconds: float,
+    direction: Literal["forward", "backward"],
+) -> EagerEstimate:
+    """One pass over a sequence; call_seconds: the host's period of a Python call. Raises ValueError below 1."""
+    if min(neurons, batch, timesteps) < 1:
+        raise ValueError(f"{timesteps} timesteps, batch {batch}, {neurons} neurons: each must be at least 1")
+    forward = direction == "forward"
+    step = framework.forward if forward else framework.backward
+    inside = framework.products == "each_timestep"
+    calls = timesteps * (step.calls + (2 if inside and not forward else inside))
+    period = call_seconds * (1.0 if forward else BACKWARD_CALL_SHARE)
+    loop = timesteps * (
+        _small_seconds(gpu, step, neurons * batch) + _sequence_seconds(gpu, step, neurons * batch * timesteps)
+    )
+    ahead = 0.0
+    if inside:
+        loop += timesteps * _product_seconds(gpu, neurons, batch, forward=forward, accumulated=True)
+    elif framework.products == "hoisted":
+        ahead = _product_seconds(gpu, neurons, batch * timesteps, forward=forward, accumulated=False)
+    host = calls * period
+    stalled = ahead + max(0, calls - QUEUED_LAUNCHES) * period if forward else 0.0
+    device = ahead + loop
+    return EagerEstimate(
+        seconds=max(host, device, stalled),
+        bound="device" if device >= max(host, stalled) else "host",
+        host_seconds=host,
+        device_seconds=device,
+    )
+
+
+def _small_seconds(gpu: GpuMachine, step: Pass, values: int) -> float:
+    """The operations of one timestep that touch arrays of one timestep only."""
+    launches = step.calls - step.indexing_calls
+    each = step.array_passes / launches * values * VALUE_BYTES
+    return launches * elementwise_seconds(gpu, round(each), launching="stream").seconds
+
+
+def _sequence_seconds(gpu: GpuMachine, step: Pass, values: int) -> float:
+    if not step.indexing_calls:
+        return 0.0
+    each = step.sequence_passes / step.indexing_calls * values * VALUE_BYTES
+    footprint = 2 * values * VALUE_BYTES  # the gradient of this timestep and the sum of all
+    return (
+        step.indexing_calls
+        * elementwise_seconds(gpu, round(each), launching="stream", footprint_bytes=footprint).seconds
+    )
+
+
+def _product_seconds(gpu: GpuMachine, neurons: int, rows: int, *, forward: bool, accumulated: bool) -> float:
+    """x W^T, or dW with the addition onto the gradient so far; the input takes no gradient."""
+    if forward:
+        return gemm_seconds(gpu, rows, neurons, neurons, precision="fp32", transposed_weight=True).seconds
+    seconds = gemm_seconds(gpu, neurons, neurons, rows, precision="fp32").seconds
+    weight_bytes = neurons * neurons * VALUE_BYTES
+    if accumulated:
+        seconds += elementwise_seconds(
+            gpu, 3 * weight_bytes, launching="stream", footprint_bytes=2 * weight_bytes
+        ).seconds
+    return seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusedNeurons:
+    """Arrays of timesteps * batch * neurons values that a pass reads and writes; the backward pass with its sum."""
+
+    name: str
+    precisions: tuple[Precision, ...]
+    forward: int
+    backward: int
+    source: str
+
+
+FUSED: tuple[FusedNeurons, ...] = (
+    FusedNeurons(
+        name="SpikingJelly CuPy",
+        precisions=("fp32",),
+        forward=14,
+        backward=13,
+        source="derived: microseconds of the documentation's table (2021) over 0.88 of the DRAM's peak on an RTX "
+        "2080 Ti; the code says 9 and, with the gradient added to an old one, 13",
+    ),
+    FusedNeurons(
+        name="SpikingJelly CuPy",
+        precisions=("fp16",),  # another kernel: pairs of values, no branches
+        forward=9,
+        backward=9,
+        source="derived: counted from cuda_kernel/neuron_kernel/lif.py of 0.0.0.1: zeros for three arrays, potentials "
+        "copied behind the first, x read, three arrays written; the sum reads the spikes, its gradient and two arrays "
+        "of zeros are written, four arrays read, the gradient of x written",
+    ),
+    FusedNeurons(
+        name="SpikingJelly Triton",
+        precisions=("fp32", "fp16"),
+        forward=3,
+        backward=5,
+        source="derived: counted from triton_kernel/neuron_kernel/lif.py of 0.0.0.1: x read, two arrays written; the "
+        "sum reads the spikes, its gradient is written, two arrays read, the gradient of x written",
+    ),
+)
+
+
+def find_fused(framework: str, precision: Precision) -> FusedNeurons | None:
+    """The program that a table calls `framework`; None if it is not counted for numbers of that width."""
+    for item in FUSED:
+        if precision in item.precisions and all(word in framework for word in item.name.lower().split()):
+            return item
+    return None
+
+
+def fused_seconds(
+    gpu: GpuMachine,
+    neurons: FusedNeurons,
+    *,
+    values: int,
+    precision: Precision,
+    direction: Literal["forward", "backward"],
+) -> float:
+    """One pass over `values` = timesteps * batch * neurons values. Raises ValueError when there are none."""
+    if values < 1:
+        raise ValueError(f"fused neurons over {values} values: must be at least 1")
+    passes = neurons.forward if direction == "forward" else neurons.backward
+    return elementwise_seconds(gpu, passes * values * ELEMENT_BYTES[precision], launching="stream").seconds
+
 
 # Period of a Python call that launches one kernel, of the computer a device was timed in; a fact of that computer.
 # kind: derived, from host-bound rows of gpu_snn_measurements.csv (2070: N=512, 3090: N=4096) and from published
@@ -59,9 +301,9 @@ Measured = Literal["recurrent layer", "linear layer and neurons", "neurons alone
 
 @dataclass(frozen=True, kw_only=True)
 class SnnPrediction:
-    """seconds None: the row cannot be computed, `note` says why. tolerance: relative. spread: low and high multiple."""
+    """tolerance: relative. spread: low and high multiple of the seconds."""
 
-    seconds: float | None
+    seconds: float
     note: str
     tolerance: float = 0.25
     spread: tuple[float, float] = (0.8, 1.25)
@@ -82,51 +324,44 @@ class _Case:
     directions: tuple[Direction, ...]
 
 
-def predict_snn_row(row: dict[str, str]) -> SnnPrediction:
-    """The prediction for one row, or the reason why there is none."""
+def predict_snn_row(row: Mapping[str, str]) -> SnnPrediction:
+    """The prediction for one row; raises MimdsimError where there is none."""
     case = _read(row)
-    if isinstance(case, str):
-        return SnnPrediction(seconds=None, note=case)
-    try:
-        return _predict(case)
-    except MimdsimError as problem:
-        return SnnPrediction(seconds=None, note=str(problem))
+    if case.measured == "recurrent layer":
+        return _recurrent(case)
+    return _fused(case) if re.search(r"cupy|triton", case.framework) else _eager(case)
 
 
-def _read(row: dict[str, str]) -> _Case | str:
-    missing = [name for name in NEEDED if not (row.get(name) or "").strip()]
-    if missing:
-        return f"row has no {', '.join(missing)}"
+def _read(row: Mapping[str, str]) -> _Case:
+    check_given(row, NEEDED)
     valid = (row.get("timing_valid") or "ok").strip()
     if not valid.startswith("ok"):
-        return f"its time cannot be trusted: {valid}"
-    device = find_device(row["gpu"])
-    if device is None:
-        return f"no description of device '{row['gpu']}'; known: {', '.join(KNOWN)}"
+        raise MimdsimError(f"its time cannot be trusted: {valid}")
+    gpu, _ = device_of(row["gpu"])
     if row["metric"] not in METRICS:
-        return f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}"
+        raise MimdsimError(f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}")
     try:
         batch, timesteps, neurons = (int(row[name]) for name in ("batch_B", "steps_T", "neurons_or_layers"))
     except ValueError:
-        return (
+        raise MimdsimError(
             f"batch {row['batch_B']}, timesteps {row['steps_T']}, neurons {row['neurons_or_layers']}: "
             f"must be whole numbers"
-        )
+        ) from None
     if min(batch, timesteps, neurons) < 1:
-        return f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1"
+        raise MimdsimError(f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1")
     if max(batch, timesteps, neurons) > LARGEST_EXTENT:
-        return f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds"
-    precision = find_precision(row.get("dtype") or "fp32")
-    if precision is None:
-        return f"no model for dtype '{row['dtype']}'; known: {KNOWN_FORMATS}"
+        raise MimdsimError(f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds")
+    precision = precision_of(row.get("dtype") or "fp32")
     measured = _measured(row["task"].lower())
     if measured is None:
-        return f"no model for task '{row['task']}'; known: 1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
+        known = "1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
+        raise MimdsimError(f"no model for task '{row['task']}'; known: {known}")
     directions = METRICS[row["metric"]]
     if measured != "recurrent layer" and ("backward_inputs" in directions) != ("backward_weights" in directions):
-        return f"no model for metric '{row['metric']}' of {measured}; known: the backward pass as a whole"
+        known = "the backward pass as a whole"
+        raise MimdsimError(f"no model for metric '{row['metric']}' of {measured}; known: {known}")
     return _Case(
-        gpu=described(device[0]),
+        gpu=gpu,
         label=row["gpu"].lower(),
         framework=row["framework"].lower(),
         style=(row.get("exec_style") or "").lower(),
@@ -150,16 +385,11 @@ def _measured(task: str) -> Measured | None:
     return "linear layer and neurons" if one else None
 
 
-def _predict(case: _Case) -> SnnPrediction:
-    if case.measured == "recurrent layer":
-        return _recurrent(case)
-    if re.search(r"cupy|triton", case.framework):
-        return _fused(case)
+def _eager(case: _Case) -> SnnPrediction:
+    """A loop over timesteps."""
     framework = _eager_framework(case)
-    if isinstance(framework, str):
-        return SnnPrediction(seconds=None, note=framework)
     if case.precision != "fp32":
-        return SnnPrediction(seconds=None, note=f"eager frameworks are described in fp32 only, not {case.precision}")
+        raise MimdsimError(f"eager frameworks are described in fp32 only, not {case.precision}")
     call = next((period for label, period in HOSTS if re.search(label, case.label)), None)
     total, bounds = 0.0, []
     passes = {"forward" if item == "forward" else "backward" for item in case.directions}
@@ -185,29 +415,28 @@ def _predict(case: _Case) -> SnnPrediction:
     )
 
 
-def _eager_framework(case: _Case) -> Framework | str:
-    """The counted program that a row describes, or why none does."""
+def _eager_framework(case: _Case) -> Framework:
+    """The counted program that a row describes; raises MimdsimError if none does."""
     named = {"snntorch": "snnTorch", "sinabs": "Sinabs", "norse": "Norse", "rockpool": "Rockpool"}
     named["spikingjelly"] = "SpikingJelly"
     name = next((ours for label, ours in named.items() if label in case.framework), None)
     if name is None or "exodus" in case.framework or "compile" in case.framework:
-        return f"no count of the operations of framework '{case.framework}'; known: {', '.join(FRAMEWORKS)}"
+        known = ", ".join(FRAMEWORKS)
+        raise MimdsimError(f"no count of the operations of framework '{case.framework}'; known: {known}")
     if "loop" not in case.style:
-        return f"'{case.framework}' as '{case.style}' has no loop over timesteps that is described"
-    if case.measured == "neurons alone":
-        if name != "SpikingJelly":
-            return f"no count of the operations of '{case.framework}' without a linear layer"
-        return FRAMEWORKS["SpikingJelly, neurons only"]
-    return FRAMEWORKS[name]
+        raise MimdsimError(f"'{case.framework}' as '{case.style}' has no loop over timesteps that is described")
+    if case.measured != "neurons alone":
+        return FRAMEWORKS[name]
+    if name != "SpikingJelly":
+        raise MimdsimError(f"no count of the operations of '{case.framework}' without a linear layer")
+    return FRAMEWORKS["SpikingJelly, neurons only"]
 
 
 def _fused(case: _Case) -> SnnPrediction:
     """One kernel over all timesteps, behind one product over all of them where there is a layer."""
     neurons = find_fused(case.framework, case.precision)
     if neurons is None:
-        return SnnPrediction(
-            seconds=None, note=f"no count of what fused neurons of '{case.framework}' move in {case.precision}"
-        )
+        raise MimdsimError(f"no count of what fused neurons of '{case.framework}' move in {case.precision}")
     values = case.neurons * case.batch * case.timesteps
     seconds = 0.0
     passes = {"forward" if item == "forward" else "backward" for item in case.directions}
@@ -229,9 +458,7 @@ def _recurrent(case: _Case) -> SnnPrediction:
     layer = RecurrentLayer(neurons=case.neurons, gates=gates, batch=case.batch, timesteps=case.timesteps)
     how = _recurrent_program(case)
     if how is None:
-        return SnnPrediction(
-            seconds=None, note=f"no description of '{case.framework}' as a program for recurrent layers"
-        )
+        raise MimdsimError(f"no description of '{case.framework}' as a program for recurrent layers")
     if isinstance(how, LibraryLoop):
         # DeepBench's forward pass is that of inference and leaves its training buffer zero, so gradients are zeros too
         # (code/nvidia/rnn_bench.cu), which draw too little for a power limit to act.
@@ -272,3 +499,32 @@ def _recurrent_program(case: _Case) -> LibraryLoop | PersistentKernel | None:
     if "cudnn" in text:
         return CUDNN_PERSISTENT if "persistent" in text else CUDNN_LOOP
     return None
+
+
+def _network_row(row: Cells, _asked: Asked) -> Fields:
+    marks = [f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)]
+
+    def predict() -> Fields:
+        found = predict_snn_row(row)
+        low, high = found.spread
+        interval = within_bounds(found.seconds, low * found.seconds, high * found.seconds)
+        return interval | {"tolerance": found.tolerance}
+
+    return {
+        "unit": "s",
+        "name": f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}{''.join(marks)}",
+        "published": row.number("value_s"),
+        "tolerance": 0.25,
+        "source": row["source"],
+        "kind": f"{row['framework']} {row['metric']}",
+        "predict": predict,
+    }
+
+
+NETWORKS = ReferenceTable(
+    needed={"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"},
+    also={"batch_B", "steps_T", "task", "dtype", "exec_style", "timing_valid"},
+    ignored={"gpu_basis", "peak_mem_bytes"},
+    read_row=_network_row,
+    on="",
+)

@@ -18,8 +18,7 @@ from mimdsim.graph import Adam, Graph, Layer, SpikingNetwork, training_graph
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.gpus.devices import KNOWN, described, find_device, find_precision
-from mimdsim.validation.gpus.products import LARGEST_EXTENT
+from mimdsim.validation.gpus.products import LARGEST_EXTENT, device_of, find_precision
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
 
 COLUMNS = {"gpu", "strategy", "precision", "widths", "recurrent", "batch", "timesteps", "spikes", "listed", "ms", "mJ"}
@@ -37,9 +36,7 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
         raise MimdsimError("column 'spikes' needs a number for each of 'widths', and 'listed' for all but the last")
     if row["recurrent"] not in RECURRENT:
         raise MimdsimError(f"column 'recurrent': '{shortened(row['recurrent'])}' is none of {', '.join(RECURRENT)}")
-    device, precision = find_device(row["gpu"]), find_precision(row["precision"])
-    if device is None:
-        raise MimdsimError(f"no description of device '{shortened(row['gpu'])}'; known: {', '.join(KNOWN)}")
+    (gpu, remark), precision = device_of(row["gpu"]), find_precision(row["precision"])
     if precision is None:
         raise MimdsimError(f"column 'precision': '{shortened(row['precision'])}' has no model")
     strategy = replace(find_strategy(row["strategy"]), pads_widths=False)  # the widths are those of the program
@@ -49,7 +46,7 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     counts = {name: np.full((timesteps, batch, 2), (fired, near)) for name, fired, near in entries}
     profile = time_on_gpu(
         graph,
-        described(device[0]),
+        gpu,
         strategy=strategy,
         precision=precision,
         input_encoding="dense" if strategy.copies_dense_input else "as_graph",
@@ -60,7 +57,7 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     common: Fields = {
         "tolerance": TOLERANCE,
         "source": row.get("source", ""),
-        "note": device[1],
+        "note": remark,
     }
     name = f"{row['gpu']} {row['widths']}{', recurrent' * (row['recurrent'] != 'none')} B={batch} T={timesteps} "
     name += f"{spikes[1]:g} spikes, {row['strategy']} {row['precision']}"
@@ -123,6 +120,6 @@ GPU_STEPS = ReferenceTable(
     needed=COLUMNS,
     also={"source"},
     ignored={"program", "longest", "ms_low", "ms_high"},
-    predict_row=training_step_row,
+    read_row=training_step_row,
     on="",
 )

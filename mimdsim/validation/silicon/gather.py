@@ -2,25 +2,189 @@
 
 The program (nmjfry/ipu-3dgs, commit d517743, tools/multislice_bench.cpp) gathers rows of a table by PopLibs' plan,
 `repeats_amortised` times in a loop on the device; the copy gives every tile `lookups_per_tile` whole rows. The plan
-that was used is not recorded; here it is searched for as the library does (gather_plan.py).
+that was used is not recorded; here it is searched for as the library does.
+
+A plan cuts the width of the rows into `width_parts`, the rows of the table into `table_parts` and the look-ups into
+`lookup_parts`; every tile holds one combination. In the first stage a tile looks for all its look-ups in its part of
+the table, and copies what it finds; if the table is cut, a second stage exchanges the candidates and selects. Source:
+the cost model of lib/popops/DynamicSlice.cpp (constructModel), graphcore/poplibs 7eac0f2, with the library's defaults:
+a plan for gather and update together, uniform indices, temporary memory up to 0.6 of a tile. Left out: serial splits,
+and of the update's reduction all but its exchange and additions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from mimdsim.base.errors import MimdsimError, shortened
+import numpy as np
+
+from mimdsim.base.errors import MappingError, MimdsimError, shortened
 from mimdsim.base.units import UNCERTAINTY
-from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, each_row
-from mimdsim.validation.sensitivity import Bearing
-from mimdsim.validation.silicon.gather_plan import ITEM_BYTES, GatherPlan, gather_phases, plan_gather
+from mimdsim.costs.library.casts import fill_cycles
+from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar_1d_cycles
+from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
+from mimdsim.machine import MimdMachine
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row
+
+ITEM_BYTES = INDEX_BYTES = 4
+LEAST_INDICES = 32  # minIndicesPerTile
+TEMPORARY_SHARE = 0.6  # availableMemoryProportion
+MOST_ROWS = 1 << 26
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatherPlan:
+    """Splits, and per tile: look-ups of either stage, rows of the table, floats of a row."""
+
+    width_parts: int
+    table_parts: int
+    lookup_parts: int
+    lookups: int
+    second_lookups: int
+    table_rows: int
+    floats: int
+
+    @property
+    def staged(self) -> bool:
+        """Whether a second stage selects among candidates."""
+        return self.table_parts > 1
+
+
+def _ceil(a: np.ndarray | int, b: np.ndarray | float) -> np.ndarray:
+    found: np.ndarray = -(-np.asarray(a) // b)
+    return found
+
+
+def plan_gather(machine: MimdMachine, rows: int, width: int, lookups: int) -> GatherPlan:
+    """The plan with the fewest estimated cycles of gather and update for `lookups` rows of a table [rows, width]."""
+    if not (2 <= rows <= MOST_ROWS and 1 <= lookups <= MOST_ROWS and 1 <= width <= MOST_ROWS):
+        raise MappingError(f"gather of {lookups} rows from {rows} x {width}: counts up to {MOST_ROWS:,} are planned")
+    tiles = machine.chip.tiles
+    grain = min(width, machine.tile.vector_bytes // ITEM_BYTES)
+    grains = -(-width // grain)
+    best: tuple[float, tuple[int, int, int]] | None = None
+    for width_parts in {-(-grains // (-(-grains // parts))) for parts in range(1, min(grains, tiles) + 1)}:
+        room = tiles // width_parts
+        table_parts = np.arange(1, min(room, -(-rows // 2)) + 1)
+        table_parts, lookup_parts = (axis.ravel() for axis in np.meshgrid(table_parts, np.arange(1, room + 1)))
+        fits = table_parts * lookup_parts <= room
+        table_parts, lookup_parts = table_parts[fits], lookup_parts[fits]
+        # A split that leaves as much on a tile as a smaller one is not considered.
+        useful = (_ceil(rows, _ceil(rows, table_parts)) == table_parts) & (
+            _ceil(lookups, _ceil(lookups, lookup_parts)) == lookup_parts
+        )
+        table_parts, lookup_parts = table_parts[useful], lookup_parts[useful]
+        floats = -(-grains // width_parts) * grain
+        cycles, temporary = _estimate(machine, rows, lookups, grains * grain, floats, table_parts, lookup_parts)
+        cycles = np.where(temporary <= TEMPORARY_SHARE * machine.tile.sram_bytes, cycles, np.inf)
+        at = int(np.argmin(cycles))
+        if np.isfinite(cycles[at]) and (best is None or cycles[at] < best[0]):
+            best = float(cycles[at]), (width_parts, int(table_parts[at]), int(lookup_parts[at]))
+    if best is None:
+        raise MappingError(f"gather of {lookups} rows from {rows} x {width}: needs a serial split; that is not planned")
+    width_parts, of_table, of_lookups = best[1]
+    each = -(-lookups // of_lookups)
+    return GatherPlan(
+        width_parts=width_parts,
+        table_parts=of_table,
+        lookup_parts=of_lookups,
+        lookups=each,
+        second_lookups=-(-each // of_table),
+        table_rows=-(-rows // of_table),
+        floats=-(-grains // width_parts) * grain,
+    )
+
+
+def _estimate(
+    machine: MimdMachine,
+    rows: int,
+    lookups: int,
+    width: int,
+    floats: int,
+    table_parts: np.ndarray,
+    lookup_parts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(cycles, bytes of temporary memory on a tile) of gather and update as the planner estimates them."""
+    contexts, per_cycle = machine.tile.worker_contexts, machine.exchange.bytes_per_cycle
+    each: Any = _ceil(lookups, lookup_parts)
+    of_table = _ceil(rows, table_parts)
+    second, staged, parallel = _ceil(each, table_parts), table_parts > 1, lookup_parts > 1
+    base = of_table * floats * ITEM_BYTES
+    # Bytes of the table beyond an even share of it; charged even where the table already lies as planned.
+    uneven = np.maximum(base - _ceil(rows * width, machine.chip.tiles) * ITEM_BYTES, 0)
+    moved = np.maximum(base * parallel, uneven)
+
+    def looked_up(count: np.ndarray) -> np.ndarray:
+        worker: Any = _ceil(count, contexts)
+        hits = np.ceil(worker * (of_table / rows)).astype(np.int64)
+        found: np.ndarray = worker * 0 + multi_slice_cycles(
+            floats, worker, in_range=hits, worker_contexts=contexts, vector_bytes=machine.tile.vector_bytes
+        )
+        return found
+
+    candidates = staged * each * floats * ITEM_BYTES
+    rearranged = staged * table_parts * second * floats * ITEM_BYTES
+    gather = _ceil(moved, per_cycle) + looked_up(each) + _ceil(rearranged, per_cycle) + staged * looked_up(second)
+    memory = np.maximum(moved + candidates + each * INDEX_BYTES, candidates + rearranged + second * INDEX_BYTES)
+    sums = of_table * floats
+    hits = np.ceil(each * (_ceil(of_table, contexts) / rows)).astype(np.int64)
+    scattered = scatter_add_cycles(floats, each, in_range=hits, scaled=True, worker_contexts=contexts)
+    reduced = parallel * (_ceil(sums * ITEM_BYTES, per_cycle) + _ceil(sums, lookup_parts) * lookup_parts // 2)
+    update = 2 * _ceil(uneven, per_cycle) + parallel * fill_cycles(sums, dtype="f32")
+    update = update + _ceil(candidates, per_cycle) + scattered + reduced
+    memory = np.maximum(memory, uneven + candidates + parallel * sums * ITEM_BYTES + each * INDEX_BYTES)
+    memory = np.maximum(memory, uneven + 2 * parallel * sums * ITEM_BYTES)
+    return (gather + update).astype(float), memory
+
+
+def gather_phases(machine: MimdMachine, plan: GatherPlan, lookups: int) -> dict[str, float]:
+    """Cycles of one gather of `lookups` rows by phase, with the machine's own sync and fixed part of an exchange.
+
+    Counted in addition to the planner's model: the indices that every tile must receive; that every candidate of the
+    second stage is in range; and the indices of the second stage, which `multiSlice` computes anew in every gather:
+    which part of the table holds the row (a division of integers) times the look-ups of the part, plus a running
+    number.
+    """
+    contexts, fabric = machine.tile.worker_contexts, machine.exchange
+    vector_bytes = machine.tile.vector_bytes
+    started = machine.sync.internal_cycles + fabric.fixed_cycles + fabric.route_cycles
+    table = plan.table_rows * plan.floats * ITEM_BYTES if plan.lookup_parts > 1 else 0
+    worker = -(-plan.lookups // contexts)
+
+    def vertex(count: int, found: int) -> float:
+        return float(
+            multi_slice_cycles(plan.floats, count, in_range=found, worker_contexts=contexts, vector_bytes=vector_bytes)
+        )
+
+    phases = {
+        "table and indices to tiles": started + (table + plan.lookups * INDEX_BYTES) / fabric.bytes_per_cycle,
+        "look-up": vertex(worker, -(-worker // plan.table_parts)),
+    }
+    if not plan.staged:
+        return phases
+    # Indices lie evenly over all tiles, at least LEAST_INDICES on each.
+    own = min(lookups, max(LEAST_INDICES, -(-lookups // machine.chip.tiles)))
+    shared: dict[str, Any] = {"dtype": "u32", "worker_contexts": contexts, "vector_bytes": vector_bytes}
+    phases["operands of the second stage's indices"] = started + 2 * own * INDEX_BYTES / fabric.bytes_per_cycle
+    phases["indices of the second stage"] = float(
+        broadcast_scalar_1d_cycles(own, op="DIVIDE", **shared)
+        + binary_1d_cycles(own, op="MULTIPLY", **shared)
+        + binary_1d_cycles(own, op="ADD", **shared)
+    )
+    received = plan.second_lookups * (plan.table_parts * plan.floats * ITEM_BYTES + INDEX_BYTES)
+    second = -(-plan.second_lookups // contexts)
+    phases["candidates to tiles"] = started + received / fabric.bytes_per_cycle
+    phases["selection"] = vertex(second, second)
+    return phases
+
 
 COLUMNS = {"id", "operation", "table_rows", "row_floats", "dtype", "lookups", "tiles", "lookups_per_tile", "time_ms"}
 MACHINE = "c600"
 GATHER, COPY = "popops::multiSlice", "copy"
+OFF = UNCERTAINTY["derived"]
 
 
 Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
@@ -29,7 +193,7 @@ Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups
 def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     """Fields of one row per measured gather, and of the copy where gathers with and without it are given; on C600 chips
     unless a machine is asked for."""
-    machine = asked.machine or _machine()
+    machine = asked.machine_or(MACHINE)
     plain: dict[Shape, list[float]] = {}
     copied: dict[Shape, list[tuple[float, str]]] = {}
 
@@ -37,8 +201,8 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         published = row.number("time_ms", above=0)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
         source = row.get("source_path", "")
-        fields = _fields(row["id"], published, "gather and copy" if more else "gather", source)
-        try:
+
+        def predict() -> Fields:
             if operation != GATHER or (more and not more.startswith(COPY)):
                 given_one = shortened(row["operation"])
                 raise MimdsimError(f"no program for '{given_one}'; known: {GATHER}, alone or with '+ {COPY}'")
@@ -46,21 +210,21 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
                 raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
             shape = _shape(row, machine)
             plan = _plan(machine, *shape[:3])
-            cycles = _cycles(machine, plan, shape, bool(more))
-        except MimdsimError as refusal:
-            return fields | {"note": str(refusal)}
-        if more:
-            copied.setdefault(shape, []).append((published, source))
-        else:
-            plain.setdefault(shape, []).append(published)
-        remark = (
-            f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups in "
-            f"{plan.lookup_parts} parts"
-        )
-        bearing = Bearing(
-            line=row.line, machine=machine.name, measured=published, again=partial(_again, plan, shape, bool(more))
-        )
-        return {**fields, **_predicted(machine, cycles, "derived"), "note": remark, "bearing": bearing}
+            again = partial(_milliseconds, plan, shape, bool(more))
+            milliseconds = again(machine)
+            if more:
+                copied.setdefault(shape, []).append((published, source))
+            else:
+                plain.setdefault(shape, []).append(published)
+            return {
+                **around(milliseconds, OFF),
+                "note": f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups "
+                f"in {plan.lookup_parts} parts",
+                "bearing": row.bearing(machine.name, published, again),
+            }
+
+        kind = "gather and copy" if more else "gather"
+        return {**_fields(row["id"], published, kind, source), "predict": predict}
 
     yield from each_row(lines, asked, gather)
     for shape in sorted(copied.keys() & plain.keys()):
@@ -70,14 +234,8 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
                 continue
             fields = _fields("copy alone: with it less without", time - without, "copy", source)
             cycles = copy_cycles(machine, _plan(machine, *shape[:3]), shape[1], shape[4])
-            yield {**fields, **_predicted(machine, cycles, "derived"), "note": "difference of two rounded times"}
-
-
-@lru_cache(maxsize=1)
-def _machine() -> MimdMachine:
-    machine = load_machine(MACHINE)
-    assert isinstance(machine, MimdMachine)
-    return machine
+            milliseconds = 1e3 * cycles / machine.chip.clock_hz
+            yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times"}
 
 
 @lru_cache(maxsize=32)
@@ -85,14 +243,10 @@ def _plan(machine: MimdMachine, rows: int, width: int, lookups: int) -> GatherPl
     return plan_gather(machine, rows, width, lookups)
 
 
-def _cycles(machine: MimdMachine, plan: GatherPlan, shape: Shape, copied: bool) -> float:
+def _milliseconds(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
     cycles = sum(gather_phases(machine, plan, shape[2]).values())
-    return cycles + (copy_cycles(machine, plan, shape[1], shape[4]) if copied else 0.0)
-
-
-def _again(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
-    """Milliseconds of the same plan."""
-    return 1e3 * _cycles(machine, plan, shape, copied) / machine.chip.clock_hz
+    cycles += copy_cycles(machine, plan, shape[1], shape[4]) if copied else 0.0
+    return 1e3 * cycles / machine.chip.clock_hz
 
 
 def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -> float:
@@ -108,24 +262,8 @@ def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -
     return machine.sync.internal_cycles + fabric.fixed_cycles + fabric.route_cycles + max(wire, control)
 
 
-def _fields(name: str, published: float, kind: str, source: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "unit": "ms",
-        "predicted": None,
-        "published": published,
-        "tolerance": 0.25,
-        "low": None,
-        "high": None,
-        "source": source,
-        "kind": kind,
-    }
-
-
-def _predicted(machine: MimdMachine, cycles: float, kind: str) -> dict[str, float]:
-    milliseconds = 1e3 * cycles / machine.chip.clock_hz
-    off = UNCERTAINTY[kind]
-    return {"predicted": milliseconds, "low": (1 - off) * milliseconds, "high": (1 + off) * milliseconds}
+def _fields(name: str, published: float, kind: str, source: str) -> Fields:
+    return {"name": name, "unit": "ms", "published": published, "tolerance": 0.25, "source": source, "kind": kind}
 
 
 def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
@@ -144,5 +282,5 @@ GATHERS = ReferenceTable(
     needed=COLUMNS,
     also={"source_path"},
     ignored={"row_bytes", "repeats_amortised", "bytes_gathered"},
-    predict_all=gather_rows,
+    read_all=gather_rows,
 )

@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import tiled_machine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
-from mimdsim.validation.silicon.handwritten_vertices import DIVIDE, DIVIDE_LEAST, DIVIDE_MOST
+from mimdsim.validation.silicon.vertices import DIVIDE, DIVIDE_LEAST, DIVIDE_MOST
 
 COLUMNS = {"id", "language", "workers_per_tile", "iterations_per_tile", "unroll_factor", "tile_cycles_max"}
 MACHINE = "bow"  # clock of 1.85 GHz, as printed
@@ -55,8 +55,7 @@ def slots_of_trip(unroll: int) -> Slots:
 
 def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
     """Fields of the two figures of a measured loop."""
-    machine = load_machine(MACHINE)
-    assert isinstance(machine, MimdMachine)
+    machine = tiled_machine(MACHINE, "")
     issue = machine.tile.issue_cycles
     n, unroll, workers = (row.whole(name) for name in ("iterations_per_tile", "unroll_factor", "workers_per_tile"))
     cycles = row.number("tile_cycles_max", above=0)
@@ -104,6 +103,6 @@ LOOPS = ReferenceTable(
     needed=COLUMNS,
     also={"source_path"},
     ignored={"tiles", "tile_cycles_per_iteration", "issue_slots_per_iteration", "time_s"},
-    predict_row=loop_row,
+    read_row=loop_row,
     on="bow",
 )

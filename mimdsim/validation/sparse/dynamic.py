@@ -2,8 +2,15 @@
 
 The partition is chosen as popsparse's planner chooses it: by the sum of its estimates for a uniform pattern over every
 partition that fits, the propagation of displaced blocks left out. What the chosen partition then costs adds what a
-random pattern displaces, the pieces of the dense operand that arrive scattered, and what the codelets repeat.
-Sources: lib/popsparse/FullyConnectedPlan.cpp, FullyConnected.cpp, MatMulOptions.hpp, graphcore/poplibs 7eac0f2.
+random pattern displaces, the pieces of the dense operand that arrive scattered, and what the codelets repeat
+(`codelets.py`).
+
+Buckets have room for 1.3 times the mean. A random pattern is drawn (seeded), blocks beyond a bucket's room go to the
+nearest earlier bucket with room, first within the same rows, then anywhere, and the buckets are passed on step by step
+until the farthest block has met its tile.
+Sources: lib/popsparse/FullyConnectedPlan.cpp, FullyConnected.cpp (propagation), FullyConnectedUtils.cpp
+(splitTileBetweenWorkers), PerformanceEstimation.hpp, SparsePartitionerImpl.cpp (balanceBuckets, findOverflowDistance)
+and MatMulOptions.hpp, graphcore/poplibs 7eac0f2.
 """
 
 from __future__ import annotations
@@ -15,18 +22,225 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mimdsim.costs.library.sparse import zero_partials_cycles
+from mimdsim.base.rng import stream
+from mimdsim.costs.library.reductions import reduce_add_cycles
+from mimdsim.costs.library.sparse import (
+    sparse_dense_block_cycles,
+    sparse_dense_elementwise_cycles,
+    zero_partials_cycles,
+)
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Fabric
-from mimdsim.validation.sparse.buckets import Buckets, Propagation, propagate
-from mimdsim.validation.sparse.dynamic_terms import (
-    arrange_cycles,
-    busiest_products_cycles,
-    products_cycles,
-    propagation_cycles,
-    reduction_cycles,
+from mimdsim.validation.sparse.codelets import (
+    PLANNED_SHARE,
+    SparseShape,
+    ceil_divide,
+    counted_block_cycles,
+    counted_elementwise_cycles,
 )
-from mimdsim.validation.sparse.shapes import PLANNED_SHARE, SparseShape, ceil_divide
+
+SAMPLED_BLOCKS = 2_000_000  # beyond this many blocks the pattern is drawn as counts per partition only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buckets:
+    """How one partition fills: `parts` (rows, columns, batch); room in blocks and in 16-bit entries of positions."""
+
+    parts: tuple[int, int, int]
+    room_blocks: int
+    room_entries: int
+    group_entries: int  # entries that every group of rows brings with it, besides its rows and blocks
+    row_blocks: int  # blocks a row has on a tile, on average
+
+
+@dataclass(frozen=True, kw_only=True)
+class Propagation:
+    """Steps in which buckets are handed on, and for each distance the largest number of blocks a tile multiplies.
+
+    busiest_blocks: blocks that the fullest tile finds at home.
+    """
+
+    busiest_blocks: int
+    steps: int
+    displaced_blocks: int
+    arrivals: tuple[int, ...]
+
+
+def _fill(shape: SparseShape, buckets: Buckets, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks and used rows of every (row part, column part) of a random pattern."""
+    x, y, _ = buckets.parts
+    height, width = ceil_divide(shape.block_rows, x), ceil_divide(shape.block_columns, y)
+    random = stream(seed, "sparse pattern", shape.block_rows, shape.block_columns, shape.nonzero_blocks)
+    cells = shape.block_rows * shape.block_columns
+    if cells > SAMPLED_BLOCKS:
+        # Binomial counts; with this many blocks every row is in use but for its chance of being empty.
+        blocks = random.binomial(height * width, shape.block_density, size=(x, y))
+        return blocks, np.ceil(height * (1 - (1 - shape.block_density) ** width) + 0 * blocks).astype(np.int64)
+    chosen = random.choice(cells, shape.nonzero_blocks, replace=False)
+    row, column = chosen // shape.block_columns, chosen % shape.block_columns
+    part = row // height * y + column // width
+    rows = np.unique(part * shape.block_rows + row) // shape.block_rows
+    return (
+        np.bincount(part, minlength=x * y).reshape(x, y),
+        np.bincount(rows, minlength=x * y).reshape(x, y),
+    )
+
+
+def propagate(shape: SparseShape, buckets: Buckets, seed: int = 1) -> Propagation | None:
+    """Steps until every displaced block has met its tile; None when not all blocks find room."""
+    x, y, z = buckets.parts
+    blocks, rows = _fill(shape, buckets, seed)
+    # Rows are dealt to the z buckets of a part; the last entry of a bucket marks its end.
+    blocks_each, rows_each = np.maximum(-(-blocks // z), 1), np.maximum(-(-rows // z), 1)
+    entries_per_block = 1 + 2 * rows_each / blocks_each
+    usable = buckets.room_entries - 1 - buckets.group_entries
+    most = np.clip(np.floor(usable / entries_per_block), 0, buckets.room_blocks).astype(np.int64)
+    kept = np.minimum(blocks, most * z)
+    over = blocks - kept
+    room = buckets.room_blocks * z - kept
+    entries = usable * z - np.ceil(kept * entries_per_block).astype(np.int64)
+    entries_per_guest = 1 + 2 / max(1, buckets.row_blocks)
+    busiest = int(kept.max())
+    arrivals: dict[tuple[int, int], int] = {}
+
+    def settle(home: tuple[int, int], count: int, hosts: list[tuple[int, int]]) -> int:
+        for host in hosts:
+            spare = (int(entries[host]) - buckets.group_entries) / entries_per_guest
+            moved = min(count, int(room[host]), math.floor(spare))
+            if moved <= 0:
+                continue
+            room[host] -= moved
+            entries[host] -= buckets.group_entries + math.ceil(moved * entries_per_guest)
+            distance = ((home[0] - host[0]) % x, (home[1] - host[1]) % y)
+            arrivals[distance] = max(arrivals.get(distance, 0), moved)
+            count -= moved
+            if not count:
+                break
+        return count
+
+    left: list[tuple[int, int, int]] = []
+    for i in range(x):
+        for j in np.argsort(-over[i], kind="stable"):
+            if not over[i, j]:
+                break
+            rest = settle((i, int(j)), int(over[i, j]), [(i, int(j - d) % y) for d in range(1, y)])
+            if rest:
+                left.append((rest, i, int(j)))
+    for count, i, j in sorted(left, reverse=True):
+        home = i * y + j
+        if settle((i, j), count, [divmod((home - d) % (x * y), y) for d in range(1, x * y)]):
+            return None
+    displaced = int(over.sum())
+    if not arrivals:
+        return Propagation(busiest_blocks=busiest, steps=0, displaced_blocks=displaced, arrivals=())
+    farthest = max(arrivals)
+    # Beyond the own rows: whole rounds over the columns for every distance of rows that is in use.
+    rounds = len({rows_away for rows_away, _ in arrivals} | {0})
+    steps = farthest[1] * z if farthest[0] == 0 else rounds * y * z - z
+    return Propagation(
+        busiest_blocks=busiest, steps=steps, displaced_blocks=displaced, arrivals=tuple(arrivals.values())
+    )
+
+
+CONV_UNITS = {"f16": 8, "f32": 16}  # units that deliver fp32 sums
+
+
+def products_cycles(
+    shape: SparseShape, rows: int, row_blocks: int, batch: int, buckets: int, contexts: int, *, counted: bool = True
+) -> int:
+    """Partial products of a tile; not `counted`: as the planner estimates them."""
+    if shape.block > 1:
+        of_blocks = counted_block_cycles if counted else sparse_dense_block_cycles
+        return of_blocks(
+            rows,
+            ceil_divide(batch, contexts),
+            row_blocks,
+            block=shape.block,
+            dtype=shape.dtype,
+            partials_dtype="f32",
+            conv_units=CONV_UNITS[shape.dtype],
+            buckets=buckets,
+            worker_contexts=contexts,
+        )
+    # Contexts share rows first, then vectors of the batch.
+    vectors = ceil_divide(batch, shape.grain)
+    each = ceil_divide(rows * vectors, contexts)
+    rows_each = min(ceil_divide(each, vectors), rows)
+    columns_each = min(ceil_divide(each, rows_each), vectors) * shape.grain
+    of_elements = counted_elementwise_cycles if counted else sparse_dense_elementwise_cycles
+    return of_elements(
+        rows_each, columns_each, row_blocks, dtype=shape.dtype, buckets=buckets, worker_contexts=contexts
+    )
+
+
+def busiest_products_cycles(
+    shape: SparseShape, propagation: Propagation | None, rows: int, batch: int, buckets: int, contexts: int
+) -> int:
+    """Partial products of the fullest tile, whose rows are dealt to the buckets and there to the contexts."""
+    if propagation is None:
+        return 0
+    each = propagation.busiest_blocks / rows
+
+    def with_blocks(row_blocks: int) -> int:
+        if shape.block > 1:
+            return products_cycles(shape, rows, row_blocks, batch, buckets, contexts)
+        return buckets * products_cycles(shape, ceil_divide(rows, buckets), row_blocks, batch, 1, contexts)
+
+    low, high = math.floor(each), math.ceil(each)
+    less = with_blocks(low)
+    return less if low == high else math.ceil(less + (each - low) * (with_blocks(high) - less))
+
+
+def reduction_cycles(shape: SparseShape, partials: int, depth: int, contexts: int) -> int:
+    """Add `depth` fp32 partial sums of each result, shared by the `depth` tiles, or only cast."""
+    if depth > 1:
+        return reduce_add_cycles(
+            ceil_divide(partials, depth), depth, dtype="f32", out_dtype=shape.dtype, worker_contexts=contexts
+        )
+    if shape.dtype == "f32":
+        return 0
+    # Only a cast: 26 to start, then a vector of fp32 a cycle (popsparse getCastCycleEstimate).
+    return (26 + ceil_divide(ceil_divide(partials, contexts), 2)) * contexts
+
+
+def arrange_cycles(shape: SparseShape, machine: MimdMachine, row_parts: int, columns: int, batch: int) -> int:
+    """Cycles to put the pieces of the dense operand in their rows.
+
+    Block codelets want batch rows of all the tile's columns in one piece. The operand lies spread over the tiles that
+    will read it, by columns first (mapTensorsByUse in FullyConnected.cpp), so each row arrives in a piece from each.
+    Element codelets want rows of the batch, which lie as they are wanted.
+    """
+    if shape.block == 1 or row_parts == 1:
+        return 0
+    fragments = batch * min(row_parts, columns)
+    copied = columns * shape.block * batch * shape.element_bytes / machine.tile.copy_bytes_per_cycle
+    bundles = fragments * machine.exchange.arrange_fragment_bundles
+    return math.ceil(bundles * machine.tile.issue_cycles / machine.tile.worker_contexts + copied)
+
+
+def propagation_cycles(
+    shape: SparseShape,
+    machine: MimdMachine,
+    propagation: Propagation | None,
+    buckets: Buckets,
+    bucket_bytes: int,
+    batch: int,
+) -> int:
+    """Cycles of all steps: hand the bucket to the neighbour, search it, multiply what belongs here."""
+    if propagation is None or not propagation.steps:
+        return 0
+    x, y, z = buckets.parts
+    contexts = machine.tile.worker_contexts
+    # A step finds groups of its own and of guests; those of others cost the search only.
+    groups = 1 + min(1.0, propagation.displaced_blocks / max(1, x * y * z))
+    search = 40 + 33 * groups if shape.block > 1 else 30 + 32 * groups
+    hand_on = machine.exchange.fixed_cycles + bucket_bytes / machine.exchange.bytes_per_cycle
+    total = propagation.steps * (hand_on + search)
+    for blocks in propagation.arrivals:
+        rows = ceil_divide(blocks, buckets.row_blocks)
+        total += products_cycles(shape, rows, ceil_divide(blocks, rows), batch, 1, contexts)
+    return math.ceil(total)
+
 
 OVERSIZE = 1.3  # room of a bucket over its mean: metaInfoBucketOversizeProportion = 0.3
 PARTIAL_BYTES = 4  # partial sums are fp32 by default (partialsType)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.program import Codelet, Field, Length, Size, Term, VertexTable, WorkerBundles
-from mimdsim.validation.stencil.grid import Blocks
+from mimdsim.validation.stencil.boxes import Blocks
 
 WORD_BYTES = 8  # of one load or store
 CALL_BUNDLES = 49  # 294 tile cycles, six contexts

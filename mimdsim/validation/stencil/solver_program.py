@@ -1,24 +1,282 @@
-"""The published solvers as programs written by hand: fields in blocks on tiles, halos by exchange, rows gathered.
+"""The published solvers of partial differential equations on Mk2 chips: their codelets, and programs made of them.
 
-A vertex takes its slice of a field as a list of rows, each one piece of memory. A row with a halo at its ends lies in
-pieces, so the compiler keeps a second copy of such rows: what a tile holds of them is copied there by its contexts,
-what others hold is received there. What is computed on a tile but held by another (`boxes.py`) goes through a copy of
-its own on the way back. Both copies cost as those of the blur (`copies.py`), taken over as they were.
+Instructions are counted from the C++ codelets of simehaa/IPU (HeatEquation2D, HeatEquation3D, AlievPanfilovModel) and
+TszwangKo/FYP_IPU_DEVITO (DiffusionEquation3D, WaveEquation3D) by one rule: every load, store and operation as written,
+with common subexpressions once; an index and a branch a turn; row pointers that the registers cannot hold are loaded
+again every turn. Which operations share a bundle with a load or store is up to the compiler: `pairable` says how many
+could, `tile.compiled_dual_issue` how many do.
+
+Fields lie in blocks on tiles, halos come by exchange. A vertex takes its slice of a field as a list of rows, each one
+piece of memory. A row with a halo at its ends lies in pieces, so the compiler keeps a second copy of such rows: what a
+tile holds of them is copied there by its contexts, what others hold is received there. What is computed on a tile but
+held by another (`boxes.py`) goes through a copy of its own on the way back. Both copies cost as those of the blur
+(`copies.py`), taken over as they were.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import plan_exchanges
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Codelet, Program, Repeat, Superstep, Variable, VertexTable
+from mimdsim.program import (
+    Codelet,
+    Column,
+    Field,
+    Program,
+    Repeat,
+    Superstep,
+    Term,
+    Variable,
+    VertexTable,
+    WorkerBundles,
+)
 from mimdsim.validation.stencil.boxes import CONTEXTS, Boxes, computed, held, least_surface, squarest
 from mimdsim.validation.stencil.copies import column_codelet, row_codelet
-from mimdsim.validation.stencil.solvers import Solver, box_of, codelet_of
+
+# a worker has 12 general registers for addresses (Tile Vertex ISA); stack pointer, index and end of the loop take three
+POINTER_REGISTERS = 9
+VALUE_REGISTERS = 8  # a0 to a7
+POINTER_BUNDLES = 2  # of one row: its number in the list of rows, and the pointer that lies there
+LOOP_BUNDLES = 4  # of one row: count, branch and index of the loop over rows, count of the inner one
+STATE_BUNDLES = 16  # of a vertex: pointers to rows and extents are loaded, derived constants computed
+DIVIDE = 3  # cycles of a division of one float, as everywhere in this package (PopLibs operation tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """Instructions of one turn of the inner loop: `rows` distinct row pointers, `constants` kept or loaded again."""
+
+    loads: int
+    stores: int
+    operations: int
+    rows: int
+    constants: int
+
+    def term(self, extent: str, *, reloaded: bool = False, control: int = 2) -> Term:
+        """Bundles of a turn; control: index and branch; reloaded: no constant survives in a register beside the three
+        values that are worked on."""
+        moves = self.loads + self.stores + control + max(self.rows - POINTER_REGISTERS, 0)
+        moves += max(self.constants + 3 - VALUE_REGISTERS, 0) + self.rows if reloaded else 0
+        return Term(
+            bundles=moves + self.operations, extents=(extent,), pairable=min(self.loads + self.stores, self.operations)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver:
+    """One published program: its vertex, axes of its grid, cells that its stencil reaches (pad), fields in turn.
+
+    reads: field of the codelet -> cells around the own ones that its slice has; constant: those of them that no step
+    writes; updated: fields changed in place; loop: its inner loop, one cell a turn, or two in `pairs`, whose cells at
+    either end come first, one by one as by `loop`. boundary: steps copy the edges of the grid first.
+    """
+
+    vertex: str
+    axes: int
+    pad: int
+    turning: int
+    reads: dict[str, int]
+    compute: Callable[..., None]
+    loop: Loop
+    pairs: Loop | None = None
+    constant: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    boundary: bool = False
+    flops: int
+    source: str
+
+
+def _faces(around: np.ndarray, pad: int, reach: int) -> list[np.ndarray]:
+    """Per axis, the sum of the two neighbours `reach` cells away, of the cells that are `pad` from every edge."""
+    own = [slice(pad, extent - pad) for extent in around.shape]
+    found = []
+    for axis, extent in enumerate(around.shape):
+        before, after = own.copy(), own.copy()
+        before[axis] = slice(pad - reach, extent - pad - reach)
+        after[axis] = slice(pad + reach, extent - pad + reach)
+        found.append(around[tuple(before)] + around[tuple(after)])
+    return found
+
+
+ALPHA = np.float32(0.1)  # any stable one; cycles do not depend on it
+
+
+def heat(new: np.ndarray, old: np.ndarray, *_turns: int) -> None:
+    """One vertex: old has a cell more than new on every side; alpha = 0.1."""
+    inner = (slice(1, -1),) * old.ndim
+    beta = np.float32(1 - 2 * old.ndim * ALPHA)
+    new[...] = beta * old[inner] + ALPHA * np.add.reduce(_faces(old, 1, 1))
+
+
+# weights of the second derivative by distance, beginning with the cell itself
+WEIGHTS = {
+    1: (-2.0, 1.0),
+    2: (-2.5, 1.33333333, -8.33333333e-2),
+    4: (-2.84722222, 1.6, -2.0e-1, 2.53968254e-2, -1.78571429e-3),
+}
+
+
+def diffusion(new: np.ndarray, old: np.ndarray, *_turns: int, pad: int) -> None:
+    """One vertex of order 2 pad, spacing 1 and step 0.1. (As published, order 8 takes four neighbours along the last
+    axis from a row three further: a slip that changes values, not instructions.)"""
+    own = old[(slice(pad, -pad),) * old.ndim]
+    laplacian = old.ndim * np.float32(WEIGHTS[pad][0]) * own
+    for reach, weight in enumerate(WEIGHTS[pad][1:], start=1):
+        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(old, pad, reach))
+    new[...] = own + ALPHA * laplacian
+
+
+def wave(
+    new: np.ndarray, now: np.ndarray, before: np.ndarray, damp: np.ndarray, velocity: np.ndarray, *_turns: int
+) -> None:
+    """One vertex of order 4, spacing 1 and step 0.1; before, damp and velocity may have two cells more, too."""
+    before, damp, velocity = (
+        field if field.shape == new.shape else field[2:-2, 2:-2, 2:-2] for field in (before, damp, velocity)
+    )
+    own = now[2:-2, 2:-2, 2:-2]
+    laplacian = 3 * np.float32(WEIGHTS[2][0]) * own
+    for reach, weight in enumerate(WEIGHTS[2][1:], start=1):
+        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(now, 2, reach))
+    rate, square = np.float32(1 / ALPHA), np.float32(1 / (ALPHA * ALPHA))
+    slowness = 1 / (velocity * velocity)
+    damped = rate * damp
+    new[...] = (damped * own + slowness * square * (2 * own - before) + laplacian) / (square * slowness + damped)
+
+
+def aliev_panfilov(new: np.ndarray, recovery: np.ndarray, old: np.ndarray, *_turns: int) -> None:
+    """One vertex of excitation (old to new) and recovery (in place); constants of the published program."""
+    delta, k, a, b, epsilon, mu1, mu2, step = (np.float32(value) for value in (50, 8, 0.1, 0.1, 0.01, 0.07, 0.3, 1e-3))
+    own = old[1:-1, 1:-1]
+    rate = delta * (np.add.reduce(_faces(old, 1, 1)) - 4 * own) - k * own * (own - a) * (own - 1) - own * recovery
+    new[...] = own + rate * step
+    recovery += step * (-epsilon - mu1 * recovery / (mu2 + own)) * (recovery + k * own * (own - b - 1))
+
+
+SOURCE = "instructions of the C++ codelet in {}, one bundle each"
+_heat_2d = Loop(loads=5, stores=1, operations=6, rows=4, constants=2)
+_heat_3d = Loop(loads=7, stores=1, operations=8, rows=6, constants=2)
+_wave = Loop(loads=16, stores=1, operations=32 + 2 * (DIVIDE - 1), rows=13, constants=8)
+
+
+def _diffusion(pad: int, operations: int, constants: int) -> Solver:
+    return Solver(
+        vertex="DiffusionEquationSimple",
+        axes=3,
+        pad=pad,
+        turning=2,
+        reads={"old": pad},
+        compute=partial(diffusion, pad=pad),
+        loop=Loop(loads=6 * pad + 1, stores=1, operations=operations, rows=4 * pad + 2, constants=constants),
+        flops=operations,
+        source=SOURCE.format(f"TszwangKo/FYP_IPU_DEVITO, DiffusionEquation3D of order {2 * pad}"),
+    )
+
+
+def _heat(axes: int, loop: Loop, pairs: Loop | None) -> Solver:
+    return Solver(
+        vertex="HeatEquationSimple" if pairs is None else "HeatEquationOptimized",
+        axes=axes,
+        pad=1,
+        turning=2,
+        reads={"old": 1},
+        compute=heat,
+        loop=loop,
+        pairs=pairs,
+        flops=2 * axes + 2,
+        source=SOURCE.format(f"simehaa/IPU, HeatEquation{axes}D"),
+    )
+
+
+def _wave_solver(vertex: str, pad: int) -> Solver:
+    return Solver(
+        vertex=vertex,
+        axes=3,
+        pad=2,
+        turning=3,
+        reads={"now": 2, "before": pad, "damp": pad, "velocity": pad},
+        constant=("damp", "velocity"),
+        compute=wave,
+        loop=_wave,
+        flops=32,
+        source=SOURCE.format("TszwangKo/FYP_IPU_DEVITO, WaveEquation3D"),
+    )
+
+
+# (problem of the tables, order) -> its programs
+_PROGRAMS: dict[tuple[str, int], tuple[Solver, ...]] = {
+    ("heat2d", 2): (
+        _heat(2, _heat_2d, None),
+        _heat(2, _heat_2d, Loop(loads=5, stores=2, operations=7, rows=4, constants=2)),
+    ),
+    ("heat3d", 2): (
+        _heat(3, _heat_3d, None),
+        _heat(3, _heat_3d, Loop(loads=7, stores=2, operations=9, rows=6, constants=2)),
+    ),
+    ("diffusion", 2): (_diffusion(1, operations=16, constants=7),),
+    ("diffusion", 4): (_diffusion(2, operations=28, constants=9),),
+    ("diffusion", 8): (_diffusion(4, operations=46, constants=11),),
+    ("wave", 4): (_wave_solver("WaveEquationSimple", 2), _wave_solver("WaveEquationOptimised", 0)),
+    ("aliev_panfilov", 2): (
+        Solver(
+            vertex="AlievPanfilov",
+            axes=2,
+            pad=1,
+            turning=2,
+            reads={"old": 1},
+            updated=("recovery",),
+            compute=aliev_panfilov,
+            # as written 12 loads, stores and control, 26 operations and a division: 41 bundles. The published assembly
+            # has 54 instructions in 38 issue slots
+            loop=Loop(loads=8, stores=2, operations=26 + DIVIDE, rows=7, constants=10),
+            boundary=True,
+            flops=28,
+            source=SOURCE.format("simehaa/IPU, AlievPanfilovModel"),
+        ),
+    ),
+}
+SOLVERS = {(*problem, solver.vertex): solver for problem, solvers in _PROGRAMS.items() for solver in solvers}
+
+
+def box_of(axes: int, pad: int) -> tuple[str, ...]:
+    """The box of a field: own cells, or with `pad` more on every side."""
+    low, high = ("before", "after") if pad else ("low", "high")
+    return tuple(f"{low}{axis}:{high}{axis}" for axis in range(axes))
+
+
+def codelet_of(solver: Solver, *, reloaded: bool = False) -> Codelet:
+    """Its vertex; reloaded: with constants and row pointers loaded again every turn, the slowest reading of the C++."""
+    rows = (solver.pairs or solver.loop).rows * POINTER_BUNDLES + LOOP_BUNDLES
+    if solver.pairs is None:
+        terms = [solver.loop.term("cells", reloaded=reloaded)]
+    else:  # rows are walked twice: cells at the ends, then pairs
+        rows *= 2
+        terms = [solver.pairs.term("pairs", reloaded=reloaded), solver.loop.term("ends", reloaded=reloaded, control=0)]
+    return Codelet(
+        name=solver.vertex,
+        fields=(
+            Field(name="new", access="write", box=box_of(solver.axes, 0)),
+            *(Field(name=name, access="update", box=box_of(solver.axes, 0)) for name in solver.updated),
+            *(Field(name=name, access="read", box=box_of(solver.axes, pad)) for name, pad in solver.reads.items()),
+        ),
+        columns=("rows", "cells", "ends", "pairs"),
+        compute=solver.compute,
+        form="vertex",
+        cost=WorkerBundles(
+            fixed=STATE_BUNDLES,
+            terms=(*terms, Term(bundles=rows, extents=("rows",))),
+            kind="derived",
+            source=solver.source,
+        ),
+        flops=(Term(bundles=solver.flops, extents=("cells",)),),
+        extents={name: Column(name) for name in ("rows", "cells", "ends", "pairs")},
+    )
+
 
 WRITTEN = "computed in rows"
 ITEM_BYTES = 4

@@ -13,21 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.data.events import POLARITIES, EventUse, Ids, Ints, pack_rows
-from mimdsim.workload.data.files.event_columns import (
-    MAX_SAMPLES,
-    check_labels,
-    check_offsets,
-    check_range,
-    whole_column,
-)
-from mimdsim.workload.data.files.event_npz import NpzStore
+from mimdsim.workload.data.events import POLARITIES, Ints
+from mimdsim.workload.data.files.event_columns import NpzStore, SampleFile, check_range
 
 TAXELS = 12
 CLASSES = 27
@@ -45,90 +37,38 @@ def inputs_of(levels: int) -> int:
     return POLARITIES * TAXELS * levels
 
 
-class BrailleFile:
-    """An opened file: `labels` int64[samples], and the pressures of samples one by one. Use it as a context manager.
-
-    Raises DataFileError with array, entry and reason for a file that is damaged or breaks a rule of the format.
-    """
+class BrailleFile(SampleFile):
+    """An opened file: labels, and the pressures of samples."""
 
     def __init__(self, path: Path):
-        self.path = path
-        self._store = NpzStore(path, ARRAYS, {"taxel": TAXELS})
-        try:
-            self.labels = self._checked()
-        except BaseException:
-            self._store.close()
-            raise
-
-    def __enter__(self) -> BrailleFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._store.close()
+        super().__init__(NpzStore(path, ARRAYS, {"taxel": TAXELS}))
 
     def samples(self, chosen: Sequence[int]) -> Iterator[Ints]:
         """Pressures int64[rows, 12] of the samples `chosen` (ascending), one in memory at once."""
-        ranges = [tuple(int(row) * TAXELS for row in self._offsets[sample : sample + 2]) for sample in chosen]
-        for place, (values,) in enumerate(self._store.pieces(["taxel"], [(first, stop) for first, stop in ranges])):
-            check_range(self.path, "taxel", values, PRESSURES - 1, first=ranges[place][0], sample=chosen[place])
+        for sample, first, (values,) in self._pieces(["taxel"], chosen, TAXELS):
+            check_range(self.path, "taxel", values, PRESSURES - 1, first=first, sample=sample)
             yield values.astype(np.int64).reshape(-1, TAXELS)
 
-    def _checked(self) -> Ints:
-        columns = self._store.columns
-        for name in ARRAYS:
-            if name not in columns:
-                there = ", ".join(f"'{known}'" for known in columns) or "none of them"
-                raise DataFileError(self.path, f"has no array '{name}', only {there}; expected is {LAYOUT}")
-            if columns[name].kind != "i":
-                raise DataFileError(self.path, f"'{name}' holds real numbers; give integers")
-        samples, rows = columns["label"].length, columns["taxel"].length // TAXELS
-        if not 0 < samples <= MAX_SAMPLES:
-            raise DataFileError(
-                self.path, f"'label' has {samples} entries, not one for each of 1 to {MAX_SAMPLES} samples"
-            )
-        if columns["offset"].length != samples + 1:
-            raise DataFileError(
-                self.path, f"'offset' has {columns['offset'].length} entries; {samples} samples need {samples + 1}"
-            )
-        self._offsets = whole_column(self._store, "offset")
-        check_offsets(self.path, self._offsets, rows, name="offset", of="row", most=MAX_ROWS)
-        if (np.diff(self._offsets) == 0).any():
-            sample = int(np.argmax(np.diff(self._offsets) == 0))
+    def _open(self) -> None:
+        self._need(ARRAYS, f"expected is {LAYOUT}")
+        self._need_whole_numbers(ARRAYS)
+        self._check_lengths("label", "offset")
+        self._read_offsets("offset", entries=self._columns["taxel"].length // TAXELS, most=MAX_ROWS, of="row")
+        if (np.diff(self.offsets) == 0).any():
+            sample = int(np.argmax(np.diff(self.offsets) == 0))
             raise DataFileError(self.path, f"sample {sample} has no row; leave it out")
-        labels = whole_column(self._store, "label")
-        check_labels(self.path, "label", labels, CLASSES)
-        return labels
+        self._read_labels("label", CLASSES)
 
 
-def crossings(
-    pressures: Ints, *, levels: int, timesteps: int, capacity: int, rng: np.random.Generator
-) -> tuple[Ids, Ids, int]:
-    """Event lists of one sample: (ids int32[timesteps, capacity], counts int32[timesteps], surplus).
-
-    The id is (polarity * 12 + taxel) * levels + level. Rows beyond `timesteps` are left out; a sample with fewer rows
-    is silent at its end. Surplus as in `pack_rows`.
-    """
+def crossings(pressures: Ints, *, levels: int) -> Ints:
+    """Ascending keys row * inputs + id of one sample; the id is (polarity * 12 + taxel) * levels + level."""
     # how many levels a pressure has reached; going from 3 to 5 crosses levels 3 and 4
-    band = pressures[:timesteps] * (levels + 1) // PRESSURES
-    keys = [_crossed(band[:-1], band[1:], levels, 0), _crossed(band[1:], band[:-1], levels, 1)]
-    inputs = inputs_of(levels)
-    row, flat = np.divmod(np.sort(np.concatenate(keys)), inputs)
-    return pack_rows(row, flat, row_count=timesteps, capacity=capacity, rng=rng)
+    band = pressures * (levels + 1) // PRESSURES
+    keys = [_level_keys(band[:-1], band[1:], levels, 0), _level_keys(band[1:], band[:-1], levels, 1)]
+    return np.sort(np.concatenate(keys))
 
 
-def note_crossings(use: EventUse, place: int, pressures: Ints, *, levels: int) -> None:
-    """Count the crossings of all rows of a sample, and those in the rows that are timesteps."""
-    crossed = np.abs(np.diff(pressures * (levels + 1) // PRESSURES, axis=0)).sum(axis=1)
-    rows = np.flatnonzero(crossed) + 1
-    use.read[place], use.used[place] = crossed.sum(), crossed[: max(use.covered - 1, 0)].sum()
-    use.late[place] = use.read[place] - use.used[place]
-    if rows.size:
-        use.first[place], use.last[place] = rows[0], rows[-1]
-
-
-def _crossed(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:
+def _level_keys(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:
     """Keys row * inputs + id of the levels between `low` and `high` [rows, 12], where `high` is above."""
     row, taxel = np.nonzero(high > low)
     start, count = low[row, taxel], (high - low)[row, taxel]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError
@@ -9,6 +11,7 @@ from mimdsim.base.rng import stream
 from mimdsim.workload.data.events import Ints
 from mimdsim.workload.description.sections import Data
 
+SUBSETS: tuple[Literal["train", "test"], ...] = ("train", "test")
 TEST_SHARE = 0.2  # of the samples, for sources without a published split (assumed, a usual choice)
 GENERATED_PER_CLASS = 1000  # randman: setting of Zenke and Vogels 2021; random: assumed, the same
 MAX_LIST_BYTES = 4 << 30  # assumed: what a small computer can hold in addition to the run itself
@@ -25,13 +28,18 @@ def seeded_order(labels: Ints, seed: int, *names: str | int) -> Ints:
     return by_class[np.argsort((rank + 0.5) / members[labels[by_class]], kind="stable")]
 
 
-def limited(labels: Ints, limit: int, seed: int, split: str) -> Ints:
+def limits(data: Data) -> tuple[int, int]:
+    """At most how many samples are trained on, and tested on (0: all)."""
+    return data.train_samples, data.test_samples
+
+
+def choose_samples(labels: Ints, limit: int, seed: int, split: str) -> Ints:
     """At most `limit` samples (0: all), in seeded order."""
     order = seeded_order(labels, seed, split)
     return order[:limit] if limit else order
 
 
-def held_out(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
+def split_samples(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
     """(samples to train on, samples held out), disjoint; raises DescriptionError if one of them is empty."""
     order = seeded_order(labels, seed, "split")
     tests = data.test_samples or max(round(TEST_SHARE * labels.size), 1)
@@ -43,7 +51,7 @@ def held_out(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
     return rest[: data.train_samples] if data.train_samples else rest, order[:tests]
 
 
-def generated_samples(data: Data) -> tuple[int, int]:
+def sample_counts(data: Data) -> tuple[int, int]:
     """(training, test) samples of a generated source; where no numbers are given, GENERATED_PER_CLASS in all."""
     train = data.train_samples or round((1 - TEST_SHARE) * GENERATED_PER_CLASS) * data.classes
     return train, data.test_samples or max(round(train * TEST_SHARE / (1 - TEST_SHARE)), 1)

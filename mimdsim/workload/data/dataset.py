@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,54 +14,92 @@ import numpy.typing as npt
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.base.identity import files_below
-from mimdsim.workload.data import braille, digits, dvs_gesture, event_file, nmnist, shd
-from mimdsim.workload.data.event_file import sensor_of
-from mimdsim.workload.data.event_filters import Augmentation, cropped_grid
-from mimdsim.workload.data.events import POLARITIES, EventLists, EventUse, Ids, bin_nanoseconds, reduced_grid
-from mimdsim.workload.data.generated import open_digits, open_images, open_randman, open_random
-from mimdsim.workload.data.recorded import open_braille, open_dvs_gesture, open_events, open_nmnist, open_shd
-from mimdsim.workload.description.sections import Data
+from mimdsim.base.schema import build
+from mimdsim.workload.data import braille, choose, digits, dvs_gesture, event_file, nmnist, recorded, shd
+from mimdsim.workload.data.event_filters import Augmentation
+from mimdsim.workload.data.events import POLARITIES, EventUse, Ids, Subset, bin_nanoseconds, pack_rows, smaller_grid
+from mimdsim.workload.data.files.hdf5 import shared_process
+from mimdsim.workload.data.generated import digit_images, open_digits, open_randman, open_random
+from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, Data
 
 Progress = Callable[[int, int], None]
-
-SOURCES: dict[str, Callable[[Data, int, Progress], tuple[EventLists, EventLists]]] = {
-    "digits": open_digits,
-    "mnist5k": open_digits,
-    "nmnist": open_nmnist,
-    "shd": open_shd,
-    "ssc": open_shd,
-    "dvs_gesture": open_dvs_gesture,
-    "braille": open_braille,
-    "events": open_events,
-    "randman": open_randman,
-    "random": open_random,
-}
 Files = list[tuple[str, Path]]  # by their name below what the description names
 
 
-def _below(folder: Path, *suffixes: str) -> Files:
-    return list(files_below(folder, suffixes))
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where samples come from. subsets: those to train on and then those to test on, which are read or made while they
+    are listed; files: what is read of the path that is given; classes, and of a camera or film the pixels of a side:
+    0 where the description says them; channels: what it has instead of pixels.
+    """
+
+    subsets: Callable[[Data, int], Iterator[Subset]]
+    files: Callable[[Path], Files] = lambda _: []
+    classes: int = 0
+    pixels: int = 0
+    channels: str = ""
 
 
-def _halves(path: Path) -> Files:
-    names = [f"{half}{suffix}" for half in ("train", "test") for suffix in event_file.SUFFIXES]
+def _below(*suffixes: str) -> Callable[[Path], Files]:
+    return lambda folder: list(files_below(folder, suffixes))
+
+
+def _speech(source: str, channels: str) -> Source:
+    def named(path: Path) -> Files:
+        return [(name, path / name) for name in shd.files(source)]
+
+    return Source(subsets=recorded.open_shd, files=named, classes=shd.CLASSES[source], channels=channels)
+
+
+def _images(source: str) -> Source:
+    def packaged(_: Path) -> Files:
+        return digits.files(source)
+
+    grid = digits.COLLECTIONS[source].grid
+    return Source(subsets=open_digits, files=packaged, classes=digits.CLASSES, pixels=grid)
+
+
+def _event_files(path: Path) -> Files:
+    names = [f"{subset}{suffix}" for subset in choose.SUBSETS for suffix in event_file.SUFFIXES]
     return [(name, path / name) for name in names] if path.is_dir() else [("", path)]
 
 
-FILES: dict[str, Callable[[Path], Files]] = {  # what a source reads of the path that is given to it
-    "nmnist": lambda path: _below(path, ".bin"),
-    "shd": lambda path: [(name, path / name) for name in shd.files("shd")],
-    "ssc": lambda path: [(name, path / name) for name in shd.files("ssc")],
-    "dvs_gesture": lambda path: _below(path, ".txt", ".aedat", ".csv"),
-    "events": _halves,
-    "braille": lambda path: [("", path)],
-    "digits": lambda _: digits.files("digits"),  # these come with packages
-    "mnist5k": lambda _: digits.files("mnist5k"),
-    "randman": lambda _: [],
-    "random": lambda _: [],
+SOURCES = {
+    "digits": _images("digits"),
+    "mnist5k": _images("mnist5k"),
+    "nmnist": Source(subsets=recorded.open_nmnist, files=_below(".bin"), classes=nmnist.CLASSES, pixels=nmnist.PIXELS),
+    "shd": _speech("shd", "SHD has channels"),
+    "ssc": _speech("ssc", "SSC has channels"),
+    "dvs_gesture": Source(
+        subsets=recorded.open_dvs_gesture,
+        files=_below(".txt", ".aedat", ".csv"),
+        classes=dvs_gesture.CLASSES,
+        pixels=dvs_gesture.PIXELS,
+    ),
+    "braille": Source(
+        subsets=recorded.open_braille,
+        files=lambda path: [("", path)],
+        classes=braille.CLASSES,
+        channels="Braille has taxels",
+    ),
+    "events": Source(subsets=recorded.open_events, files=_event_files),
+    "randman": Source(subsets=open_randman),
+    "random": Source(subsets=open_random),
 }
-CAMERAS = {"nmnist": (nmnist.PIXELS, nmnist.CLASSES), "dvs_gesture": (dvs_gesture.PIXELS, dvs_gesture.CLASSES)}
-CHANNELLED = {"shd": "SHD has channels", "ssc": "SSC has channels", "braille": "Braille has taxels"}
+GENERATED = ("randman", "random")
+WITH_PIXELS = ("events", "nmnist", "dvs_gesture")
+READERS: dict[str, tuple[str, ...]] = {  # keys that some sources do not have, and those that do
+    "path": FILE_SOURCES,
+    "encoding": IMAGE_SOURCES,
+    "sensor": ("events",),
+    "crop": WITH_PIXELS,
+    "denoise_seconds": WITH_PIXELS,
+    "grid": (*WITH_PIXELS, *IMAGE_SOURCES),
+    "shift_pixels": (*WITH_PIXELS, *IMAGE_SOURCES),
+    "levels": ("braille",),
+    "inputs": ("events", *GENERATED),
+    "classes": ("events", *GENERATED),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,14 +158,7 @@ class SpikeDataset:
 
 def source_files(data: Data) -> Files:
     """(name, path) of every file that a data source reads, those that are there."""
-    return FILES[data.source](with_home(data.path))
-
-
-def input_shape(data: Data) -> tuple[int, int]:
-    """(inputs, classes) of a source, known without reading a sample; raises DescriptionError where it cannot be."""
-    shape = _shape(data)
-    _check_shift(data)
-    return shape
+    return SOURCES[data.source].files(with_home(data.path))
 
 
 def pixel_grid(data: Data) -> tuple[int, int] | None:
@@ -133,81 +166,83 @@ def pixel_grid(data: Data) -> tuple[int, int] | None:
 
     Raises DescriptionError for a crop or reduction beyond the sensor.
     """
-    if data.source in digits.DEFAULT_GRID and data.encoding == "events":
-        grid = data.grid or digits.DEFAULT_GRID[data.source]
-        return grid, grid
-    if data.source in CAMERAS:
-        pixels, _ = CAMERAS[data.source]
-        return reduced_grid(*cropped_grid(pixels, pixels, data.crop), data.grid)
-    if data.source == "events" and data.sensor:
-        width, height, _ = data.sensor
-        return reduced_grid(*cropped_grid(width, height, data.crop), data.grid)
-    return None
+    pixels = SOURCES[data.source].pixels
+    if data.source in IMAGE_SOURCES:
+        side = data.grid or pixels
+        return None if data.encoding == "image" else (side, side)
+    width, height = data.sensor[:2] if data.source == "events" and data.sensor else (pixels, pixels)
+    if not width:
+        return None
+    return smaller_grid("grid", *smaller_grid("crop", width, height, data.crop), data.grid)
 
 
-def _check_shift(data: Data) -> None:
-    """Raise DescriptionError for a shift of data without pixels, or by the full sensor."""
-    if not data.shift_pixels:
-        return
-    grid = pixel_grid(data)
-    asked = f"'data.shift_pixels' is {data.shift_pixels}, but"
-    if grid is None:
-        shown = "images are used as they are" if data.encoding == "image" else f"source '{data.source}' has no pixels"
-        if data.source == "events":
-            shown = "'data.inputs' gives units, not pixels"
-        raise _refused([f"{asked} {shown}; leave it out"])
-    if data.shift_pixels >= min(grid):
-        raise _refused([f"{asked} events are on {grid[0]} x {grid[1]} pixels; give 0 to {min(grid) - 1}"])
+def input_shape(data: Data) -> tuple[int, int]:
+    """(inputs, classes) of a source, known without reading a sample; raises DescriptionError where it cannot be."""
+    shape = _shape(data)
+    if data.shift_pixels:
+        grid = pixel_grid(data)
+        asked = f"'data.shift_pixels' is {data.shift_pixels}, but"
+        if grid is None:
+            instead = _no_pixels(data) or f"source '{data.source}' has no pixels"
+            raise _refused(f"{asked} {instead}; leave it out")
+        if data.shift_pixels >= min(grid):
+            raise _refused(f"{asked} events are on {grid[0]} x {grid[1]} pixels; give 0 to {min(grid) - 1}")
+    return shape
 
 
 def _shape(data: Data) -> tuple[int, int]:
-    if data.source != "events" and data.sensor:
-        raise _refused([f"'data.sensor' is for source 'events', not for '{data.source}'; leave it out"])
-    if data.source not in CAMERAS and not data.sensor:
-        given = [key for key in ("crop", "denoise_seconds") if getattr(data, key)]
-        if given:
-            raise _refused([f"'data.{key}' needs recordings with pixels; leave it out" for key in given])
-    if data.source != "braille" and data.levels:
-        raise _refused([f"'data.levels' is for source 'braille', not for '{data.source}'; leave it out"])
-    if data.source == "events":
-        return _events_shape(data)
-    if data.source in ("randman", "random"):
-        missing = [key for key in ("inputs", "classes") if not getattr(data, key)]
-        if missing:
-            raise _refused([f"'data.{key}' must be given for source '{data.source}'" for key in missing])
-        return data.inputs, data.classes
-    given = [key for key in ("inputs", "classes") if getattr(data, key)]
-    if given:
-        raise _refused([f"'data.{key}' is fixed by source '{data.source}'; leave it out" for key in given])
-    if data.source in CHANNELLED:
-        if data.grid:
-            named = CHANNELLED[data.source]
-            raise _refused([f"'data.grid' is {data.grid}, but {named}, not pixels; leave it out"])
-        if data.source == "braille":
-            return braille.inputs_of(data.levels), braille.CLASSES
-        return shd.CHANNELS, shd.CLASSES[data.source]
-    if data.source in CAMERAS:
-        return _area(data) * POLARITIES, CAMERAS[data.source][1]
+    source, given = SOURCES[data.source], [key for key in READERS if getattr(data, key)]
+    for key in ("sensor", "levels"):
+        if key in given and data.source not in READERS[key]:
+            raise _refused(f"'data.{key}' is for source '{READERS[key][0]}', not for '{data.source}'; leave it out")
+    if data.source not in WITH_PIXELS or (data.source == "events" and not data.sensor):
+        filters = [key for key in ("crop", "denoise_seconds") if key in given]
+        if filters:
+            raise _refused(*(f"'data.{key}' needs recordings with pixels; leave it out" for key in filters))
+    sensor = event_file.sensor_of(data) if data.source == "events" else None
+    described = [key for key in ("inputs", "classes") if key in given]
+    if data.source in GENERATED and len(described) < 2:
+        missing = [key for key in ("inputs", "classes") if key not in given]
+        raise _refused(*(f"'data.{key}' must be given for source '{data.source}'" for key in missing))
+    if source.classes and described:
+        raise _refused(*(f"'data.{key}' is fixed by source '{data.source}'; leave it out" for key in described))
+    instead = f"{source.channels}, not pixels" if source.channels else _no_pixels(data)
+    if data.grid and instead:
+        raise _refused(f"'data.grid' is {data.grid}, but {instead}; leave it out")
+    grid = pixel_grid(data)
+    if grid is not None:
+        return grid[0] * grid[1] * (sensor.polarities if sensor else POLARITIES), source.classes or data.classes
+    if data.source == "braille":
+        return braille.inputs_of(data.levels), source.classes
+    if data.source in IMAGE_SOURCES:
+        return digits.COLLECTIONS[data.source].side ** 2, source.classes
+    return (shd.CHANNELS, source.classes) if source.channels else (data.inputs, data.classes)
+
+
+def _no_pixels(data: Data) -> str:
+    """Why there are no pixels where there could be."""
     if data.encoding == "image":
-        if data.grid:
-            raise _refused([f"'data.grid' is {data.grid}, but images are used as they are; leave it out"])
-        return digits.PIXELS[data.source], digits.CLASSES
-    return _area(data) * POLARITIES, digits.CLASSES
+        return "images are used as they are"
+    return "'data.inputs' gives units, not pixels" if data.source == "events" and data.inputs else ""
 
 
-def _area(data: Data) -> int:
-    """Pixels of a source that has them."""
-    columns, lines = pixel_grid(data) or (0, 0)
-    return columns * lines
+def change_source(data: dict[str, Any], source: Any, given: Collection[str]) -> None:
+    """Remove from a [data] table what `source` does not read, except for the keys `given` with it.
 
-
-def _events_shape(data: Data) -> tuple[int, int]:
-    sensor = sensor_of(data)
-    if sensor.by_unit:
-        if data.grid:
-            raise _refused([f"'data.grid' is {data.grid}, but 'data.inputs' gives units, not pixels; leave it out"])
-        return sensor.inputs, data.classes
-    return _area(data) * sensor.polarities, data.classes
+    A generated source gets as many inputs and classes as the former source had, where its description says that.
+    """
+    former = data.get("source")
+    if former == source or not isinstance(source, str):
+        return
+    shape: dict[str, int] = {}
+    if source in GENERATED:
+        with contextlib.suppress(DescriptionError):
+            shape = dict(zip(("inputs", "classes"), input_shape(build(Data, data, where="data")), strict=True))
+    for key, readers in READERS.items():
+        if source not in readers and key not in given:
+            data.pop(key, None)
+    for key, number in shape.items():
+        data.setdefault(key, number)
 
 
 def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tuple[SpikeDataset, SpikeDataset]:
@@ -221,18 +256,43 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     """
     inputs, classes = input_shape(data)
     if data.encoding == "image":
-        return tuple(_image_dataset(part, classes) for part in open_images(data, seed))  # type: ignore[return-value]
+        train, test = (_image_dataset(part, classes) for part in digit_images(data, seed))
+        return train, test
     bin_nanoseconds(data.bin_seconds)  # refuses an impossible bin before any file is read
-    train, test = SOURCES[data.source](data, seed, progress or _silent)
-    augmented = replace(_dataset(train, inputs, classes), augmentation=_augmentation(data, seed))
-    return augmented, _dataset(test, inputs, classes)
-
-
-def _augmentation(data: Data, seed: int) -> Augmentation | None:
     grid = pixel_grid(data)
-    if not data.shift_pixels or grid is None:
-        return None
-    return Augmentation(seed=seed, columns=grid[0], lines=grid[1], shift_pixels=data.shift_pixels)
+    augmentation = None
+    if data.shift_pixels and grid is not None:
+        augmentation = Augmentation(seed=seed, columns=grid[0], lines=grid[1], shift_pixels=data.shift_pixels)
+    with shared_process():
+        subsets = SOURCES[data.source].subsets(data, seed)
+        train, test = (_list_spikes(data, subset, inputs, classes, progress) for subset in subsets)
+    return replace(train, augmentation=augmentation), test
+
+
+def _list_spikes(data: Data, subset: Subset, inputs: int, classes: int, progress: Progress | None) -> SpikeDataset:
+    """The lists of a subset, whose samples are read or made here.
+
+    Raises DescriptionError if they would be too large, DataFileError if recordings leave nothing to list.
+    """
+    samples = subset.labels.size
+    choose.refuse_too_large(data, samples)
+    shape = (samples, data.timesteps, data.input_capacity)
+    ids = np.zeros(shape, np.uint16 if inputs <= 1 << 16 else np.int32)
+    counts = np.zeros(shape[:2], np.int32)
+    surplus = done = 0
+    for places, keys, rng in subset.groups:
+        rows = places.size * data.timesteps
+        packed, filled, extra = pack_rows(keys, inputs, row_count=rows, capacity=data.input_capacity, rng=rng)
+        ids[places], counts[places] = packed.reshape(-1, *shape[1:]), filled.reshape(-1, data.timesteps)
+        surplus += extra
+        done += places.size
+        if progress is not None:
+            progress(done, samples)
+    recorded.refuse_unused(subset, data)
+    labels = subset.labels.astype(np.int32)
+    return SpikeDataset(
+        ids=ids, counts=counts, labels=labels, inputs=inputs, classes=classes, surplus_events=surplus, use=subset.use
+    )
 
 
 def _image_dataset(part: digits.Images, classes: int) -> SpikeDataset:
@@ -248,22 +308,5 @@ def _image_dataset(part: digits.Images, classes: int) -> SpikeDataset:
     )
 
 
-def _dataset(lists: EventLists, inputs: int, classes: int) -> SpikeDataset:
-    fits_uint16 = inputs <= 1 << 16
-    return SpikeDataset(
-        ids=lists.ids.astype(np.uint16) if fits_uint16 else lists.ids,
-        counts=lists.counts,
-        labels=lists.labels.astype(np.int32),
-        inputs=inputs,
-        classes=classes,
-        surplus_events=lists.surplus,
-        use=lists.use,
-    )
-
-
-def _refused(problems: list[str]) -> DescriptionError:
+def _refused(*problems: str) -> DescriptionError:
     return DescriptionError("workload data", problems)
-
-
-def _silent(done: int, total: int) -> None:
-    """Progress that is not shown."""

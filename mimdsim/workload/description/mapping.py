@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -12,10 +12,6 @@ from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, read_toml, toml_text
 from mimdsim.graph import SpikingNetwork
-
-if TYPE_CHECKING:
-    from mimdsim.workload.description.workload import Workload
-
 
 VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
 
@@ -125,23 +121,23 @@ def read_mapping_file(path: Path) -> tuple[MappingFile, dict[str, Any]]:
     return build(MappingFile, table, where=str(path), text=text), table["mapping"]
 
 
-def check_layers(path: Path, file: MappingFile, workload: Workload, network: SpikingNetwork) -> None:
-    """Raise DescriptionError for a file that is for other layers than those of a workload."""
+def check_layers(path: Path, file: MappingFile, workload: str, network: SpikingNetwork) -> None:
+    """Raise DescriptionError for a file that is for other layers than those of the workload of that name."""
     has = {layer.name: layer.neurons for layer in network.layers}
     problems = [
-        f"mapping.split.{name}: workload '{workload.name}' has no layer '{name}'{suggest(name, has)}"
+        f"mapping.split.{name}: workload '{workload}' has no layer '{name}'{suggest(name, has)}"
         for name in file.mapping.split
         if name not in has
     ]
     if file.layers and file.layers != has:
         problems += [
             f"layer '{name}' has {_neurons(file.layers.get(name))} here and {_neurons(has.get(name))} in workload "
-            f"'{workload.name}'"
+            f"'{workload}'"
             for name in dict.fromkeys((*file.layers, *has))
             if file.layers.get(name) != has.get(name)
         ]
     if problems:
-        again = f"find one for these layers with  mimdsim place {workload.name} MACHINE --out FILE"
+        again = f"find one for these layers with  mimdsim place {workload} MACHINE --out FILE"
         raise DescriptionError(str(path), [*problems, again])
 
 

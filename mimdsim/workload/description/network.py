@@ -8,18 +8,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import Source
-from mimdsim.graph.losses import Loss
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape
 from mimdsim.workload.description.neuron import neurons_of
-from mimdsim.workload.description.recipe import TrainingRecipe
+from mimdsim.workload.description.recipe import TrainingRecipe, loss_of
 from mimdsim.workload.description.sections import Network, source_of
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
@@ -27,11 +26,12 @@ from mimdsim.workload.interchange.start import imported_layers
 
 def network_of(workload: Workload) -> SpikingNetwork:
     """The described network, or the model that the workload names instead; the rest is the workload's."""
-    described = described_network(workload)
-    if not workload.network.imported:
-        return described
-    layers, delay = imported_layers(workload, described)
-    return replace(described, layers=layers, delay=delay)
+    network = described_network(workload)
+    if workload.network.imported:
+        layers, delay = imported_layers(workload, network)
+        network = replace(network, layers=layers, delay=delay)
+    frozen = workload.training.frozen
+    return replace(network, frozen=_frozen(network.layers, frozen)) if frozen else network
 
 
 def described_network(workload: Workload) -> SpikingNetwork:
@@ -81,20 +81,22 @@ def described_network(workload: Workload) -> SpikingNetwork:
         steady_input=workload.data.encoding == "image",
         logit_scale=training.logit_scale,
         optimiser=optimiser_of(training),
-        loss=Loss(
-            kind=training.loss,
-            reading=training.reading,
-            neurons_per_class=network.neurons_per_class,
-            correct_rate=training.correct_rate,
-            incorrect_rate=training.incorrect_rate,
-            over_timesteps=training.over_timesteps,
-            firing_target=training.firing_target,
-            firing_strength=training.firing_strength,
-        ),
+        loss=loss_of(training, network.neurons_per_class),
         threshold_schedule=threshold_schedule_of(training),
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,
     )
+
+
+def _frozen(layers: tuple[Layer, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The parameters that are not trained, by the graph's names; raises MappingError for what no layer has."""
+    known = {parameter.public: parameter.name for layer in layers for parameter in layer.parameters}
+    for name in names:
+        if name not in known:
+            raise MappingError(
+                f"training.frozen: no parameter '{name}'{suggest(name, known)}; there are {', '.join(known)}"
+            )
+    return tuple(known[name] for name in names)
 
 
 def _recurrence(network: Network, index: int, is_output: bool) -> str:

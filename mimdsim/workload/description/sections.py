@@ -101,7 +101,9 @@ class Network(Section):
         "lowest"  # which spikes a full list keeps: lowest ids, or from a random start
     )
     recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all"]] = "none"
-    sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LAYERS)]] = Field(
+        default_factory=dict, max_length=MAX_LAYERS
+    )
     delay: Literal[0, 1] = 1
     bias: OneOrMore[bool] = False
     # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would

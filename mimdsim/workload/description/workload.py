@@ -17,11 +17,10 @@ from mimdsim.base.search_path import Name, Named, beside, find_description, name
 from mimdsim.base.units import exact_product
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
-from mimdsim.workload.data.dataset import source_files
-from mimdsim.workload.data.other_source import change_source
+from mimdsim.workload.data.dataset import change_source, source_files
 from mimdsim.workload.description.mapping import MappingOptions, check_layers, read_mapping_file
 from mimdsim.workload.description.neuron import change_neuron, neurons_of
-from mimdsim.workload.description.recipe import TrainingRecipe
+from mimdsim.workload.description.recipe import TrainingRecipe, loss_of
 from mimdsim.workload.description.sections import (
     FILE_SOURCES,
     IMAGE_SOURCES,
@@ -69,6 +68,8 @@ class Workload(Section):
             check_sources(network)
             neurons_of(network)
             stash_policy(self.mapping.stash, self.data.timesteps)
+            spiking = network.output == "spikes"
+            loss_of(self.training, network.neurons_per_class).check_output("output", network.neurons_per_class, spiking)
         except MappingError as problem:
             raise ValueError(str(problem)) from None
         if self.data.encoding == "image":
@@ -96,17 +97,6 @@ class Workload(Section):
                 "training.second_threshold_share: dense spikes have no second threshold to schedule; leave it at 0 or "
                 'set network.spikes = "sparse"'
             )
-        by_potential = self.training.reading in ("mean", "max")
-        if by_potential and network.output == "spikes":
-            raise ValueError(
-                f'training.reading: "{self.training.reading}" reads membrane potentials; set network.output = '
-                '"membrane"'
-            )
-        if self.training.loss == "mean_squared_error" and (network.output, self.training.reading) != ("spikes", "sum"):
-            raise ValueError(
-                'training.loss: "mean_squared_error" uses spike counts; set network.output = "spikes" and '
-                'training.reading = "sum"'
-            )
         if network.spikes == "sparse" and not network.capacity and not network.activity:
             raise ValueError("network: give either 'capacity' (one per layer) or 'activity' (share of neurons)")
         if any(slots < 1 for slots in network.capacity):
@@ -125,7 +115,7 @@ def list_workloads() -> tuple[str, ...]:
 
 
 def find_workload(name: Named) -> Path:
-    """The file of a workload given by name ('digits'; `base/places.py` says where it is searched) or by path."""
+    """The file of a workload given by name ('digits'; `base/search_path.py` says where it is searched) or by path."""
     name = os.fspath(name)
     if name in list_machines() and name not in list_workloads():
         raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
@@ -165,7 +155,7 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
     if mapping is not None and file is not None:
         from mimdsim.workload.description.network import network_of  # which takes workloads
 
-        check_layers(Path(mapping), file, made, network_of(made))
+        check_layers(Path(mapping), file, made.name, network_of(made))
     return made
 
 

@@ -14,14 +14,12 @@ from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.base.schema import read_toml, toml_text, toml_value
 from mimdsim.workload.description.workload import PATHS, find_beside, find_workload
-from mimdsim.workload.interchange.imported import ImportedNetwork, Population
-from mimdsim.workload.interchange.model_file import layer_names, write_model
+from mimdsim.workload.interchange.model_file import ImportedNetwork, Population, write_model
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
-from mimdsim.workload.interchange.safetensors_file import write_safetensors
 from mimdsim.workload.interchange.state_dict import Assignment, chain_of, weights_of_state_dict
-from mimdsim.workload.interchange.weights_file import read_arrays
+from mimdsim.workload.interchange.weights_file import read_arrays, write_safetensors
 
 Array = npt.NDArray[Any]
 Table = dict[str, Any]
@@ -65,7 +63,7 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
     base["title"] = f"{path.name}: {network.title}"
     writable_folder(folder)
     write_model(folder / f"{name}.safetensors", network)
-    return _written(folder / f"{name}.toml", base, path), _about(network)
+    return _write_description(folder / f"{name}.toml", base, path), _describe(network)
 
 
 def import_state_dict(
@@ -95,7 +93,7 @@ def import_state_dict(
     lines = [f"{each.tensor} -> {each.target} {list(weights[each.target].shape)}" for each in assigned]
     if unused:
         lines.append(f"not used: {', '.join(unused)}")
-    return _written(folder / f"{name}.toml", base, path), lines
+    return _write_description(folder / f"{name}.toml", base, path), lines
 
 
 def _fill(path: Path, weights: dict[str, Array], layers: tuple[str, ...], network: Table) -> None:
@@ -115,15 +113,14 @@ def _fill(path: Path, weights: dict[str, Array], layers: tuple[str, ...], networ
             weights[f"r.{layer}"] = np.diag(values) if whole and values.ndim == 1 else values
 
 
-def _about(network: ImportedNetwork) -> list[str]:
+def _describe(network: ImportedNetwork) -> list[str]:
     """One line per layer, and what was decided."""
-    names = layer_names(len(network.populations))
     lines = [f"{network.title}, a timestep of {network.dt_seconds:g} s" if network.dt_seconds else network.title]
-    lines += [_line(name, each) for name, each in zip(names, network.populations, strict=True)]
+    lines += [_describe_layer(name, each) for name, each in network.layers]
     return [*lines, *(f"note: {note}" for note in network.notes)]
 
 
-def _line(name: str, each: Population) -> str:
+def _describe_layer(name: str, each: Population) -> str:
     dynamics = each.dynamics
     parts = [f"{name} ({each.node}): {each.neurons} {each.kind}", f"decay {_range(dynamics.decay)}"]
     if dynamics.synapse_decay is not None:
@@ -179,7 +176,7 @@ def random_table(inputs: int, classes: int) -> Table:
     }
 
 
-def _written(path: Path, table: Table, source: Path) -> Path:
+def _write_description(path: Path, table: Table, source: Path) -> Path:
     """Write a description as TOML."""
     comment = f"Made from {toml_value(source.name)[1:-1]} by mimdsim import; edit freely."
     write_atomically(path, toml_text(table, comment=comment))

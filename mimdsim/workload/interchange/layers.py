@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,57 +14,40 @@ from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_parts import Model, Parts, compose
 from mimdsim.graph.spikes import Selection
-from mimdsim.workload.interchange.imported import RESETS, Dynamics, ImportedNetwork, Population, Reset
-from mimdsim.workload.interchange.model_file import layer_names
+from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset
 from mimdsim.workload.interchange.nir_nodes import Reals
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Learning:
-    """What a model file does not specify: how gradients pass a spike, and how many spikes a layer lists.
+def layers_of(
+    where: str, network: ImportedNetwork, selections: Sequence[Selection], reset_gradients: Sequence[str]
+) -> tuple[tuple[Layer, ...], int]:
+    """(layers, timesteps from one layer to the next); raises DescriptionError for delays that layers do not have.
 
-    Second thresholds are shares of a layer's threshold.
+    A model file does not say how many spikes a layer lists and how gradients pass them: `selections` do, whose second
+    thresholds are shares of the layer's threshold, and `reset_gradients`.
     """
-
-    capacities: tuple[int, ...]
-    second_threshold: float
-    output_second_threshold: float
-    slope: float
-    reset_gradient: str
-    surrogate: str = "superspike"
-    truncation: str = "lowest"
-
-
-def layers_of(where: str, network: ImportedNetwork, learning: Learning) -> tuple[tuple[Layer, ...], int]:
-    """(layers, timesteps from one layer to the next); raises DescriptionError for delays that layers do not have."""
-    names = layer_names(len(network.populations))
     if network.populations[0].delay:
         raise _refused(where, f"delays its input by {network.populations[0].delay} timesteps; shift the data instead")
     delays = {each.delay for each in network.populations[1:]} or {0}
     if not delays <= {0, 1} or len(delays) > 1:
         raise _refused(where, f"has delays of {sorted(delays)} timesteps between layers; all 0 or all 1 can run")
     layers = []
-    for index, (name, each) in enumerate(zip(names, network.populations, strict=True)):
-        last = index == len(names) - 1
-        if not each.spiking and not last:
+    for index, (name, each) in enumerate(network.layers):
+        if not each.spiking and each is not network.populations[-1]:
             raise _refused(where, f"layer '{name}' does not spike; only the last one may send its potential")
-        neuron = linear_neuron(each.dynamics, each.kind, learning.reset_gradient)
-        second = learning.output_second_threshold if last else learning.second_threshold
+        neuron, selection = linear_neuron(each.dynamics, each.kind, reset_gradients[index]), selections[index]
         layers.append(
             Layer(
                 name=name,
                 inputs=each.inputs,
                 neurons=each.neurons,
                 neuron=neuron,
-                selection=Selection(
+                selection=replace(
+                    selection,
                     threshold=neuron.threshold,
-                    second_threshold=second * neuron.threshold,
-                    capacity=min(learning.capacities[index], each.neurons),
-                    slope=learning.slope,
-                    surrogate=learning.surrogate,
-                    truncation=learning.truncation,
+                    second_threshold=selection.second_threshold * neuron.threshold,
                 ),
                 bias=each.bias is not None,
                 recurrence=each.recurrence,
@@ -122,7 +105,6 @@ def network_of_layers(
                 weights=np.asarray(weights[f"w.{layer.name}"], np.float64),
                 dynamics=_dynamics(layer),
                 bias=None if bias is None else np.asarray(bias, np.float64).reshape(-1),
-                recurrence="none" if recurrent is None else "one_to_one" if recurrent.ndim == 1 else "all_to_all",
                 recurrent=None if recurrent is None else np.asarray(recurrent, np.float64),
                 delay=first.lag or 0,
                 source=first.name,

@@ -1,43 +1,153 @@
-"""A model in one safetensors file: what `mimdsim import` makes and `network.imported` names in a workload.
+"""A model, whatever format it came in: a chain of populations with their discrete equations; and the file of it that
+`mimdsim import` makes and `network.imported` names in a workload.
 
-Arrays by layer ('hidden0', ..., 'output'): w.<layer>, and where it has them b.<layer> and r.<layer>; the neurons'
-constants as decay.<layer>, gain.<layer> and so on, named as the fields of `Dynamics`, one number per neuron. Notes give
-the kind of every layer, its reset and delay, and the length of a timestep.
+For one population, in timestep t (`current` is the weighted sum of the spikes it receives):
+
+    current[t] = source[t - delay] @ weights + own[t-1] @ recurrent + bias
+    i[t] = synapse_decay * i[t-1] + synapse_gain * current[t]        (without a synapse: i[t] = current[t])
+    v[t] = rest + decay * (v[t-1] - rest) + gain * i[t]
+    own[t] = 1 where v[t] > threshold, else 0                        (a read-out sends v[t] itself)
+
+and a neuron that fired at t-1 is reset before or after it integrates, as `reset` says. It starts with v = rest, i = 0.
+
+The file is safetensors, with arrays by layer ('hidden0', ..., 'output'): w.<layer>, and where it has them b.<layer>
+and r.<layer>; the neurons' constants as decay.<layer>, gain.<layer> and so on, named as the fields of `Dynamics`, one
+number per neuron. Notes give the kind of every layer, its reset and delay, and the length of a timestep.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.interchange.imported import RESETS, Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_nodes import Reals
-from mimdsim.workload.interchange.safetensors_file import read_notes, read_safetensors, write_safetensors
-from mimdsim.workload.interchange.state_dict import chain_of
+from mimdsim.workload.interchange.state_dict import chain_of, layer_names
+from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
 FORM = "mimdsim model 1"
-_CONSTANTS = tuple(each.name for each in fields(Dynamics) if each.name != "reset")
 _NEEDED = ("decay", "gain", "rest")
 MOST_DELAY = 10_000
 
 Array = npt.NDArray[Any]
+Reset = Literal["zero", "zero_after", "subtract", "subtract_decayed", "none"]
+# zero: v[t-1] becomes the reset value before integrating (NIR with v_reset, Norse, snnTorch Leaky "zero").
+# zero_after: v[t] becomes the reset value, so what came in at t is lost (snnTorch Synaptic and RLeaky "zero").
+# subtract: the threshold is subtracted from v[t] and does not decay (snnTorch "subtract", its default).
+# subtract_decayed: the threshold is subtracted from v[t-1], so it decays (NIR up to 1.0.4, snnTorch reset_delay=False).
+RESETS: tuple[Reset, ...] = ("zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 
-def layer_names(count: int) -> tuple[str, ...]:
-    """'hidden0', 'hidden1', ..., 'output'"""
-    return (*(f"hidden{index}" for index in range(count - 1)), "output")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dynamics:
+    """Constants of a population, float64[neurons] each. Without `threshold` it never fires; `reset_value` is for
+    the resets to zero."""
+
+    decay: Reals
+    gain: Reals
+    rest: Reals
+    synapse_decay: Reals | None = None
+    synapse_gain: Reals | None = None
+    threshold: Reals | None = None
+    reset: Reset = "none"
+    reset_value: Reals | None = None
+
+    @property
+    def states(self) -> int:
+        return 1 if self.synapse_decay is None else 2
+
+    def matrices(self) -> tuple[Reals, Reals]:
+        """(A [states, states, neurons], B [states, neurons]) of x[t] = A x[t-1] + B current[t], x[-1] = 0.
+
+        Row 0 is the membrane potential less `rest`, row 1 the synaptic current.
+        """
+        if self.synapse_decay is None or self.synapse_gain is None:
+            return self.decay[None, None], self.gain[None]
+        zero = np.zeros_like(self.decay)
+        a = np.array([[self.decay, self.gain * self.synapse_decay], [zero, self.synapse_decay]])
+        return a, np.array([self.gain * self.synapse_gain, self.synapse_gain])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Population:
+    """Neurons that read one source. weights [inputs, neurons], bias [neurons], recurrent [neurons, neurons] (from, to)
+    for recurrence 'all_to_all', [neurons] for 'one_to_one'; `node` says where in the file it was.
+
+    source: the node of the population that it reads, 'input', or '': the one before it. also: of populations that are
+    written, the nodes of others, with their weights and delays.
+    """
+
+    node: str
+    kind: str
+    weights: Reals
+    dynamics: Dynamics
+    bias: Reals | None = None
+    recurrent: Reals | None = None
+    delay: int = 0
+    source: str = ""
+    also: tuple[tuple[str, Reals, int], ...] = ()
+
+    @property
+    def inputs(self) -> int:
+        return int(self.weights.shape[0])
+
+    @property
+    def neurons(self) -> int:
+        return int(self.weights.shape[1])
+
+    @property
+    def recurrence(self) -> Literal["none", "one_to_one", "all_to_all"]:
+        if self.recurrent is None:
+            return "none"
+        return "one_to_one" if self.recurrent.ndim == 1 else "all_to_all"
+
+    @property
+    def spiking(self) -> bool:
+        return self.dynamics.threshold is not None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImportedNetwork:
+    """Populations in order, each reading the one before it; dt_seconds is the length of a timestep (0: unknown).
+
+    `notes` list decisions made while reading where another choice would be possible.
+    """
+
+    populations: tuple[Population, ...]
+    dt_seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> int:
+        return self.populations[0].inputs
+
+    @property
+    def outputs(self) -> int:
+        return self.populations[-1].neurons
+
+    @property
+    def layers(self) -> tuple[tuple[str, Population], ...]:
+        """The populations by the names of layers."""
+        return tuple(zip(layer_names(len(self.populations)), self.populations, strict=True))
+
+    @property
+    def title(self) -> str:
+        """'12-38-7'"""
+        return "-".join(str(width) for width in (self.inputs, *(each.neurons for each in self.populations)))
+
+
+_CONSTANTS = tuple(each.name for each in fields(Dynamics) if each.name != "reset")
 
 
 def arrays_of(network: ImportedNetwork) -> dict[str, Array]:
     """The weights of a network by the names that training gives them, float64."""
     arrays: dict[str, Array] = {}
-    for layer, each in zip(layer_names(len(network.populations)), network.populations, strict=True):
+    for layer, each in network.layers:
         arrays[f"w.{layer}"] = each.weights
         if each.bias is not None:
             arrays[f"b.{layer}"] = each.bias
@@ -50,7 +160,7 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
     """Write a network whole or not at all, float32."""
     arrays = arrays_of(network)
     notes = {"form": FORM, "dt_seconds": repr(network.dt_seconds)}
-    for layer, each in zip(layer_names(len(network.populations)), network.populations, strict=True):
+    for layer, each in network.layers:
         for name in _CONSTANTS:
             values = getattr(each.dynamics, name)
             if values is not None:
@@ -99,14 +209,12 @@ def _population(path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapp
     delay = notes.get(f"{layer}.delay", "0")
     if reset is None or not (delay.isdecimal() and len(delay) < 6 and int(delay) <= MOST_DELAY):
         raise DataFileError(path, f"says reset '{notes.get(f'{layer}.reset')}' and delay '{delay[:20]}' of '{layer}'")
-    recurrent = arrays.get(f"r.{layer}")
     return Population(
         node=layer,
         kind=notes.get(f"{layer}.kind", "LIF"),
         weights=weights,
         dynamics=Dynamics(**constants, reset=reset),
         bias=arrays.get(f"b.{layer}"),
-        recurrence="none" if recurrent is None else "one_to_one" if recurrent.ndim == 1 else "all_to_all",
-        recurrent=recurrent,
+        recurrent=arrays.get(f"r.{layer}"),
         delay=int(delay),
     )

@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from mimdsim.workload.interchange.imported import RESETS, Dynamics, Reset
-from mimdsim.workload.interchange.nir_nodes import NirNode, Reals
+from mimdsim.workload.interchange.model_file import RESETS, Dynamics, Reset
+from mimdsim.workload.interchange.nir_nodes import NirNode, NodeProblem, Reals
 
 Leak = Literal["euler", "exp"]
 TIMED = frozenset({"LI", "LIF", "CubaLI", "CubaLIF"})  # have time constants
@@ -23,10 +23,6 @@ SHORT = (
     0.5  # of the shortest time constant: a longer timestep is not suggested, because little of the state would remain
 )
 SNAP = 1e-6  # a gain this close to 1 was 1 before tau and r were rounded
-
-
-class NeuronProblem(Exception):
-    """A node cannot be made discrete; the caller says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,19 +65,19 @@ def dynamics_of(node: NirNode, neurons: int, dt: float, how: Discretisation) -> 
     given = {name: _per_neuron(name, values, neurons) for name, values in node.arrays.items()}
     for name, values in given.items():
         if not np.all(np.isfinite(values)):
-            raise NeuronProblem(f"'{name}' holds values that are not finite")
+            raise NodeProblem(f"'{name}' holds values that are not finite")
     zeros, ones = np.zeros(neurons), np.ones(neurons)
     if node.kind == "Threshold":
         return Dynamics(decay=zeros, gain=ones, rest=zeros, threshold=given["threshold"])
     if node.kind == "IF":
-        gain = ones if np.all(given["r"] == 1) else _snapped(given["r"] * _known(dt, None))
+        gain = ones if np.all(given["r"] == 1) else _snap_to_one(given["r"] * _checked_dt(dt, None))
         return _firing(Dynamics(decay=ones, gain=gain, rest=zeros), node, given, how)
     name = "tau" if "tau" in given else "tau_mem"
     decay, share = _leak(name, given[name], dt, how)
-    made = Dynamics(decay=decay, gain=_snapped(given["r"] * share), rest=given["v_leak"])
+    made = Dynamics(decay=decay, gain=_snap_to_one(given["r"] * share), rest=given["v_leak"])
     if "tau_syn" in given:
         synapse_decay, synapse_share = _leak("tau_syn", given["tau_syn"], dt, how)
-        synapse_gain = _snapped(given.get("w_in", ones) * synapse_share)
+        synapse_gain = _snap_to_one(given.get("w_in", ones) * synapse_share)
         made = replace(made, synapse_decay=synapse_decay, synapse_gain=synapse_gain)
     return _firing(made, node, given, how)
 
@@ -89,14 +85,14 @@ def dynamics_of(node: NirNode, neurons: int, dt: float, how: Discretisation) -> 
 def _leak(name: str, tau: Reals, dt: float, how: Discretisation) -> tuple[Reals, Reals]:
     """(decay, dt / tau)"""
     if np.any(tau <= 0):
-        raise NeuronProblem(f"'{name}' is {tau.min():g} s; a time constant is positive")
-    share = _known(dt, tau) / tau
+        raise NodeProblem(f"'{name}' is {tau.min():g} s; a time constant is positive")
+    share = _checked_dt(dt, tau) / tau
     if how.leak == "exp":
         return np.exp(-share), share
     if np.any(share > 1 + SAME_DT):
-        raise NeuronProblem(
+        raise NodeProblem(
             f"a timestep of {dt:.4g} s is longer than '{name}', {tau.min():.4g} s, so the neuron would oscillate; "
-            f"give --leak exp, or a shorter one, {suggested(tau)}"
+            f"give --leak exp, or a shorter one, {suggest_timestep(tau)}"
         )
     return np.maximum(1 - share, 0.0), share
 
@@ -108,33 +104,33 @@ def _firing(made: Dynamics, node: NirNode, given: dict[str, Reals], how: Discret
     threshold = given["v_threshold"]
     reset = node.metadata.get("reset", "file") if how.reset == "file" else how.reset
     if reset == "file" and "v_reset" not in given:
-        raise NeuronProblem(
+        raise NodeProblem(
             "has no 'v_reset', as files of old versions of NIR, which do not say whether a spike subtracts the "
             "threshold or resets to zero; give --reset zero or --reset subtract"
         )
     known = "zero" if reset == "file" else next((name for name in RESETS if name == reset), None)
     if known is None:
-        raise NeuronProblem(f"its metadata say reset '{reset}'; known are {', '.join(RESETS)}; give --reset")
+        raise NodeProblem(f"its metadata say reset '{reset}'; known are {', '.join(RESETS)}; give --reset")
     value = given.get("v_reset", np.zeros_like(threshold)) if known in ("zero", "zero_after") else None
     return replace(made, threshold=threshold, reset=known, reset_value=value)
 
 
 def _per_neuron(name: str, values: Reals, neurons: int) -> Reals:
     if values.size not in (1, neurons):
-        raise NeuronProblem(f"'{name}' has {values.size} values for {neurons} neurons")
+        raise NodeProblem(f"'{name}' has {values.size} values for {neurons} neurons")
     return np.broadcast_to(values.reshape(-1), (neurons,)).copy()
 
 
-def _known(dt: float, tau: Reals | None) -> float:
+def _checked_dt(dt: float, tau: Reals | None) -> float:
     if dt <= 0:
-        raise NeuronProblem(
+        raise NodeProblem(
             "the file does not determine the timestep (r is 1); give that of the program that wrote it, in seconds, "
-            f"{suggested(tau)}"
+            f"{suggest_timestep(tau)}"
         )
     return dt
 
 
-def suggested(tau: Reals | None) -> str:
+def suggest_timestep(tau: Reals | None) -> str:
     """'e.g. --dt 0.0001 (snnTorch, Rockpool)': timesteps well below the time constants, and why they have to be."""
     if tau is None:
         return f"e.g. --dt {USUAL[1][0]:g} ({USUAL[1][1]})"
@@ -144,7 +140,7 @@ def suggested(tau: Reals | None) -> str:
     return f"e.g. {' or '.join(fitting)}; {why}"
 
 
-def doubts_of(node: NirNode, dynamics: Dynamics, how: Discretisation) -> list[str]:
+def ambiguities_of(node: NirNode, dynamics: Dynamics, how: Discretisation) -> list[str]:
     """Notes on values that were taken as given by the file or the user but are often meant differently."""
     found = []
     decays = [dynamics.decay, *([] if dynamics.synapse_decay is None else [dynamics.synapse_decay])]
@@ -163,5 +159,5 @@ def doubts_of(node: NirNode, dynamics: Dynamics, how: Discretisation) -> list[st
     return found
 
 
-def _snapped(gain: Reals) -> Reals:
+def _snap_to_one(gain: Reals) -> Reals:
     return np.where(np.abs(gain - 1) < SNAP, 1.0, gain)

@@ -24,34 +24,23 @@ MAX_VALUES = 1 << 25  # assumed: 33 million weights, some four times what fits t
 GRAPH = "NIRGraph"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeType:
-    """The arrays of a node type: needed ones, and those that may be missing."""
-
-    needed: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return self.needed + self.optional
-
-
-# What is read. Delays are in seconds, as are tau.
-NODE_TYPES: dict[str, NodeType] = {
-    "Input": NodeType(needed=("shape",)),
-    "Output": NodeType(needed=("shape",)),
-    "Linear": NodeType(needed=("weight",)),
-    "Affine": NodeType(needed=("weight", "bias")),
-    "Scale": NodeType(needed=("scale",)),
-    "Flatten": NodeType(),
-    "Delay": NodeType(needed=("delay",)),
-    "Threshold": NodeType(needed=("threshold",)),
-    "IF": NodeType(needed=("r", "v_threshold"), optional=("v_reset",)),
-    "LI": NodeType(needed=("tau", "r", "v_leak")),
-    "LIF": NodeType(needed=("tau", "r", "v_leak", "v_threshold"), optional=("v_reset",)),
-    "CubaLI": NodeType(needed=("tau_syn", "tau_mem", "r", "v_leak"), optional=("w_in",)),
-    "CubaLIF": NodeType(needed=("tau_syn", "tau_mem", "r", "v_leak", "v_threshold"), optional=("v_reset", "w_in")),
+# What is read: the arrays of every node type. Delays are in seconds, as are tau.
+NODE_TYPES: dict[str, tuple[str, ...]] = {
+    "Input": ("shape",),
+    "Output": ("shape",),
+    "Linear": ("weight",),
+    "Affine": ("weight", "bias"),
+    "Scale": ("scale",),
+    "Flatten": (),
+    "Delay": ("delay",),
+    "Threshold": ("threshold",),
+    "IF": ("r", "v_threshold", "v_reset"),
+    "LI": ("tau", "r", "v_leak"),
+    "LIF": ("tau", "r", "v_leak", "v_threshold", "v_reset"),
+    "CubaLI": ("tau_syn", "tau_mem", "r", "v_leak", "w_in"),
+    "CubaLIF": ("tau_syn", "tau_mem", "r", "v_leak", "v_threshold", "v_reset", "w_in"),
 }
+OPTIONAL = ("v_reset", "w_in")
 NEURONS = frozenset({"Threshold", "IF", "LI", "LIF", "CubaLI", "CubaLIF"})
 SHARED_WEIGHTS = "one weight shared by many connections (a convolution), which layers here do not have"
 POOLING = "sums over neighbouring neurons between two layers, which layers here do not have"
@@ -82,83 +71,59 @@ class NirGraph:
     edges: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NirFile:
-    """A graph and the version of NIR that wrote it ('' if the file does not say)."""
-
-    version: str
-    graph: NirGraph
-
-
 PASSES_ON = NirNode(kind="Flatten")  # the inputs and outputs of nested graphs pass values through unchanged
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FlatGraph:
-    """Nodes by name, 'outer/inner' for nested ones; edges (from, to), each once."""
-
-    nodes: dict[str, NirNode]
-    edges: tuple[tuple[str, str], ...]
+class NodeProblem(Exception):
+    """A node, or two that follow each other, cannot be a layer; the caller says which."""
 
 
-def flattened(path: Path, graph: NirGraph) -> FlatGraph:
-    """The nodes and edges of a graph and of those in it.
+def flatten(path: Path, graph: NirGraph) -> tuple[dict[str, NirNode], list[tuple[str, str]]]:
+    """(nodes by name, 'outer/inner' for nested ones; edges, each once) of a graph and of those in it.
 
     Raises DescriptionError for nodes that are not supported, edges to nodes that are not there, nested graphs without
     exactly one input and output, and graphs that share a name.
     """
-    made = _Opened(str(path))
-    made.open(graph, "")
-    made.refuse()
-    return FlatGraph(nodes=made.nodes, edges=tuple(dict.fromkeys(made.edges)))
+    nodes: dict[str, NirNode] = {}
+    edges: dict[tuple[str, str], None] = {}
+    unsupported: dict[str, list[str]] = {}
+    problems: list[str] = []
 
-
-class _Opened:
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self.nodes: dict[str, NirNode] = {}
-        self.edges: list[tuple[str, str]] = []
-        self._unsupported: dict[str, list[str]] = {}
-        self._problems: list[str] = []
-
-    def open(self, graph: NirGraph, prefix: str) -> None:
-        """Add a graph's nodes under `prefix`."""
-        enters: dict[str, str] = {}
-        leaves: dict[str, str] = {}
-        for name, node in graph.nodes.items():
-            full = prefix + name
-            enters[name] = leaves[name] = full
-            if isinstance(node, NirGraph):
-                self.open(node, f"{full}/")
-                enters[name], leaves[name] = (self._gate(node, full, kind) for kind in ("Input", "Output"))
-            elif full in self.nodes:
-                self._problems.append(f"two nodes are called '{full}'")
-            elif node.kind not in NODE_TYPES:
-                self._unsupported.setdefault(node.kind, []).append(full)
-            else:
-                is_gate = prefix and node.kind in ("Input", "Output")
-                self.nodes[full] = PASSES_ON if is_gate else node
-        for start, end in graph.edges:
-            missing = [name for name in (start, end) if name not in graph.nodes]
-            if missing:
-                self._problems.append(f"an edge joins '{start}' and '{end}', but there is no '{missing[0]}'")
-            else:
-                self.edges.append((leaves[start], enters[end]))
-
-    def refuse(self) -> None:
-        """Raise DescriptionError if there were problems."""
-        problems = []
-        for kind, names in self._unsupported.items():
-            listed = ", ".join(f"'{name}'" for name in names[:6]) + (" ..." if len(names) > 6 else "")
-            need = WANTING.get(kind)
-            why = f"needs {need}" if need else f"is not known; known are {', '.join(NODE_TYPES)}"
-            problems.append(f"{kind} ({listed}) {why}")
-        if problems or self._problems:
-            raise DescriptionError(self._where, [*problems, *self._problems][:40])
-
-    def _gate(self, graph: NirGraph, full: str, kind: str) -> str:
+    def gate(inner: NirGraph, full: str, kind: str) -> str:
         """The node in a nested graph that stands for it in edges of the outer one."""
-        found = [name for name, node in graph.nodes.items() if isinstance(node, NirNode) and node.kind == kind]
+        found = [name for name, node in inner.nodes.items() if isinstance(node, NirNode) and node.kind == kind]
         if len(found) != 1:
-            self._problems.append(f"the graph '{full}' has {len(found)} nodes {kind}; one is needed")
+            problems.append(f"the graph '{full}' has {len(found)} nodes {kind}; one is needed")
         return f"{full}/{found[0]}" if found else full
+
+    def add(outer: NirGraph, prefix: str) -> None:
+        enters = {name: prefix + name for name in outer.nodes}
+        leaves = dict(enters)
+        for name, node in outer.nodes.items():
+            full = prefix + name
+            if isinstance(node, NirGraph):
+                add(node, f"{full}/")
+                enters[name], leaves[name] = gate(node, full, "Input"), gate(node, full, "Output")
+            elif full in nodes:
+                problems.append(f"two nodes are called '{full}'")
+            elif node.kind not in NODE_TYPES:
+                unsupported.setdefault(node.kind, []).append(full)
+            else:
+                nodes[full] = PASSES_ON if prefix and node.kind in ("Input", "Output") else node
+        for start, end in outer.edges:
+            missing = [name for name in (start, end) if name not in outer.nodes]
+            if missing:
+                problems.append(f"an edge joins '{start}' and '{end}', but there is no '{missing[0]}'")
+            else:
+                edges[leaves[start], enters[end]] = None
+
+    add(graph, "")
+    kinds = []
+    for kind, names in unsupported.items():
+        listed = ", ".join(f"'{name}'" for name in names[:6]) + (" ..." if len(names) > 6 else "")
+        need = WANTING.get(kind)
+        why = f"needs {need}" if need else f"is not known; known are {', '.join(NODE_TYPES)}"
+        kinds.append(f"{kind} ({listed}) {why}")
+    if kinds or problems:
+        raise DescriptionError(str(path), [*kinds, *problems][:40])
+    return nodes, list(edges)

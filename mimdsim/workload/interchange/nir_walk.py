@@ -8,42 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
-from mimdsim.workload.interchange.linear_maps import Combination, LinearMap, MapProblem
-from mimdsim.workload.interchange.nir_composition import Arriving
-from mimdsim.workload.interchange.nir_neurons import Discretisation, NeuronProblem, doubts_of, dt_of_file, dynamics_of
-from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, FlatGraph, NirFile, NirNode, Reals, flattened
+from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population
+from mimdsim.workload.interchange.nir_composition import Combination, LinearMap, combinations_of
+from mimdsim.workload.interchange.nir_neurons import Discretisation, ambiguities_of, dt_of_file, dynamics_of
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flatten
 
-Recurrence = Literal["none", "one_to_one", "all_to_all"]
 AS_FILE = Discretisation()
 
 
-def network_of_nir(path: Path, file: NirFile, how: Discretisation = AS_FILE) -> ImportedNetwork:
+def network_of_nir(path: Path, graph: NirGraph, how: Discretisation = AS_FILE) -> ImportedNetwork:
     """The chain of populations in a NIR graph, made discrete as `how` says.
 
     Raises DescriptionError for unsupported nodes (with what they would need), graphs that are not a chain, sizes that
     disagree, and a timestep or a reset that the file leaves open.
     """
-    return _Walk(str(path), flattened(path, file.graph), how).network()
+    return _Walk(str(path), *flatten(path, graph), how).network()
 
 
 class _Walk:
-    def __init__(self, where: str, graph: FlatGraph, how: Discretisation):
-        self._where, self._graph, self._how = where, graph, how
-        neurons = {name: node for name, node in graph.nodes.items() if node.kind in NEURONS}
+    def __init__(self, where: str, nodes: dict[str, NirNode], edges: list[tuple[str, str]], how: Discretisation):
+        self._where, self._nodes, self._how = where, nodes, how
+        neurons = {name: node for name, node in nodes.items() if node.kind in NEURONS}
         told, problems = dt_of_file(neurons)
         self._dt = how.dt_seconds or told
         self._refuse([*([] if how.dt_seconds else problems), *self._open_questions(neurons)])
         try:
-            arriving = Arriving(graph, self._dt)
-        except MapProblem as problem:
+            self._arriving, self._notes = combinations_of(nodes, edges, self._dt)
+        except NodeProblem as problem:
             raise DescriptionError(where, [str(problem)]) from None
-        self._arriving, self._notes = arriving.at, arriving.notes
         self._left = dict.fromkeys(neurons)
         self._doubts: dict[str, list[str]] = {}  # and the nodes that they are about
 
@@ -72,7 +68,7 @@ class _Walk:
         for name, node in neurons.items():
             try:
                 dynamics_of(node, max(values.size for values in node.arrays.values()), self._dt, self._how)
-            except NeuronProblem as problem:
+            except NodeProblem as problem:
                 problems.setdefault(str(problem), []).append(f"'{name}' ({node.kind})")
         return [f"{', '.join(names[:6])}: {problem}" for problem, names in problems.items()]
 
@@ -94,68 +90,66 @@ class _Walk:
         )
         try:
             delay, term = _one_delay(arriving, source)
-            node = self._graph.nodes[name]
+            node = self._nodes[name]
             own = max((values.size for values in node.arrays.values()), default=1) if node.kind in NEURONS else 1
             neurons = term.outputs or (own if own > 1 else size)
             weights = self._finite(name, term.dense(size))
             if weights.shape != (size, neurons):
-                raise MapProblem(f"takes {weights.shape[0]} values, '{source}' gives {size}")
+                raise NodeProblem(f"takes {weights.shape[0]} values, '{source}' gives {size}")
             if node.kind in NEURONS:
                 dynamics = dynamics_of(node, neurons, self._dt, self._how)
-                for doubt in doubts_of(node, dynamics, self._how):
+                for doubt in ambiguities_of(node, dynamics, self._how):
                     self._doubts.setdefault(doubt, []).append(f"'{name}'")
             else:
                 dynamics = Dynamics(decay=np.zeros(neurons), gain=np.ones(neurons), rest=np.zeros(neurons))
-            recurrence, recurrent = self._recurrent(name, arriving, neurons)
             return Population(
                 node=name,
                 kind=node.kind if node.kind in NEURONS else "Linear",
                 weights=weights,
                 dynamics=dynamics,
                 bias=self._bias(name, arriving, neurons),
-                recurrence=recurrence,
-                recurrent=recurrent,
+                recurrent=self._recurrent(name, arriving, neurons),
                 delay=delay,
             )
-        except (MapProblem, NeuronProblem) as problem:
-            kind = self._graph.nodes[name].kind
+        except NodeProblem as problem:
+            kind = self._nodes[name].kind
             raise DescriptionError(self._where, [f"'{name}' ({kind}): {problem}"]) from None
 
-    def _recurrent(self, name: str, arriving: Combination, neurons: int) -> tuple[Recurrence, Reals | None]:
+    def _recurrent(self, name: str, arriving: Combination, neurons: int) -> Reals | None:
         if name not in _sources(arriving):
-            return "none", None
+            return None
         delay, term = _one_delay(arriving, name)
         if delay > 1:  # a cycle takes one timestep, both without a delay node and with one of one timestep
-            raise MapProblem(f"reads itself after {delay} timesteps; one is supported")
+            raise NodeProblem(f"reads itself after {delay} timesteps; one is supported")
         if term.matrix is None:
-            return "one_to_one", self._finite(name, np.broadcast_to(term.factor, (neurons,)))
+            return self._finite(name, np.broadcast_to(term.factor, (neurons,)))
         if term.matrix.shape != (neurons, neurons):
-            raise MapProblem(f"reads itself over weights of shape {list(term.matrix.shape)} for {neurons} neurons")
+            raise NodeProblem(f"reads itself over weights of shape {list(term.matrix.shape)} for {neurons} neurons")
         diagonal = np.diagonal(term.matrix)
         if np.count_nonzero(term.matrix) == np.count_nonzero(diagonal):  # so one-to-one weights are written
-            return "one_to_one", self._finite(name, diagonal)
-        return "all_to_all", self._finite(name, term.matrix)
+            return self._finite(name, diagonal)
+        return self._finite(name, term.matrix)
 
     def _bias(self, name: str, arriving: Combination, neurons: int) -> Reals | None:
         constant = arriving.constant
         if constant.size not in (1, neurons):
-            raise MapProblem(f"gets a constant of {constant.size} values for {neurons} neurons")
+            raise NodeProblem(f"gets a constant of {constant.size} values for {neurons} neurons")
         return self._finite(name, np.broadcast_to(constant, (neurons,))) if constant.any() else None
 
     def _finite(self, name: str, values: Reals) -> Reals:
         if not np.all(np.isfinite(values)):
-            raise MapProblem(f"weights that lead to '{name}' hold values that are not finite, or overflow")
+            raise NodeProblem(f"weights that lead to '{name}' hold values that are not finite, or overflow")
         return np.ascontiguousarray(values)
 
     def _only(self, kind: str) -> str:
-        found = [name for name, node in self._graph.nodes.items() if node.kind == kind]
+        found = [name for name, node in self._nodes.items() if node.kind == kind]
         if len(found) != 1:
             self._refuse([f"has {len(found)} nodes {kind}; one is needed"])
         return found[0]
 
     def _elements(self, name: str) -> int:
         """The product of an input's or output's shape."""
-        shape = self._graph.nodes[name].arrays["shape"].reshape(-1)
+        shape = self._nodes[name].arrays["shape"].reshape(-1)
         extents = np.abs(shape[np.isfinite(shape)])
         if extents.size != shape.size or np.any(shape < 1) or np.any(shape % 1) or np.prod(extents) > MAX_VALUES:
             self._refuse([f"'{name}' has the shape {shape.tolist()[:8]}; whole numbers from 1 are needed"])
@@ -174,7 +168,7 @@ def _sources(arriving: Combination) -> set[str]:
 def _one_delay(arriving: Combination, source: str) -> tuple[int, LinearMap]:
     found = [(delay, term) for (name, delay), term in arriving.terms.items() if name == source]
     if len(found) != 1:
-        raise MapProblem(f"reads '{source}' {len(found)} times after different delays; one is supported")
+        raise NodeProblem(f"reads '{source}' {len(found)} times after different delays; one is supported")
     return found[0]
 
 

@@ -17,17 +17,17 @@ from mimdsim.base.errors import DescriptionError, MissingExtra
 from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.workload.description.network import network_of
 from mimdsim.workload.description.workload import Workload
-from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.layers import network_of_layers
-from mimdsim.workload.interchange.nir_nodes import GRAPH, NirFile, NirGraph, NirNode, Reals
-from mimdsim.workload.interchange.start import given_weights, other_neurons
-from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays
+from mimdsim.workload.interchange.model_file import ImportedNetwork, Population
+from mimdsim.workload.interchange.nir_nodes import GRAPH, NirGraph, NirNode, NodeProblem, Reals
+from mimdsim.workload.interchange.start import accuracies_of, given_weights, neuron_differences
+from mimdsim.workload.interchange.weights_file import check_weights, read_arrays
 
 VERSION = "1.0.8"
 _FLOAT32 = frozenset({"weight", "bias"})
 
 
-def write_nir(path: Path, file: NirFile) -> None:
+def write_nir(path: Path, graph: NirGraph) -> None:
     """Write a graph atomically; the same graph gives the same bytes."""
     try:
         import h5py
@@ -35,8 +35,8 @@ def write_nir(path: Path, file: NirFile) -> None:
         raise MissingExtra("h5py", "data", "writing NIR files") from None
     content = io.BytesIO()
     with h5py.File(content, "w") as opened:
-        _text(opened, "version", file.version)
-        _write_graph(opened.create_group("node"), file.graph)
+        _text(opened, "version", VERSION)
+        _write_graph(opened.create_group("node"), graph)
     write_atomically(path, content.getvalue())
 
 
@@ -68,7 +68,7 @@ def _text(group: Any, name: str, value: str) -> None:
     group.create_dataset(name, data=value, dtype=h5py.string_dtype())
 
 
-def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirFile:
+def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph:
     """The NIR graph of a network whose populations are named `names`.
 
     Raises DescriptionError for what NIR cannot express.
@@ -80,103 +80,84 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirFile:
         "input": NirNode(kind="Input", arrays={"shape": np.array([network.inputs])})
     }
     edges: list[tuple[str, str]] = []
-    parts = {name: _Part(name, each, dt) for name, each in zip(names, network.populations, strict=True)}
-    sent_by = {"input": "input"} | {name: part.sends for name, part in parts.items()}
-    before = "input"
-    for name, part in parts.items():
-        part.add(nodes, edges, before, sent_by)
-        before = name
-    nodes["output"] = NirNode(kind="Output", arrays={"shape": np.array([network.outputs])})
-    edges.append((sent_by[before], "output"))
-    return NirFile(version=VERSION, graph=NirGraph(nodes=nodes, edges=tuple(edges)))
-
-
-class _Part:
-    """The nodes of one population."""
-
-    def __init__(self, name: str, population: Population, dt: float):
-        self._name, self._population, self._dt = name, population, dt
-        dynamics = population.dynamics
-        self._gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
-
-    @property
-    def sends(self) -> str:
-        """The node that gives what the population sends."""
-        if self._population.kind == "Linear":
-            return f"{self._name}_weights"
-        return f"{self._name}_neurons" if self._population.recurrent is None else f"{self._name}.neurons"
-
-    def add(
-        self,
-        nodes: dict[str, NirNode | NirGraph],
-        edges: list[tuple[str, str]],
-        before: str,
-        sent_by: dict[str, str],
-    ) -> None:
-        """Add nodes and edges. before: the population before it; sent_by: the node that gives what each sends."""
-        name, population, neurons = self._name, self._population, self.sends
-        read = [(population.source or before, population.weights, population.delay, f"{name}_weights")]
-        read += [(source, weights, delay, f"{name}_weights_{source}") for source, weights, delay in population.also]
-        for index, (source, weights, delay, product) in enumerate(read):
-            given = sent_by[source]
-            if delay:
-                waits = product.replace("weights", "delay")
-                nodes[waits] = NirNode(kind="Delay", arrays={"delay": np.full(len(weights), delay * self._dt)})
+    senders = {"input": "input"} | {
+        name: _sender(name, each) for name, each in zip(names, network.populations, strict=True)
+    }
+    for before, name, population in zip(("input", *names), names, network.populations, strict=False):
+        dynamics, recurrent, sender = population.dynamics, population.recurrent, senders[name]
+        gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
+        bias = population.bias
+        first = population.source or before, population.weights, population.delay
+        for source, weights, lag in (first, *population.also):
+            product = f"{name}_weights{f'_{source}' if f'{name}_weights' in nodes else ''}"
+            given = senders[source]
+            if lag:
+                waits = product.replace("_weights", "_delay")
+                nodes[waits] = NirNode(kind="Delay", arrays={"delay": np.full(len(weights), lag * dt)})
                 edges.append((given, waits))
                 given = waits
-            nodes[product] = self._product(weights, None if index else population.bias)
-            edges += [(given, product), *([(product, neurons)] if product != neurons else [])]
+            nodes[product] = _product(weights, bias, gain)
+            edges += [(given, product), *([(product, sender)] if product != sender else [])]
+            bias = None
         if population.kind == "Linear":
-            return
-        nodes[neurons] = self._neurons(population.dynamics)
-        recurrent = population.recurrent
+            continue
+        try:
+            nodes[sender] = _neurons(population, dt)
+        except NodeProblem as problem:
+            raise DescriptionError("NIR", [f"layer '{name}' {problem}, for which NIR has no node"]) from None
         if recurrent is not None:
             matrix = np.diag(recurrent) if recurrent.ndim == 1 else recurrent
-            nodes[f"{name}.recurrent"] = self._product(matrix, None)
-            edges += [(neurons, f"{name}.recurrent"), (f"{name}.recurrent", neurons)]
+            nodes[f"{name}.recurrent"] = _product(matrix, None, gain)
+            edges += [(sender, f"{name}.recurrent"), (f"{name}.recurrent", sender)]
+    nodes["output"] = NirNode(kind="Output", arrays={"shape": np.array([network.outputs])})
+    edges.append((senders[names[-1]], "output"))
+    return NirGraph(nodes=nodes, edges=tuple(edges))
 
-    def _product(self, weights: Reals, bias: Reals | None) -> NirNode:
-        weight = np.ascontiguousarray((weights * self._gain).T)
-        if bias is None:
-            return NirNode(kind="Linear", arrays={"weight": weight})
-        return NirNode(kind="Affine", arrays={"weight": weight, "bias": bias * self._gain})
 
-    def _neurons(self, dynamics: Dynamics) -> NirNode:
-        zeros = np.zeros(self._population.neurons)
-        arrays: dict[str, Reals] = {}
-        metadata: dict[str, str] = {}
-        adds_up = dynamics.synapse_decay is None and np.all(dynamics.decay == 1)
-        if adds_up:
-            if dynamics.rest.any():
-                raise self._refused("starts from a potential but does not leak")
-            arrays["r"] = zeros + 1
-        else:
-            tau = self._tau(dynamics.decay)
-            arrays = {"tau": tau, "r": tau / self._dt, "v_leak": dynamics.rest}
-        if dynamics.synapse_decay is not None:
-            tau_syn = self._tau(dynamics.synapse_decay)
-            arrays = {"tau_syn": tau_syn, "tau_mem": arrays.pop("tau"), **arrays, "w_in": tau_syn / self._dt}
-        if dynamics.threshold is not None:
-            value = dynamics.reset_value
-            arrays |= {"v_threshold": dynamics.threshold, "v_reset": zeros if value is None else value}
-            if dynamics.reset != "zero":
-                metadata["reset"] = dynamics.reset
-        elif adds_up:
-            raise self._refused("adds up its input and never fires")
-        kind = "IF" if adds_up else "LIF"
-        if dynamics.threshold is None:
-            kind = "LI"
-        return NirNode(kind=kind if dynamics.synapse_decay is None else f"Cuba{kind}", arrays=arrays, metadata=metadata)
+def _sender(name: str, population: Population) -> str:
+    """The node that gives what a population sends."""
+    if population.kind == "Linear":
+        return f"{name}_weights"
+    return f"{name}_neurons" if population.recurrent is None else f"{name}.neurons"
 
-    def _tau(self, decay: Reals) -> Reals:
-        if np.any(decay < 0) or np.any(decay >= 1):
-            raise self._refused(
-                f"has a decay of {decay.min():g} to {decay.max():g}; only one from 0 to below 1 has a tau"
-            )
-        return self._dt / (1 - decay)
 
-    def _refused(self, why: str) -> DescriptionError:
-        return DescriptionError("NIR", [f"layer '{self._name}' {why}, for which NIR has no node"])
+def _product(weights: Reals, bias: Reals | None, gain: Reals) -> NirNode:
+    weight = np.ascontiguousarray((weights * gain).T)
+    if bias is None:
+        return NirNode(kind="Linear", arrays={"weight": weight})
+    return NirNode(kind="Affine", arrays={"weight": weight, "bias": bias * gain})
+
+
+def _neurons(population: Population, dt: float) -> NirNode:
+    dynamics, zeros = population.dynamics, np.zeros(population.neurons)
+    arrays: dict[str, Reals] = {}
+    metadata: dict[str, str] = {}
+    adds_up = dynamics.synapse_decay is None and np.all(dynamics.decay == 1)
+    if adds_up:
+        if dynamics.rest.any():
+            raise NodeProblem("starts from a potential but does not leak")
+        arrays["r"] = zeros + 1
+    else:
+        tau = _tau(dynamics.decay, dt)
+        arrays = {"tau": tau, "r": tau / dt, "v_leak": dynamics.rest}
+    if dynamics.synapse_decay is not None:
+        tau_syn = _tau(dynamics.synapse_decay, dt)
+        arrays = {"tau_syn": tau_syn, "tau_mem": arrays.pop("tau"), **arrays, "w_in": tau_syn / dt}
+    if dynamics.threshold is not None:
+        value = dynamics.reset_value
+        arrays |= {"v_threshold": dynamics.threshold, "v_reset": zeros if value is None else value}
+        if dynamics.reset != "zero":
+            metadata["reset"] = dynamics.reset
+    elif adds_up:
+        raise NodeProblem("adds up its input and never fires")
+    kind = "LI" if dynamics.threshold is None else "IF" if adds_up else "LIF"
+    return NirNode(kind=kind if dynamics.synapse_decay is None else f"Cuba{kind}", arrays=arrays, metadata=metadata)
+
+
+def _tau(decay: Reals, dt: float) -> Reals:
+    if np.any(decay < 0) or np.any(decay >= 1):
+        raise NodeProblem(f"has a decay of {decay.min():g} to {decay.max():g}; only one from 0 to below 1 has a tau")
+    return dt / (1 - decay)
 
 
 def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: float | None = None) -> list[str]:
@@ -187,7 +168,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     """
     network = network_of(workload)
     if weights is not None:
-        arrays = checked_weights(weights, read_arrays(weights), network.shapes)
+        arrays = check_weights(weights, read_arrays(weights), network.shapes)
     else:
         found = given_weights(workload, network)
         if found is None:
@@ -201,17 +182,19 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     writable_folder(out.parent)
     write_nir(out, nir_of_network(populations, names))
     lines = [f"{populations.title}, a timestep of {dt:g} s = tau / r, written to {out}"]
-    if weights is not None and (differing := other_neurons(weights, workload)):
+    if weights is not None and (differing := neuron_differences(weights, workload)):
         lines.append(
             f"note: {weights} was trained with other neurons (network.{'; network.'.join(differing)}); the written "
             "file has the workload's"
         )
+    if weights is not None and (right := accuracies_of(weights)):
+        lines.append(f"note: these weights are right about {right}, as in the written file")
     noted = {each.dynamics.reset for each in populations.populations if each.spiking} - {"zero"}
     lines += [
         f"note: NIR resets to a value; '{reset}' is recorded in the metadata, which other programs do not read"
         for reset in noted
     ]
-    if any(delay for each in populations.populations for delay in (each.delay, *(also[2] for also in each.also))):
+    if any(lag for each in populations.populations for lag in (each.delay, *(also[2] for also in each.also))):
         lines.append(
             "note: layers read each other a timestep later, written as Delay nodes, which not all programs read"
         )

@@ -3,20 +3,23 @@ sets and lists of structured arrays have them, arrays of spikes, batches of a Py
 
 from __future__ import annotations
 
+import atexit
 import csv
 import io
+import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
-from mimdsim.base.files import writable_folder, write_atomically
+from mimdsim.base.files import read_bounded_text, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.workload.description.workload import Workload, load_workload
 
@@ -35,16 +38,11 @@ MOST_CSV_BYTES = 1 << 30
 DEFAULT_HIDDEN = 256
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """Events of one sample: microseconds, and either pixels with polarities or units. inputs, timesteps: of an array of
-    spikes, whose shape says them."""
+class Recording(NamedTuple):
+    """Events of one sample, by the columns of an event file: t_microseconds, and either x, y and p or unit."""
 
     label: int
-    microseconds: Ints
-    place: dict[str, Ints]
-    inputs: int = 0
-    timesteps: int = 0
+    columns: dict[str, Ints]
 
 
 def from_events(
@@ -79,66 +77,56 @@ def from_events(
     """
     if time_unit and time_unit not in MICROSECONDS:
         raise _refused(f"time_unit '{shortened(time_unit)}' is none of {', '.join(MICROSECONDS)}")
-    sensor = sensor or _sensor_of(train)
-    how = _Reading(time_unit=time_unit, time_axis=time_axis, polarities=sensor[-1] if sensor is not None else 0)
-    halves = [[*how.recordings(part)] for part in (train, test) if part is not None]
-    every = [each for half in halves for each in half]
-    if not halves[0]:
+    sensor = sensor or getattr(train, "sensor_size", None)  # data sets of tonic say it
+    sensor = None if sensor is None else tuple(int(number) for number in sensor)
+    reading = _Reading(time_unit, time_axis, polarities=sensor[-1] if sensor is not None else 0)
+    subsets = [[*reading.recordings(part)] for part in (train, test) if part is not None]
+    if not subsets[0]:
         raise _refused("there are no samples to train on")
-    arrays = every[0].timesteps
-    if arrays:
-        sensor, inputs, timesteps = None, inputs or every[0].inputs, timesteps or arrays
-        bin_seconds = bin_seconds or DENSE_BIN_SECONDS
+    if reading.shape is not None:
+        sensor, inputs, timesteps = None, inputs or reading.shape[1], timesteps or reading.shape[0]
     if sensor is None and not inputs:
         raise _refused("say what recorded: sensor=(width, height, polarities), or inputs= for units without a position")
     bin_seconds = bin_seconds or DENSE_BIN_SECONDS
-    last = max((int(each.microseconds.max(initial=0)) for each in halves[0]), default=0)
+    every = [*itertools.chain.from_iterable(subsets)]
+    last = max(int(each.columns["t_microseconds"].max(initial=0)) for each in subsets[0])
     timesteps = timesteps or max(1, int(last // (bin_seconds * 1e6)) + 1)
     classes = classes or max(each.label for each in every) + 1
     data: dict[str, Any] = {"source": "events", "path": FILE, "classes": classes, "timesteps": timesteps}
     data |= {"sensor": list(sensor)} if sensor is not None else {"inputs": inputs}
-    data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds, sensor)}
-    folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
-    _write_events(folder / FILE, halves, sensor)
+    data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds)}
+    if out is not None:
+        folder = writable_folder(Path(out))
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="mimdsim-from-events-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    write_atomically(folder / FILE, _event_file(subsets))
     widths = sensor[0] * sensor[1] * sensor[2] if sensor is not None else inputs
     table = {
         "title": f"{len(every):,} recordings of one's own: {widths}-{DEFAULT_HIDDEN}-{classes}",
         "seed": 1,
         "data": data,
         "network": {"hidden": [DEFAULT_HIDDEN], "activity": 0.1, "output_capacity": classes, "reset_gradient": "mask"},
-        "training": {"batch": min(48, len(halves[0])), "epochs": 10, "learning_rate": 0.001},
+        "training": {"batch": min(48, len(subsets[0])), "epochs": 10, "learning_rate": 0.001},
     }
     path = folder / DESCRIPTION
     write_atomically(path, toml_text(table, comment="Made by mimdsim.from_events; edit freely."))
     return load_workload(path, dict(changes or {}))
 
 
-_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
-
-
-def _own_folder() -> str:
-    """A folder that is gone when the process ends."""
-    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="mimdsim-from-events-"))
-    return _FOLDERS[-1].name
-
-
 def _refused(problem: str) -> DescriptionError:
     return DescriptionError("from_events", [problem])
 
 
-def _sensor_of(train: Any) -> tuple[int, ...] | None:
-    """What a data set of tonic says of its sensor."""
-    given = getattr(train, "sensor_size", None)
-    return None if given is None else tuple(int(number) for number in given)
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class _Reading:
-    """How samples are read; polarities: of the sensor, 0 without one."""
+    """How samples are read; polarities: of the sensor, 0 without one; shape: timesteps and inputs of the first array of
+    spikes."""
 
     time_unit: str
     time_axis: int
     polarities: int
+    shape: tuple[int, int] | None = None
 
     def recordings(self, samples: Any) -> Iterator[Recording]:
         if isinstance(samples, (str, os.PathLike)):
@@ -169,17 +157,16 @@ class _Reading:
         if found["t"] is None or found[wanted[0]] is None:
             raise _refused(f"{where} has columns {', '.join(columns) or 'of no name'}; t and {wanted[0]} are needed")
         t = np.asarray(found["t"])
-        microseconds = self._microseconds(t, where)
-        place = {}
+        made = {"t_microseconds": self._microseconds(t, where)}
         for name in wanted:
             values = np.zeros(t.shape, np.int64) if found[name] is None else np.asarray(found[name])
             if name == "p":
-                place[name] = _polarity(values, self.polarities, where)
+                made[name] = _polarity(values, self.polarities, where)
             else:
-                place[name] = _whole(values, f"{where}, column '{name}'")
-            if place[name].shape != t.shape:
-                raise _refused(f"{where}: column '{name}' has {place[name].size} entries, t has {t.size}")
-        return Recording(label=_label(label, where), microseconds=microseconds, place=place)
+                made[name] = _whole(values, f"{where}, column '{name}'")
+            if made[name].shape != t.shape:
+                raise _refused(f"{where}: column '{name}' has {made[name].size} entries, t has {t.size}")
+        return Recording(_label(label, where), made)
 
     def _microseconds(self, t: npt.NDArray[Any], where: str) -> Ints:
         if t.ndim != 1 or t.dtype.kind not in "iuf":
@@ -198,33 +185,30 @@ class _Reading:
         batched = bool(labels.ndim)
         if len(shape) < 2 + batched or not -len(shape) <= self.time_axis < len(shape):
             raise _refused(f"{where}: spikes have the shape {list(shape)}; time and inputs are needed")
-        order = [self.time_axis % len(shape)]
-        order = [axis for axis in range(len(shape)) if axis not in order][: int(batched)] + order
-        order += [axis for axis in range(len(shape)) if axis not in order]
-        sizes = [shape[axis] for axis in order]
-        if batched and sizes[0] != labels.size:
-            raise _refused(f"{where}: {sizes[0]} samples and {labels.size} labels; time is on axis {self.time_axis}")
-        coordinates = entries[order]
-        inside = np.ravel_multi_index(tuple(coordinates[1 + batched :]), tuple(sizes[1 + batched :]))
-        sample = coordinates[0] if batched else np.zeros(inside.size, np.int64)
-        for number, label in enumerate(labels if batched else [labels]):
-            mine = sample == number
-            yield Recording(
-                label=_label(int(label), where),
-                microseconds=coordinates[int(batched)][mine].astype(np.int64) * 1000,
-                place={"unit": inside[mine].astype(np.int64)},
-                inputs=int(np.prod(sizes[1 + batched :])),
-                timesteps=sizes[int(batched)],
-            )
+        axes = [*range(len(shape))]
+        time = axes.pop(self.time_axis)
+        if not batched:  # a batch of one
+            shape, entries = (*shape, 1), np.vstack([entries, np.zeros_like(entries[:1])])
+            axes.insert(0, len(shape) - 1)
+        if shape[axes[0]] != labels.size:
+            samples = f"{shape[axes[0]]} samples and {labels.size} labels"
+            raise _refused(f"{where}: {samples}; time is on axis {self.time_axis}")
+        sizes = tuple(shape[axis] for axis in axes[1:])
+        self.shape = self.shape or (shape[time], int(np.prod(sizes)))
+        unit = np.ravel_multi_index(tuple(entries[axes[1:]]), sizes).astype(np.int64)
+        for number, label in enumerate(labels.reshape(-1)):
+            mine = entries[axes[0]] == number
+            columns = {"t_microseconds": entries[time][mine] * 1000, "unit": unit[mine]}
+            yield Recording(_label(int(label), where), columns)
 
     def _of_csv(self, path: Path) -> Iterator[Recording]:
         """Rows of events, samples in the order of their numbers."""
         try:
-            if path.stat().st_size > MOST_CSV_BYTES:
-                raise DataFileError(path, f"is over {MOST_CSV_BYTES} bytes; write an NPZ file (docs/event-format.md)")
-            text = path.read_text(encoding="utf-8-sig")
+            text = read_bounded_text(path, MOST_CSV_BYTES).replace("\r\n", "\n").replace("\r", "\n")
         except (OSError, UnicodeDecodeError) as problem:
             raise DataFileError(path, f"cannot be read as text: {problem}") from None
+        except ValueError as problem:
+            raise DataFileError(path, f"{problem}; write an NPZ file (docs/event-format.md)") from None
         first, _, rest = text.partition("\n")
         header = [name.strip().lower() for name in next(csv.reader([first]), [])]
         for name in ("sample", "label"):
@@ -313,30 +297,24 @@ def _label(label: int, where: str) -> int:
     return label
 
 
-def _capacity(every: list[Recording], bin_seconds: float, sensor: tuple[int, ...] | None) -> int:
+def _capacity(recordings: Iterable[Recording], bin_seconds: float) -> int:
     """The most inputs that fire in a timestep of any sample, so that none is dropped."""
     most = 1
-    for each in every:
-        flat = each.place["unit"] if sensor is None else np.zeros_like(each.microseconds)
-        if sensor is not None:
-            flat = each.place["x"] + sensor[0] * (each.place["y"] + sensor[1] * each.place["p"])
-        bins = each.microseconds // max(1, round(bin_seconds * 1e6))
-        places = np.unique(np.stack([bins, flat]), axis=1)[0]
-        most = max(most, int(np.unique(places, return_counts=True)[1].max(initial=0)))
+    for _, columns in recordings:
+        bins = columns["t_microseconds"] // max(1, round(bin_seconds * 1e6))
+        inputs = np.unique([bins, *(columns[name] for name in columns if name != "t_microseconds")], axis=1)[0]
+        most = max(most, int(np.unique(inputs, return_counts=True)[1].max(initial=0)))
     return most
 
 
-def _write_events(path: Path, halves: list[list[Recording]], sensor: tuple[int, ...] | None) -> None:
-    every = [each for half in halves for each in half]
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "offsets": np.cumsum([0, *(each.microseconds.size for each in every)]),
-        "labels": np.array([each.label for each in every]),
-        "t_microseconds": np.concatenate([each.microseconds for each in every]),
-    }
-    for name in ("unit",) if sensor is None else ("x", "y", "p"):
-        arrays[name] = np.concatenate([each.place[name] for each in every])
-    if len(halves) > 1:
-        arrays["split"] = np.repeat([0, 1], [len(half) for half in halves])
+def _event_file(subsets: list[list[Recording]]) -> bytes:
+    """An event file as NPZ (docs/event-format.md)."""
+    labels, columns = zip(*itertools.chain.from_iterable(subsets), strict=True)
+    arrays = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
+    arrays["labels"] = np.array(labels)
+    arrays["offsets"] = np.cumsum([0, *(each["t_microseconds"].size for each in columns)])
+    if len(subsets) > 1:
+        arrays["split"] = np.repeat([0, 1], [len(subset) for subset in subsets])
     packed = io.BytesIO()
     np.savez_compressed(packed, allow_pickle=False, **arrays)
-    write_atomically(path, packed.getvalue())
+    return packed.getvalue()

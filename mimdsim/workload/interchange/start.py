@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +12,10 @@ import numpy.typing as npt
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.graph import Layer, SpikingNetwork
-from mimdsim.workload.description.sections import Network
 from mimdsim.workload.description.workload import Workload
-from mimdsim.workload.interchange.layers import Learning, layers_of
+from mimdsim.workload.interchange.layers import layers_of
 from mimdsim.workload.interchange.model_file import arrays_of, read_model
-from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
-from mimdsim.workload.interchange.weights_file import Array, checked_weights, read_arrays
+from mimdsim.workload.interchange.weights_file import Array, check_weights, read_arrays, read_notes, write_safetensors
 
 
 def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.NDArray[np.float32]] | None:
@@ -29,10 +26,10 @@ def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.
     """
     if workload.training.initial_weights:
         path = with_home(workload.training.initial_weights)
-        return checked_weights(path, read_arrays(path), network.shapes)
+        return check_weights(path, read_arrays(path), network.shapes)
     if workload.network.imported:
         path = with_home(workload.network.imported)
-        return checked_weights(path, arrays_of(read_model(path)), network.shapes)
+        return check_weights(path, arrays_of(read_model(path)), network.shapes)
     return None
 
 
@@ -58,24 +55,9 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
     if chosen.output != sent:
         wanted = f'network.output: the last layer of {chosen.imported} is of kind {last.kind}; write "{sent}"'
         raise DescriptionError(f"workload '{workload.name}'", [wanted])
-    learning = Learning(
-        capacities=tuple(layer.capacity for layer in described.layers),
-        second_threshold=chosen.second_threshold,
-        output_second_threshold=chosen.output_second_threshold,
-        slope=_for_all(chosen, "surrogate_slope"),
-        reset_gradient=_for_all(chosen, "reset_gradient") or "mask",
-        surrogate=_for_all(chosen, "surrogate"),
-        truncation=chosen.truncation,
-    )
-    return layers_of(f"network.imported = '{chosen.imported}'", network, learning)
-
-
-def _for_all(network: Network, key: str) -> Any:
-    """What a model file takes for all of its layers; raises DescriptionError for one value per layer."""
-    value = getattr(network, key)
-    if isinstance(value, tuple):
-        raise DescriptionError("network", [f"{key}: an imported model takes one value for all layers"])
-    return value
+    selections = [layer.selection for layer in described.layers]
+    gradients = [chosen.of_layer("reset_gradient", index) or "mask" for index in range(len(selections))]
+    return layers_of(f"network.imported = '{chosen.imported}'", network, selections, gradients)
 
 
 # fields of [network] that determine the meaning of weights; how they were learned (surrogates, capacities) does not
@@ -83,15 +65,22 @@ MEANING = (
     "imported", "neuron", "neuron_parameters", "decay", "current_gain", "threshold", "reset", "reset_by",
     "recurrence", "sources", "delay", "bias", "output",
 )  # fmt: skip
-_NOTE = "mimdsim.network"
+_NOTE, _ACCURACIES = "mimdsim.network", "mimdsim.accuracies"
 
 
-def write_trained(path: Path, weights: Mapping[str, Array], workload: Workload) -> None:
-    """float32 arrays and, as a note, the fields of the workload's network that give them their meaning."""
-    write_safetensors(path, weights, {_NOTE: json.dumps(_meaning(workload), sort_keys=True)})
+def write_trained(path: Path, weights: Mapping[str, Array], workload: Workload, accuracies: str = "") -> None:
+    """float32 arrays and, as notes, the fields of the workload's network that give them their meaning, and what they
+    are right about with their lists and without, where that differs."""
+    notes = {_NOTE: json.dumps(_meaning(workload), sort_keys=True)}
+    write_safetensors(path, weights, notes | ({_ACCURACIES: accuracies} if accuracies else {}))
 
 
-def other_neurons(path: Path, workload: Workload) -> list[str]:
+def accuracies_of(path: Path) -> str:
+    """What `write_trained` noted of the accuracy of weights; '' for files without it."""
+    return read_notes(path).get(_ACCURACIES, "")[:200] if path.suffix.lower() == ".safetensors" else ""
+
+
+def neuron_differences(path: Path, workload: Workload) -> list[str]:
     """Fields in which the network that the weights were trained for differs: 'threshold 1.0, here 2.0'.
 
     Empty if all are the same, and for files without such a note.

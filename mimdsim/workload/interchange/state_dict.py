@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,12 @@ _RECURRENT = re.compile(r"recurrent|_hh|w_rec")
 _OWN_NAME = re.compile(r"([wrb])\.([A-Za-z0-9_]+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Assignment:
+def layer_names(count: int) -> tuple[str, ...]:
+    """'hidden0', 'hidden1', ..., 'output'"""
+    return (*(f"hidden{index}" for index in range(count - 1)), "output")
+
+
+class Assignment(NamedTuple):
     """Where a tensor goes: `tensor` of the file to `target` of the network ('w.hidden0')."""
 
     tensor: str
@@ -42,7 +45,7 @@ def parse_map(texts: Iterable[str]) -> tuple[Assignment, ...]:
             raise DescriptionError(
                 f"--map {text}", ["write  --map TENSOR=w.LAYER  (r.LAYER recurrent, b.LAYER bias), e.g. w.hidden0"]
             )
-        made.append(Assignment(tensor=tensor.strip(), target=target.strip()))
+        made.append(Assignment(tensor.strip(), target.strip()))
     return tuple(made)
 
 
@@ -54,7 +57,7 @@ def weights_of_state_dict(
     Layers are named hidden0, hidden1, ..., output in their order. Raises DataFileError if the tensors form no
     chain of layers, or more than one, and for tensors that are not used unless assignments are given.
     """
-    assigned = given or _guessed(path, tensors)
+    assigned = given or _guess(path, tensors)
     weights: dict[str, Array] = {}
     for each in assigned:
         if each.tensor not in tensors:
@@ -94,14 +97,11 @@ def weights_of_state_dict(
 def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """(layers in order, widths from the input to the output); raises DataFileError if they do not form a chain of
     layers."""
-    layers = sorted(
-        (name[2:] for name in weights if name.startswith("w.")),
-        key=lambda name: (name == "output", _natural(name)),
-    )
-    expected = [*(f"hidden{index}" for index in range(len(layers) - 1)), "output"]
-    if not layers or layers != expected:
+    found = sorted((name[2:] for name in weights if name.startswith("w.")), key=_natural)
+    layers = layer_names(len(found))
+    if not found or set(found) != set(layers):
         raise DataFileError(
-            path, f"has weights for layers {', '.join(layers) or '(none)'}; needed are hidden0, hidden1, ..., output"
+            path, f"has weights for layers {', '.join(found) or '(none)'}; needed are hidden0, hidden1, ..., output"
         )
     widths = [int(weights[f"w.{layers[0]}"].shape[0])]
     for layer in layers:
@@ -116,10 +116,10 @@ def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...],
     strays = [name for name in weights if name[2:] not in layers]
     if strays:
         raise DataFileError(path, f"{', '.join(strays)} belong to no layer; layers are {', '.join(layers)}")
-    return tuple(layers), tuple(widths)
+    return layers, tuple(widths)
 
 
-def _guessed(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]:
+def _guess(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]:
     """Matrices in the natural order of their names as layers, each with its bias and recurrence."""
     if all(_OWN_NAME.fullmatch(name) for name in tensors) and tensors:
         raise DataFileError(
@@ -139,18 +139,18 @@ def _guessed(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]
                 f"its matrices in the order of their names do not form a chain of layers ({listed}); say which is "
                 f"which, --map {matrices[0]}=w.hidden0 ...",
             )
-    layers = [*(f"hidden{index}" for index in range(len(matrices) - 1)), "output"]
-    made = [Assignment(tensor=name, target=f"w.{layer}") for name, layer in zip(matrices, layers, strict=True)]
+    layers = layer_names(len(matrices))
+    made = [Assignment(name, f"w.{layer}") for name, layer in zip(matrices, layers, strict=True)]
     widths = {layer: tensors[name].shape[0] for name, layer in zip(matrices, layers, strict=True)}
     for name, layer in zip(matrices, layers, strict=True):
         bias = re.sub("weight(?=[^.]*$)", "bias", name)
         if bias != name and bias in tensors and tensors[bias].ndim == 1:
-            made.append(Assignment(tensor=bias, target=f"b.{layer}"))
+            made.append(Assignment(bias, f"b.{layer}"))
     for name in sorted(tensors, key=_natural):
         if _RECURRENT.search(name) and tensors[name].ndim in (1, 2):
             layer = _recurrent_layer(path, name, tensors[name], widths)
             kind = "b" if "bias" in name else "r"
-            made.append(Assignment(tensor=name, target=f"{kind}.{layer}"))
+            made.append(Assignment(name, f"{kind}.{layer}"))
     return tuple(made)
 
 

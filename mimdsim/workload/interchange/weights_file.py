@@ -1,24 +1,39 @@
-"""Weights of a network in a file (safetensors or NPZ): read, distinguished from pickles, checked for names and
-shapes."""
+"""Weights in files: NPZ, which is read, and safetensors, read and written: eight bytes of length, a JSON header, then
+the values of all tensors. Pickles are refused, names and shapes are checked.
+
+Tensors are read with the package of that name, which executes nothing from a file. This module adds bounds, refuses
+repeated names (the package takes the last), and reads bfloat16, which the package's numpy interface lacks.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError, deserialize
 
-from mimdsim.base.errors import DataFileError, suggest
-from mimdsim.base.files import open_data
-from mimdsim.workload.interchange.npz_file import read_npz
-from mimdsim.workload.interchange.safetensors_file import read_safetensors
+from mimdsim.base.errors import DataFileError, shortened, suggest
+from mimdsim.base.files import open_data, parse_json, write_atomically
+from mimdsim.base.npz_reader import NpzFile
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES
+
+MAX_HEADER_BYTES = 4 << 20  # assumed: a tensor takes about 100 bytes of it; the format allows 100 MB
+MAX_FILE_BYTES = MAX_HEADER_BYTES + 8 * MAX_VALUES
+MAX_TENSORS = 16_384
+MAX_DIMENSIONS = 8
+_LENGTH = struct.Struct("<Q")
+# How values are stored; BF16 is the upper half of a float32. Whole numbers and booleans are ignored.
+_STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 Array = npt.NDArray[Any]
-
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
-_ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
+_PICKLE = b"\x80"
 _INSTEAD = (
     'is a pickle, which runs code when it is read; if you trust it, type  python -c "import torch; from '
     "safetensors.torch import save_file; save_file(torch.load('{name}', weights_only=True), '{stem}.safetensors')\""
@@ -36,13 +51,40 @@ def read_arrays(path: Path) -> dict[str, Array]:
     if suffix in _PICKLES or (start[:1] == _PICKLE and start[1:2] in b"\x02\x03\x04\x05" and suffix != ".safetensors"):
         raise DataFileError(path, _INSTEAD.format(name=path.name, stem=path.stem))
     if suffix == ".npz":
-        return read_npz(path)
+        return _read_npz(path)
     if suffix == ".safetensors":
         return read_safetensors(path)
     raise DataFileError(path, f"ends in '{suffix}'; weights are read from .safetensors and .npz files")
 
 
-def checked_weights(
+def _read_npz(path: Path) -> dict[str, Array]:
+    """The arrays of floats in an NPZ file (numpy.savez, numpy.savez_compressed), float32 (float64 if stored so), in the
+    order of their names.
+
+    Raises DataFileError for files that numpy would not write, objects, damage, or sizes over a bound.
+    """
+    arrays: dict[str, Array] = {}
+    values = 0
+    with NpzFile(path) as file:
+        for info in sorted(file.infos, key=lambda info: info.filename):
+            name = info.filename.removesuffix(".npy")
+            if name == info.filename or name in arrays:
+                what = "given twice" if name in arrays else "not an array"
+                raise DataFileError(path, f"member '{name[:80]}' is {what}")
+            member = file.member(info)
+            values += member.entries
+            if max(values, *member.shape, 0) > MAX_VALUES:
+                raise member.refused(f"has the shape {member.shape}; with it there are over {MAX_VALUES} values")
+            arrays[name] = file.whole(member)
+    floats = {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
+    with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
+        return {
+            name: array.astype(np.float64 if array.dtype.itemsize == 8 else np.float32, order="C")
+            for name, array in floats.items()
+        }
+
+
+def check_weights(
     path: Path, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, npt.NDArray[np.float32]]:
     """float32 arrays for every name of `shapes`; others in the file are ignored unless they are named like weights.
@@ -67,3 +109,83 @@ def checked_weights(
 def _same(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Equal, or a row [1, neurons] given as [neurons]."""
     return given == wanted or (len(wanted) == 2 and wanted[0] == 1 and given == wanted[1:])
+
+
+def read_safetensors(path: Path) -> dict[str, Array]:
+    """The tensors of floats in a file, float32 (float64 if stored so), in the order of their names.
+
+    Raises DataFileError for anything that the format does not allow or that is over a bound.
+    """
+    with open_data(path) as file:
+        _header(path, file)
+        file.seek(0)
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise DataFileError(path, f"is over {MAX_FILE_BYTES:,} bytes long")
+    try:
+        tensors = deserialize(content)
+    except SafetensorError as problem:
+        raise DataFileError(path, f"is not safetensors, or damaged: {shortened(str(problem), 200)}") from None
+    del content
+    floats = sorted((each for each in tensors if each[1]["dtype"] in _STORED), key=lambda each: each[0])
+    for name, about in floats:
+        if len(about["shape"]) > MAX_DIMENSIONS or max(about["shape"], default=0) > MAX_VALUES:
+            shape = shortened(str(about["shape"]))
+            raise DataFileError(path, f"tensor '{shortened(name)}' has the shape {shape}, which no network has")
+    if sum(math.prod(about["shape"]) for _, about in floats) > MAX_VALUES:
+        raise DataFileError(path, f"has over {MAX_VALUES} values")
+    return {name: _values(**about) for name, about in floats}
+
+
+def read_notes(path: Path, missing: str = "no such file") -> dict[str, str]:
+    """The notes in the header of a file; raises DataFileError for an invalid header, for notes that are not text, and
+    with `missing` if there is no file."""
+    with open_data(path, missing) as file:
+        notes = _header(path, file).get("__metadata__", {})
+    if not isinstance(notes, dict) or not all(isinstance(value, str) for value in notes.values()):
+        raise DataFileError(path, "has notes (__metadata__) that are not text", byte_offset=_LENGTH.size)
+    return notes
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, Array], notes: Mapping[str, str] | None = None) -> None:
+    """Write float32 tensors and notes atomically; equal arrays and notes give equal bytes."""
+    about: dict[str, Any] = {"__metadata__": dict(sorted(notes.items()))} if notes else {}
+    content = bytearray()
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name], dtype="<f4").tobytes()
+        place = [len(content), len(content) + len(values)]
+        about[name] = {"dtype": "F32", "shape": list(arrays[name].shape), "data_offsets": place}
+        content += values
+    header = json.dumps(about, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # so that values are aligned
+    write_atomically(path, _LENGTH.pack(len(header)) + header + bytes(content))
+
+
+def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
+    """The parsed header, without repeated names."""
+    length = file.seek(0, 2)
+    file.seek(0)
+    start = file.read(_LENGTH.size)
+    if len(start) < _LENGTH.size:
+        raise DataFileError(path, f"is {length} bytes long; a safetensors file begins with 8 bytes of length")
+    (header_bytes,) = _LENGTH.unpack(start)
+    if header_bytes > min(MAX_HEADER_BYTES, length - _LENGTH.size):
+        limit = f"the file has {length} and at most {MAX_HEADER_BYTES} are allowed"
+        raise DataFileError(path, f"says its header has {header_bytes} bytes, {limit}; not safetensors, or cut off")
+    try:
+        header = parse_json(file.read(header_bytes).decode())
+    except (ValueError, RecursionError) as problem:
+        said = shortened(str(problem), 200)
+        raise DataFileError(path, f"has a header that is not JSON: {said}", byte_offset=_LENGTH.size) from None
+    if not isinstance(header, dict) or len(header) > MAX_TENSORS:
+        what = f"has a header that does not name at most {MAX_TENSORS} tensors"
+        raise DataFileError(path, what, byte_offset=_LENGTH.size)
+    return header
+
+
+def _values(dtype: str, shape: list[int], data: bytes) -> Array:
+    values = np.frombuffer(data, _STORED[dtype])
+    if dtype == "BF16":
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
+        return values.reshape(shape).astype(np.float64 if dtype == "F64" else np.float32, copy=False)

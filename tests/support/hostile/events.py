@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from event_file_writing import pixel_arrays, write_events
 
+from hostile.limits import one_process
 from hostile.recordings import PIXELS, fields_of, mutated, subject
 from hostile.running import Format
 from hostile.tensors import edit_hdf5
 from hostile.trees import pick
 from mimdsim.workload.data.event_file import EventFile
-from mimdsim.workload.data.files.event_hdf5 import Hdf5Store, reading_process
 
 WHERE = ("x", "y", "p", "t_microseconds")
 
@@ -55,7 +55,7 @@ class Edited(Format):
 
     def __init__(self, folder: Path):
         super().__init__(folder)
-        self._process = self.opened.enter_context(reading_process(10.0)) if self.suffix == ".h5" else None
+        self.opened.enter_context(one_process())
 
     def good(self) -> Path:
         path = self.folder / f"good{self.suffix}"
@@ -89,8 +89,7 @@ class Edited(Format):
         return path
 
     def read(self, path: Path) -> Any:
-        store = Hdf5Store(path, self._process) if self._process is not None else None
-        with EventFile(path, sensor=PIXELS, classes=2, store=store) as file:
+        with EventFile(path, sensor=PIXELS, classes=2) as file:
             samples = [
                 [events.x, events.y, events.polarity, events.t_microseconds]
                 for events in file.samples(range(file.labels.size))

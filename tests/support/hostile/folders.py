@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from event_file_writing import AEDAT_HEADER, aedat_packet, nmnist_bytes, write_shd
 
 from hostile.changes import changed
-from hostile.limits import LIMIT_SECONDS
+from hostile.limits import one_process
 from hostile.recordings import fields_of
 from hostile.running import Format
 from hostile.trees import pick
-from mimdsim.workload.data import recorded, shd
+from mimdsim.workload.data.dataset import open_dataset
 from mimdsim.workload.description.sections import Data
 
 
@@ -57,7 +55,6 @@ class Folder(Format):
     source = ""
     bin_seconds = 0.001
     write: Callable[[Path], None]
-    open: Callable[..., Any]
 
     def good(self) -> Path:
         path = self.folder / "good"
@@ -107,22 +104,16 @@ class Folder(Format):
     def read(self, path: Path) -> Any:
         given = {"timesteps": 20, "input_capacity": 4, "bin_seconds": self.bin_seconds}
         data = Data(source=self.source, path=str(path), **given)  # type: ignore[arg-type]
-        train, test = type(self).open(data, 1, lambda *_: None)
-        for lists in (train, test):
+        for lists in open_dataset(data, 1):
             assert (lists.counts >= 0).all()
             assert (lists.counts <= lists.ids.shape[2]).all()
         return []
-
-
-def _read(read: Callable[..., Any], *given: Any, source: str) -> Any:
-    return read(*given)
 
 
 class NmnistFolder(Folder):
     name = "nmnist folder"
     source = "nmnist"
     write = staticmethod(write_nmnist)
-    open = staticmethod(recorded.open_nmnist)
 
 
 class ShdFolder(Folder):
@@ -132,20 +123,16 @@ class ShdFolder(Folder):
     source = "shd"
     bin_seconds = 0.05  # its events spread over half a second
     write = staticmethod(write_both_shd)
-    open = staticmethod(recorded.open_shd)
 
     def __init__(self, folder: Path):
         super().__init__(folder)
-        reader = self.opened.enter_context(shd.ShdReader(frame_seconds=LIMIT_SECONDS))
-        for name, read in (("read_labels", reader.labels), ("read_samples", reader.samples)):
-            self.opened.enter_context(patch.object(shd, name, partial(_read, read)))
+        self.opened.enter_context(one_process())
 
 
 class DvsFolder(Folder):
     name = "dvs folder"
     source = "dvs_gesture"
     write = staticmethod(write_dvs)
-    open = staticmethod(recorded.open_dvs_gesture)
 
 
 FOLDERS = (NmnistFolder, ShdFolder, DvsFolder)

@@ -29,7 +29,7 @@ from mimdsim.studies.results import note_lines, table_lines, table_value, with_r
 from mimdsim.studies.store import load_activity, load_mapping, load_rows
 from mimdsim.studies.worker import time_points
 from mimdsim.workload.interchange.importing import import_state_dict
-from mimdsim.workload.interchange.safetensors_file import write_safetensors
+from mimdsim.workload.interchange.weights_file import write_safetensors
 
 
 def changed_array(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

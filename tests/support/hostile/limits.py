@@ -8,6 +8,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from unittest.mock import patch
+
+from mimdsim.workload.data.files import hdf5
 
 LIMIT_SECONDS = 10.0
 LIMIT_BYTES = 10**9
@@ -41,3 +44,10 @@ def peak_bytes(*, again: bool = False) -> int:
     except OSError:
         return 0
     return int(found[1]) * 1024 if found else 0
+
+
+@contextlib.contextmanager
+def one_process() -> Iterator[None]:
+    """All HDF5 files are read by one process, which may take as long for a frame as for a file."""
+    with patch.object(hdf5, "FRAME_SECONDS", LIMIT_SECONDS), hdf5.shared_process():
+        yield

@@ -9,17 +9,17 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import event_lists
 import numpy as np
 from event_file_writing import braille_arrays, nmnist_bytes, pixel_arrays, write_events, write_gestures, write_shd
 
 from hostile.changes import changed
-from hostile.limits import LIMIT_SECONDS
+from hostile.limits import one_process
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import braille, dvs_gesture, nmnist, shd
 from mimdsim.workload.data.event_file import EventFile, Sensor
-from mimdsim.workload.data.event_filters import centre_cropped, denoised
-from mimdsim.workload.data.events import Events, bin_events
-from mimdsim.workload.data.files.event_hdf5 import Hdf5Store, reading_process
+from mimdsim.workload.data.event_filters import crop_centre, denoise
+from mimdsim.workload.data.events import Events
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
 
@@ -30,8 +30,8 @@ def binned(events: Events) -> None:
     """All that an opened recording goes through."""
     crop = min(events.width, events.height) // 2
     if events.height > 1:
-        events = centre_cropped(denoised(events, 1e-3), crop)
-    bin_events(events, timesteps=50, bin_seconds=1e-3, grid=0, capacity=2, rng=stream(0))
+        events = crop_centre(denoise(events, 1e-3), crop)
+    event_lists.binned(events, timesteps=50, capacity=2, rng=stream(0))
 
 
 def load_event_file(path: Path) -> None:
@@ -43,7 +43,7 @@ def load_event_file(path: Path) -> None:
 def load_braille(path: Path) -> None:
     with braille.BrailleFile(path) as file:
         for pressures in file.samples(range(file.labels.size)):
-            braille.crossings(pressures, levels=63, timesteps=50, capacity=2, rng=stream(0))
+            braille.crossings(pressures, levels=63)
 
 
 def load_gestures(recording: Path) -> None:
@@ -69,24 +69,18 @@ def subject(form: str, folder: Path) -> Iterator[tuple[Path, Path, Load]]:
         options = {"packed": True} if form == "braille packed" else {}
         yield write_events(folder / "good.npz", braille_arrays(), **options), folder / "a.npz", load_braille
     elif form == "shd":
-        with shd.ShdReader(frame_seconds=LIMIT_SECONDS) as reader:
+        with one_process():
 
             def load_shd(path: Path) -> None:
-                labels = reader.labels(path)
-                for events in reader.samples(path, range(labels.size)):
+                labels = shd.read_labels(path)
+                for events in shd.read_samples(path, range(labels.size)):
                     binned(events)
 
             yield write_shd(folder / "good.h5"), folder / "a.h5", load_shd
     else:
         packed = {"compression": "gzip", "shuffle": True, "chunks": True} if form == "hdf5 packed" else {}
-        with reading_process(LIMIT_SECONDS) as process:
-
-            def load_hdf5(path: Path) -> None:
-                with EventFile(path, sensor=PIXELS, classes=2, store=Hdf5Store(path, process)) as file:
-                    for events in file.samples(range(file.labels.size)):
-                        binned(events)
-
-            yield write_events(folder / "good.h5", pixel_arrays(), **packed), folder / "a.h5", load_hdf5
+        with one_process():
+            yield write_events(folder / "good.h5", pixel_arrays(), **packed), folder / "a.h5", load_event_file
 
 
 def fields_of(form: str, content: bytes) -> list[int]:

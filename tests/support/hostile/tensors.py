@@ -17,6 +17,7 @@ from test_training_course import NETWORK, trained
 
 import mimdsim
 from hostile.changes import changed
+from hostile.limits import one_process
 from hostile.recordings import fields_of, mutated
 from hostile.running import UNTOLD, Format
 from hostile.trees import as_json, changed_tree, pick
@@ -26,10 +27,9 @@ from mimdsim.studies.points import parse_axes
 from mimdsim.studies.store import load_activity, load_rows
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
-from mimdsim.workload.interchange.nir_reading import read_nir, reading_process
+from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
-from mimdsim.workload.interchange.safetensors_file import read_safetensors, write_safetensors
-from mimdsim.workload.interchange.weights_file import read_arrays
+from mimdsim.workload.interchange.weights_file import read_arrays, read_safetensors, write_safetensors
 
 ARRAYS = {
     "w.hidden0": np.arange(12, dtype=np.float32).reshape(4, 3),
@@ -254,7 +254,7 @@ class NirFile(Format):
 
     def __init__(self, folder: Path):
         super().__init__(folder)
-        self._process = self.opened.enter_context(reading_process(10.0))
+        self.opened.enter_context(one_process())
         self._edited = True
 
     def good(self) -> Path:
@@ -282,9 +282,9 @@ class NirFile(Format):
         return path
 
     def read(self, path: Path) -> Any:
-        file = read_nir(path, self._process)
+        file = read_nir(path)
         network_of_nir(path, file, Discretisation())
-        return _of_graph(file.graph)
+        return _of_graph(file)
 
     def says(self, path: Path) -> Any:
         if path != self.good() and not self._edited:
@@ -315,7 +315,7 @@ def _of_group(group: Any) -> Any:
         if kind == "NIRGraph":
             found[name] = _of_group(node)
             continue
-        known = NODE_TYPES[kind].arrays if kind in NODE_TYPES else ()
+        known = NODE_TYPES.get(kind, ())
         found[name] = {key: np.asarray(node[key][()], np.float64) for key in known if key in node}
     return found
 

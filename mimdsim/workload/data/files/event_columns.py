@@ -1,16 +1,20 @@
-"""The arrays of a plain event file of either format: what is required and what is refused."""
+"""The arrays of plain event files, in NPZ and HDF5: how they are read, what is required and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import contextlib
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.npz_reader import Member, NpzFile
+from mimdsim.workload.data.files.hdf5 import plain_dataset, values_of
 
 MICROSECONDS, SECONDS = "t_microseconds", "t_seconds"
 PLACES = ("x", "y", "p", "unit")
@@ -25,8 +29,7 @@ Ints = npt.NDArray[np.int64]
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(NamedTuple):
     """An array of a file, not read yet: `kind` is 'i' (whole numbers or booleans) or 'f' (real numbers)."""
 
     kind: Literal["i", "f"]
@@ -46,19 +49,6 @@ class ColumnStore(Protocol):
     def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contents:
-    """What an event file says about its samples: `offsets` int64[samples + 1], `labels` int64[samples], `split` too
-    where there is one; `time` is the name of the time column, `places` are those of where events are.
-    """
-
-    offsets: Ints
-    labels: Ints
-    split: Ints | None
-    time: str
-    places: tuple[str, ...]
 
 
 def kind_of(path: Path, name: str, dtype: np.dtype[Any]) -> Literal["i", "f"]:
@@ -81,41 +71,106 @@ def plain_values(values: npt.NDArray[Any]) -> Values:
     return values.astype(np.int64)
 
 
-def read_contents(store: ColumnStore, *, by_unit: bool, classes: int) -> Contents:
-    """Offsets, labels and split of a file, checked; raises DataFileError that names array, entry and reason."""
-    path, columns = store.path, store.columns
-    time = _time_column(path, columns)
-    places = _place_columns(path, columns, by_unit)
-    for name in ("offsets", "labels"):
-        _need(path, columns, name)
-    samples = columns["labels"].length
-    if not 0 < samples <= MAX_SAMPLES:
-        raise DataFileError(path, f"'labels' has {samples} entries, not one for each of 1 to {MAX_SAMPLES} samples")
-    for name, length in (("offsets", samples + 1), ("split", samples)):
-        if name in columns and columns[name].length != length:
-            raise DataFileError(path, f"'{name}' has {columns[name].length} entries; {samples} samples need {length}")
-    events = columns[time].length
-    for name in places:
-        if columns[name].length != events:
-            raise DataFileError(path, f"'{name}' has {columns[name].length} entries, '{time}' has {events}")
-    if not 0 < events <= MAX_EVENTS:
-        raise DataFileError(path, f"'{time}' has {events} entries, not 1 to {MAX_EVENTS} events")
-    for name in ("offsets", "labels", "split", MICROSECONDS, *places):
-        if name in columns and columns[name].kind != "i":
-            raise DataFileError(path, f"'{name}' holds real numbers; give integers")
-    offsets = whole_column(store, "offsets")
-    check_offsets(path, offsets, events, most=MAX_SAMPLE_EVENTS)
-    labels = whole_column(store, "labels")
-    check_labels(path, "labels", labels, classes)
-    split = whole_column(store, "split") if "split" in columns else None
-    if split is not None:
-        check_range(path, "split", split, 1)
-        for half, what in enumerate(("training", "test")):
-            if not (split == half).any():
-                raise DataFileError(
-                    path, f"'split' has no {half}, so there is no {what} sample; leave it out or correct it"
-                )
-    return Contents(offsets=offsets, labels=labels, split=split, time=time, places=places)
+class NpzStore:
+    """An opened NPZ file (a `ColumnStore`) of which the arrays `names` are read, those in `widths` as rows of that
+    many.
+
+    An array of rows is one column of all its numbers, row after row. Everything else in the archive is ignored.
+    """
+
+    def __init__(self, path: Path, names: Collection[str] = NAMES, widths: Mapping[str, int] | None = None):
+        self.path = path
+        self.columns: dict[str, Column] = {}
+        self._members: dict[str, Member] = {}
+        self._file = NpzFile(path)
+        try:
+            for info in self._file.infos:
+                name = info.filename.removesuffix(".npy")
+                if name not in names or name == info.filename:
+                    continue
+                if name in self._members:
+                    raise DataFileError(path, f"has '{name}' twice", byte_offset=info.header_offset)
+                member = self._file.member(info)
+                _check_member(member, (widths or {}).get(name, 0))
+                self._members[name] = member
+                self.columns[name] = Column(kind_of(path, name, member.dtype), member.entries)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]:
+        """As `ColumnStore`; finally each column is read to its end, which verifies the archive's checksums."""
+        with contextlib.ExitStack() as stack:
+            readers = [stack.enter_context(self._file.reader(self._members[name])) for name in names]
+            for first, stop in ranges:
+                yield [plain_values(reader.read(first, stop)) for reader in readers]
+            for reader in readers:
+                reader.finish()
+
+
+def _check_member(member: Member, width: int) -> None:
+    """Raise DataFileError unless an array has one dimension, or rows of `width`, and the bytes that it needs."""
+    if member.shape[1:] != ((width,) if width else ()) or not member.shape:
+        wanted = f"(any number, {width})" if width else "one dimension"
+        raise member.refused(f"has the shape {member.shape}; give {wanted}")
+    if width and member.by_column:
+        raise member.refused("is stored column by column; save numpy.ascontiguousarray of it")
+    if member.entries > MAX_EVENTS:
+        raise member.refused(f"has {member.entries} entries, over {MAX_EVENTS}")
+    member.check_size()
+
+
+class Hdf5Store:
+    """An HDF5 file (a `ColumnStore`)."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        (about,) = values_of(read, path, None, purpose="reading event files in HDF5")
+        self.columns = {name: Column(*column) for name, column in about.items()}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]:
+        """As `ColumnStore`."""
+        columns = values_of(read, self.path, [names, ranges], purpose="reading event files in HDF5")
+        for first, stop in ranges:
+            values = [*itertools.islice(columns, len(names))]
+            for name, found in zip(names, values, strict=True):
+                if found.size != stop - first:  # the file was changed between two requests
+                    raise DataFileError(self.path, f"'{name}' gave {found.size} entries for {stop - first}")
+            yield values
+        next(columns, None)  # the end of the answer
+
+
+def read(path: Path, wanted: Any) -> Iterator[Any]:
+    """In the process that opens the file: {name: [kind, length]} of its columns where None is wanted; of [names,
+    ranges] the values of every range and name."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        if wanted is None:
+            columns = {name: _column(path, file, name) for name in NAMES if name in file.keys()}  # noqa: SIM118
+            yield {name: (kind_of(path, name, found.dtype), found.shape[0]) for name, found in columns.items()}
+            return
+        names, ranges = wanted
+        columns = {name: _column(path, file, name) for name in names}
+        for first, stop in ranges:
+            for found in columns.values():
+                yield plain_values(np.asarray(found[first:stop]))
+
+
+def _column(path: Path, file: Any, name: str) -> Any:
+    found = plain_dataset(path, file, name, expected=", ".join(f"/{known}" for known in NAMES))
+    if len(found.shape) != 1:
+        raise DataFileError(path, f"/{name} has the shape {list(found.shape)}; give one dimension")
+    if found.shape[0] > MAX_EVENTS:
+        raise DataFileError(path, f"/{name} has {found.shape[0]} entries, over {MAX_EVENTS}")
+    return found
 
 
 def check_range(path: Path, name: str, values: Values, most: float, *, first: int = 0, sample: int = -1) -> None:
@@ -125,14 +180,6 @@ def check_range(path: Path, name: str, values: Values, most: float, *, first: in
         entry = int(np.argmax(outside))
         of_sample = f" (sample {sample})" if sample >= 0 else ""
         raise DataFileError(path, f"'{name}', entry {first + entry}{of_sample}: {values[entry]} is outside 0 to {most}")
-
-
-def check_labels(path: Path, name: str, labels: Values, classes: int) -> None:
-    """Raise DataFileError for the first label that is not 0 to classes - 1; says so where labels count from 1."""
-    try:
-        check_range(path, name, labels, classes - 1)
-    except DataFileError as problem:
-        raise DataFileError(path, f"{problem.reason}{label_advice(labels, classes)}") from None
 
 
 def label_advice(labels: Values, classes: int) -> str:
@@ -145,52 +192,97 @@ def label_advice(labels: Values, classes: int) -> str:
     return "; classes are counted from 0"
 
 
-def whole_column(store: ColumnStore, name: str) -> Ints:
-    """All entries of a column of whole numbers, int64."""
-    (((values,)),) = list(store.pieces([name], [(0, store.columns[name].length)]))
-    return values.astype(np.int64)
+class SampleFile:
+    """An opened file of samples one behind the other: `labels` int64[samples], and where samples begin and end.
 
+    Use it as a context manager. Raises DataFileError with array, entry and reason for a file that is damaged or breaks
+    a rule of its format.
+    """
 
-def check_offsets(
-    path: Path, offsets: Ints, entries: int, *, most: int, name: str = "offsets", of: str = "event"
-) -> None:
-    """Raise DataFileError unless `offsets` begin with 0, never fall, end with `entries` and hold `most` a sample."""
-    if offsets[0] != 0:
-        raise DataFileError(path, f"'{name}', entry 0: {offsets[0]}, but the first sample begins at {of} 0")
-    check_range(path, name, offsets, entries)
-    members = np.diff(offsets)
-    if (members < 0).any():
-        entry = int(np.argmax(members < 0)) + 1
-        raise DataFileError(path, f"'{name}', entry {entry}: {offsets[entry]} follows {offsets[entry - 1]}; not sorted")
-    if offsets[-1] != entries:
-        raise DataFileError(path, f"'{name}' ends at {of} {offsets[-1]}, but there are {entries} {of}s")
-    if members.max() > most:
-        sample = int(np.argmax(members))
-        raise DataFileError(path, f"sample {sample} has {members[sample]} {of}s, over {most}")
+    labels: Ints
+    offsets: Ints
 
+    def __init__(self, store: ColumnStore):
+        self.path, self._store, self._columns = store.path, store, store.columns
+        try:
+            self._open()
+        except BaseException:
+            store.close()
+            raise
 
-def _time_column(path: Path, columns: dict[str, Column]) -> str:
-    given = [name for name in (MICROSECONDS, SECONDS) if name in columns]
-    if len(given) != 1:
-        raise DataFileError(
-            path, f"has {' and '.join(given) or 'no times'}; give either '{MICROSECONDS}' or '{SECONDS}'"
-        )
-    return given[0]
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._store.close()
 
-def _place_columns(path: Path, columns: dict[str, Column], by_unit: bool) -> tuple[str, ...]:
-    wanted = ("unit",) if by_unit else ("x", "y", *(["p"] if "p" in columns else []))
-    said = "'data.inputs', so its events need 'unit'" if by_unit else "'data.sensor', so its events need 'x' and 'y'"
-    for name in wanted:
-        if name not in columns:
-            raise DataFileError(path, f"has no array '{name}'; the description gives {said}")
-    over = sorted(columns.keys() & set(PLACES) - set(wanted))
-    if over:
-        raise DataFileError(path, f"has an array '{over[0]}' too; the description gives {said} and nothing else")
-    return wanted
+    def _open(self) -> None:
+        """Check what the file says about its samples, and read it."""
+        raise NotImplementedError
 
+    def _need(self, names: Iterable[str], expected: str) -> None:
+        for name in names:
+            if name not in self._columns:
+                there = ", ".join(f"'{known}'" for known in self._columns) or "none of them"
+                raise DataFileError(self.path, f"has no array '{name}', only {there}; {expected}")
 
-def _need(path: Path, columns: dict[str, Column], name: str) -> None:
-    if name not in columns:
-        there = ", ".join(f"'{known}'" for known in columns)
-        raise DataFileError(path, f"has no array '{name}', only {there}; docs/event-format.md says what is needed")
+    def _need_whole_numbers(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._columns and self._columns[name].kind != "i":
+                raise DataFileError(self.path, f"'{name}' holds real numbers; give integers")
+
+    def _check_lengths(self, labels: str, offsets: str, *others: str) -> None:
+        """Raise DataFileError unless there are samples, and as many entries of the other columns as they need."""
+        samples = self._columns[labels].length
+        if not 0 < samples <= MAX_SAMPLES:
+            reason = f"'{labels}' has {samples} entries, not one for each of 1 to {MAX_SAMPLES} samples"
+            raise DataFileError(self.path, reason)
+        for name in (offsets, *others):
+            needed = samples + 1 if name == offsets else samples
+            if name in self._columns and self._columns[name].length != needed:
+                reason = f"'{name}' has {self._columns[name].length} entries; {samples} samples need {needed}"
+                raise DataFileError(self.path, reason)
+
+    def _whole(self, name: str) -> Ints:
+        """All entries of a column of whole numbers, int64."""
+        (((values,)),) = list(self._store.pieces([name], [(0, self._columns[name].length)]))
+        return values.astype(np.int64)
+
+    def _read_offsets(self, name: str, *, entries: int, most: int, of: str) -> None:
+        """Offsets that begin with 0, never fall, end with `entries` and hold `most` a sample."""
+        path, offsets = self.path, self._whole(name)
+        if offsets[0] != 0:
+            raise DataFileError(path, f"'{name}', entry 0: {offsets[0]}, but the first sample begins at {of} 0")
+        check_range(path, name, offsets, entries)
+        members = np.diff(offsets)
+        if (members < 0).any():
+            entry = int(np.argmax(members < 0)) + 1
+            follows = f"{offsets[entry]} follows {offsets[entry - 1]}"
+            raise DataFileError(path, f"'{name}', entry {entry}: {follows}; not sorted")
+        if offsets[-1] != entries:
+            raise DataFileError(path, f"'{name}' ends at {of} {offsets[-1]}, but there are {entries} {of}s")
+        if members.max() > most:
+            sample = int(np.argmax(members))
+            raise DataFileError(path, f"sample {sample} has {members[sample]} {of}s, over {most}")
+        self.offsets = offsets
+
+    def _read_labels(self, name: str, classes: int) -> None:
+        """Labels from 0 to classes - 1; the error says so where they count from 1."""
+        self.labels = self._whole(name)
+        try:
+            check_range(self.path, name, self.labels, classes - 1)
+        except DataFileError as problem:
+            raise DataFileError(self.path, f"{problem.reason}{label_advice(self.labels, classes)}") from None
+
+    def _pieces(
+        self, names: Sequence[str], chosen: Sequence[int], width: int = 1
+    ) -> Iterator[tuple[int, int, list[Values]]]:
+        """(sample, its first entry, its entries of every column) of samples in ascending order, one in memory at once;
+        `width` entries of a column belong together."""
+        ranges = [tuple(int(edge) * width for edge in self.offsets[sample : sample + 2]) for sample in chosen]
+        pieces = self._store.pieces(names, [(first, stop) for first, stop in ranges])
+        # Not strict: exhausting the pieces lets an archive verify its checksums.
+        for place, values in enumerate(pieces):
+            yield chosen[place], ranges[place][0], values

@@ -1,27 +1,39 @@
-"""The published stencil as a program written by hand: a 3 x 3 Gaussian blur of an image of four channels.
+"""The published stencil: a 3 x 3 Gaussian blur of an image of four channels on Mk1 chips, and its predicted phases.
 
 Two buffers lie on the tiles in blocks; a step reads one and writes the other. Every worker context blurs a slice of its
 tile's block: it walks its slice and what it writes as single pieces of memory, and takes the halo of one pixel as four
 edges and four corners. What the published program does (github.com/thorbenlouw/lbm-graphcore, LowLevelStencil.cpp at
 the commit of the profile, 97cd841): ten edges of a vertex, each a slice of the image; exchange and copies are left to
-the compiler. What it copies is written out here (`copies.py`). Differences: pixels outside the image are a
-frame of zeros on the outermost tiles here, constants there.
+the compiler. What it copies is written out here (`copies.py`). Differences: pixels outside the image are a frame of
+zeros on the outermost tiles here, constants there.
+
+Phases of one step, one figure a row of `references/stencil_phases.csv`, in cycles: compute; pre copies and post copies,
+what is copied on a tile before and after the blur, and both together as copies; exchange on the chip; global exchange
+over links; sync; sum. As in a profile that lists program steps, compute and each of the copies are those of the tile
+that takes longest. No factor is fitted to a row, but these are not blind predictions: `exchange.fixed_cycles` and
+`links.fixed_seconds` are what an exchange of this profile takes beyond its bytes, from the difference between 16 and 32
+bit elements, `sync.internal_cycles` and `sync.exchange_share` are its syncs on one chip, a tenth of the exchange, and
+`sync.external_cycles` and what copies cost were chosen with the rows in view (references/disagreements.toml).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
-from mimdsim.compiler import plan_exchanges
-from mimdsim.machine import MimdMachine
+from mimdsim.base.errors import MappingError, MimdsimError, suggest
+from mimdsim.base.units import UNCERTAINTY
+from mimdsim.compiler import measure_memory, plan_exchanges
+from mimdsim.machine import MimdMachine, changed_machine, tiled_machine
+from mimdsim.pipeline import memory_profile
 from mimdsim.program import (
     Codelet,
     Field,
     Length,
     Program,
+    RecordedActivity,
     Size,
     Superstep,
     Term,
@@ -31,8 +43,12 @@ from mimdsim.program import (
     WorkerBundles,
 )
 from mimdsim.program.mapping import FLAT
+from mimdsim.timing import time_program
+from mimdsim.timing.tile_cycles import TileIssue
+from mimdsim.timing.worker_cycles import program_loads
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
+from mimdsim.validation.stencil.boxes import Blocks, tile_blocks, worker_blocks
 from mimdsim.validation.stencil.copies import Placed, column_copies, placed, row_copies
-from mimdsim.validation.stencil.grid import Blocks, tile_blocks, worker_blocks
 
 CHANNELS = 4
 PUBLISHED_ROWS, PUBLISHED_COLUMNS = 1122, 2200
@@ -225,3 +241,96 @@ def _in_blocks(blocks: Blocks, rows: int, columns: int) -> TileMapping:
     stops = (row * (columns + 2) + right[block]) * CHANNELS
     order = np.argsort(starts)
     return TileMapping.split(FLAT, blocks.tile[block][order], starts[order], stops[order])
+
+
+MACHINE = "mk1"
+STAGES = {"compute": "blur", "pre copies": "pre copies", "post copies": "post copies"}  # phase -> stage of supersteps
+PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
+# the blur, exchange and sync are derived, what is copied is assumed
+WIDTH = {phase: UNCERTAINTY["assumed" if "copies" in phase else "derived"] for phase in PHASES}
+
+
+def stencil_row(row: Cells, asked: Asked) -> Fields:
+    """Fields of a published figure, of Mk1 chips unless a machine is asked for."""
+    chip = asked.machine_or(MACHINE)
+    chips, published, tolerance = row.whole("chips"), row.number("cycles"), row.number("tolerance")
+    phase = row["phase"]
+
+    def again(machine: MimdMachine) -> float:
+        return _phases(machine, chip, row["type"], chips)[phase]
+
+    def predict() -> Fields:
+        if published == 0:
+            raise MimdsimError("0 was published; this run does not have that phase: no ratio")
+        if phase not in PHASES:
+            raise MimdsimError(f"phase '{phase}' is none of {', '.join(PHASES)}")
+        derived = phase in ("copies", "sum")  # from phases that have rows of their own
+        bearing = None if derived else row.bearing(chip.name, published, again)
+        return around(again(chip), WIDTH[phase]) | {"bearing": bearing}
+
+    return {
+        "name": f"blur 2200x1122 {row['type']}, {chips} chip(s): {phase}",
+        "unit": "cycles a step",
+        "published": published,
+        "tolerance": tolerance,
+        "source": row["source"],
+        "kind": phase,
+        "predict": predict,
+    }
+
+
+def published_phases(
+    variant: str, chips: int, rows: int = PUBLISHED_ROWS, columns: int = PUBLISHED_COLUMNS
+) -> dict[str, float]:
+    """Phases of one step of the published image, or of another of rows x columns pixels, on Mk1 chips, by name."""
+    chip = tiled_machine(MACHINE, "")
+    return _phases(chip, chip, variant, chips, rows, columns)
+
+
+@lru_cache(maxsize=64)
+def _phases(
+    machine: MimdMachine,
+    made_for: MimdMachine,
+    variant: str,
+    chips: int,
+    rows: int = PUBLISHED_ROWS,
+    columns: int = PUBLISHED_COLUMNS,
+) -> dict[str, float]:
+    """Of the program for one description of a chip, timed on another."""
+    return phases(_program(made_for, variant, chips, rows, columns), changed_machine(machine, {"links.chips": chips}))
+
+
+@lru_cache(maxsize=8)
+def _program(chip: MimdMachine, variant: str, chips: int, rows: int, columns: int) -> Program:
+    several = changed_machine(chip, {"links.chips": chips})
+    return make_program(several, variant, rows, columns, chips=chips, steps=1)
+
+
+def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
+    """Cycles of one step of `program` by phase, from PHASES; steps of a longer program are averaged."""
+    nothing = RecordedActivity(ids={}, counts={}, dropped={})
+    memory = memory_profile(program, measure_memory(program, machine), machine)
+    spans = time_program(program, machine, nothing, memory).spans
+    loads = program_loads(program, nothing, TileIssue.of(machine))
+    stages = [superstep.stage for superstep, _, _ in program.supersteps()]
+    if "blur" not in stages:
+        raise MappingError("phases of a stencil: the program has no superstep of the stage 'blur'; see make_program")
+    longest = {
+        name: sum(int(load.busy.max()) for load, of in zip(loads, stages, strict=True) if of == stage)
+        for name, stage in STAGES.items()
+    }
+    link = sum(span.link_cycles for span in spans)
+    found: dict[str, float] = {
+        **longest,
+        "copies": longest["pre copies"] + longest["post copies"],
+        "exchange": sum(span.exchange_cycles for span in spans) - link,
+        "global exchange": link,
+        "sync": sum(span.sync_cycles for span in spans),
+    }
+    found["sum"] = sum(cycles for name, cycles in found.items() if name != "copies")
+    return {name: cycles / stages.count("blur") for name, cycles in found.items()}
+
+
+STENCIL_PHASES = ReferenceTable(
+    needed={"chips", "type", "phase", "cycles", "tolerance", "source"}, read_row=stencil_row
+)

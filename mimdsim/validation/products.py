@@ -1,0 +1,381 @@
+"""Predictions of dense products on tiled machines, one row of a table at a time.
+
+Columns: operation (matmul, matvec), machine, m, k, n, dtype, variant, metric, value, unit; and if given clock_hz (of
+the machine unless given), partials (as dtype unless given), tolerance and source. C[m, n] = A[m, k] B[k, n]; a matvec
+has m rows and k columns.
+
+A matmul costs what its plan says. Published rates divide by the intervals of compute and of exchange, syncs left out
+(matmul_bench.py of graphcore-research/sparsity-benchmarks), and so do `tflops`, `cycles` and `microseconds` here;
+`total_cycles` has the syncs. A matvec is the timed program of the tutorial, its compute cycles means over tiles as in
+the vendor's profiles: `compute_cycles` with idle contexts, `busy_cycles` without.
+
+The matrix-vector product of Graphcore's tutorial 6, y = A x, has the layout of its tut6.cpp. Every row is cut into
+segments; the dot products of all rows with one segment of x come one after another, spread evenly over the tiles, and
+are placed with their part of A and their partial sum. x is spread over all tiles, one element each; y is summed on
+tiles spread evenly over the rows. Nothing of A moves while the product is computed.
+
+The tutorial's program begins with A and x in host streams and ends with y in one, and its profile counts what that
+costs on the chip: a stream is in row-major order, so what the host sends is moved by an exchange to the tile that needs
+it, and y from the tile that made it. The placement of streams on the chip is not public. Assumed: packet by packet over
+all tiles, packets as large as the host link carries them, 1,024 bytes to a tile and 256 bytes from a tile
+(osmarks/ipu-stack exchange.rs). `streams=False` leaves these phases out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened, suggest
+from mimdsim.base.units import UNCERTAINTY
+from mimdsim.codelets.matrix_vector import DOT_PRODUCT, PLACE, ROW_SUM
+from mimdsim.compiler import measure_memory
+from mimdsim.compiler.place.product_plan import plan_product
+from mimdsim.machine import MimdMachine, changed_machine, load_machine
+from mimdsim.pipeline import memory_profile
+from mimdsim.program import (
+    Copy,
+    Program,
+    RecordedActivity,
+    Superstep,
+    TileMapping,
+    Variable,
+    VertexTable,
+    WorkerBundles,
+    extents_of,
+)
+from mimdsim.program.exchanges import plan_exchanges
+from mimdsim.program.mapping import FLAT
+from mimdsim.timing import time_program
+from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, within_bounds
+
+PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256
+ITEM_BYTES = 4
+MAX_ELEMENTS = 1 << 28
+
+
+def tutorial_segments(machine: MimdMachine, rows: int, columns: int) -> int:
+    """Segments of a row with the fewest cycles by the tutorial's own estimate (estimateCycles of tut6.cpp)."""
+    if columns == 1:
+        return 1
+    split = np.arange(1, columns)
+    contexts, tiles = machine.tile.worker_contexts, machine.chip.tiles
+    length = -(-columns // split)
+    vertices = np.maximum(-(-rows * split // tiles), 1)
+    compute = -(-vertices // contexts) * contexts * (5 + (length + 1) // 2)
+    exchange = -(-vertices // rows) * length * ITEM_BYTES // machine.exchange.bytes_per_cycle
+    sums = max(-(-rows // tiles), 1)
+    sum_compute = -(-sums // contexts) * contexts * (5 + (split + 1) // 2)
+    sum_exchange = sums * split * ITEM_BYTES // machine.exchange.bytes_per_cycle
+    return int(split[np.argmin(compute + exchange + sum_compute + sum_exchange)])
+
+
+def matrix_vector_program(
+    machine: MimdMachine,
+    rows: int,
+    columns: int,
+    variant: str = "c++",
+    segments: int | None = None,
+    streams: bool = True,
+) -> Program:
+    """The program of y[rows] = A[rows, columns] x[columns] in fp32; inputs "a" and "x", output "y".
+
+    variant "c++" or "assembler" says how the vertices are written. Raises DescriptionError for a bad shape or variant.
+    """
+    segments = _check(machine, rows, columns, variant, segments)
+    tiles = machine.chip.tiles
+    row = np.tile(np.arange(rows), segments)
+    segment = np.repeat(np.arange(segments), rows)
+    pieces = {
+        "row": row,
+        "begin": segment * columns // segments,
+        "end": (segment + 1) * columns // segments,
+        "segment": segment,
+    }
+    tile = (segment * rows + row) * tiles // (segments * rows)
+    variables = _variables(rows, columns, segments, pieces, tile, tiles)
+    multiply = VertexTable(
+        codelet=DOT_PRODUCT[variant],
+        layer="",
+        tiles=tile,
+        operands={"row": "matrix", "vector": "x", "partial": "partials"},
+        columns=pieces,
+    )
+    add = VertexTable(
+        codelet=ROW_SUM[variant],
+        layer="",
+        tiles=np.arange(rows) * tiles // rows,
+        operands={"partials": "partials", "out": "y"},
+        columns={"row": np.arange(rows)},
+    )
+    body = [_superstep("multiply", tables=(multiply,)), _superstep("add", tables=(add,))]
+    if streams:
+        variables += _streams(rows, columns, tiles)
+        operands = {"stream": "matrix.stream", "matrix": "matrix"}
+        place = VertexTable(codelet=PLACE, layer="", tiles=tile, operands=operands, columns=pieces)
+        arrive = [
+            _superstep("place x", copies=(Copy(source="x.stream", target="x"),)),
+            _superstep("place A", tables=(place,)),
+        ]
+        body = [*arrive, *body, _superstep("leave y", copies=(Copy(source="y", target="y.stream"),))]
+    tail = ".stream" if streams else ""
+    program = Program(
+        tiles=tiles,
+        variables={variable.name: variable for variable in variables},
+        body=tuple(body),
+        layers=(),
+        inputs={"a": f"matrix{tail}", "x": f"x{tail}"},
+        outputs={"y": f"y{tail}"},
+    )
+    return plan_exchanges(program)
+
+
+def _variables(
+    rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int
+) -> list[Variable]:
+    """A and the partial sums with the vertices that use them, x and y spread over all tiles."""
+    row, begin, end, segment = pieces.values()
+    order = np.lexsort((segment, row))  # row-major, as elements of A and of the partial sums are counted
+    return [
+        _variable("matrix", (rows, columns), _flat(tile, row * columns + begin, row * columns + end, order), "weights"),
+        _variable("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
+        _variable("partials", (rows, segments), _flat(tile, row * segments + segment, None, order), "gradients"),
+        _variable("y", (rows,), _each(np.arange(rows) * tiles // rows), "neuron states"),
+    ]
+
+
+def _streams(rows: int, columns: int, tiles: int) -> list[Variable]:
+    """Where packets from and to the host lie."""
+    packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
+    landed = _spread(rows * columns, packet_in, tiles, axis=FLAT)
+    return [
+        _variable("matrix.stream", (rows, columns), landed, "exchange buffers"),
+        _variable("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
+        _variable("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
+    ]
+
+
+def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments: int | None) -> int:
+    problems = [
+        f"'{name}' is {extent!r}; a whole number of at least 1 is needed"
+        for name, extent in (("rows", rows), ("columns", columns))
+        if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 1
+    ]
+    if not problems and rows * columns > MAX_ELEMENTS:
+        problems.append(f"{rows} x {columns} elements; at most {MAX_ELEMENTS}")
+    if variant not in DOT_PRODUCT:
+        problems.append(f"'variant' is {variant!r}; write one of {', '.join(DOT_PRODUCT)}")
+    if not problems and segments is None:
+        segments = tutorial_segments(machine, rows, columns)
+    if not problems and not (isinstance(segments, int | np.integer) and 1 <= segments <= columns):
+        problems.append(f"'segments' is {segments!r}; a row of {columns} elements has 1 to {columns}")
+    if problems:
+        raise DescriptionError("matrix-vector product", problems)
+    assert segments is not None
+    return int(segments)
+
+
+def _flat(tile: np.ndarray, start: np.ndarray, stop: np.ndarray | None, order: np.ndarray) -> TileMapping:
+    start = start[order]
+    return TileMapping.split(FLAT, tile[order], start, start + 1 if stop is None else stop[order])
+
+
+def _each(tile: np.ndarray) -> TileMapping:
+    return TileMapping.split(0, tile, np.arange(len(tile)), np.arange(1, len(tile) + 1))
+
+
+def _spread(elements: int, grain: int, tiles: int, axis: int = 0) -> TileMapping:
+    """Runs of `grain` elements over all tiles, evenly."""
+    grains = -(-elements // grain)
+    number = np.arange(grains)
+    return TileMapping.split(axis, number * tiles // grains, number * grain, np.minimum((number + 1) * grain, elements))
+
+
+def _variable(name: str, shape: tuple[int, ...], mapping: TileMapping, category: str) -> Variable:
+    return Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
+
+
+def _superstep(name: str, tables: tuple[VertexTable, ...] = (), copies: tuple[Copy, ...] = ()) -> Superstep:
+    return Superstep(
+        name=name, op="product", phase="forward", stage=name, tables=tables, copies=copies, mergeable=False
+    )
+
+
+COLUMNS = {"operation", "machine", "m", "k", "n", "dtype", "variant", "metric", "value", "unit"}
+PREDICTED = ("matmul", "matvec")
+UNITS = {"tflops": "TFLOP/s"}  # of metrics; of all others cycles
+Cycles = dict[str, tuple[float, float, float]]  # by metric, with its interval
+# The table's name of a device -> the machine whose clock its figures must come from: 60 TFLOP/s in fp32 would be 96 %
+# of what a GC200 can at 1.33 GHz, exchange included, so the chips were Bow (1.85 GHz).
+DEVICES = {"IPU(GC200)": "bow"}
+DTYPES = {"fp16": "f16", "fp32": "f32"}  # their names there
+
+
+def predict_tiled_gemm(m: int, k: int, n: int, dtype: str, machine: str = "bow") -> float:
+    """Microseconds of C[m, n] = A[m, k] B[k, n] in "f16" or "f32", A held by the matrix units; syncs left out."""
+    return _microseconds(_machine(machine, None), m, k, n, dtype)
+
+
+def _microseconds(machine: MimdMachine, m: int, k: int, n: int, dtype: str) -> float:
+    return _matmul(machine, m, k, n, dtype, dtype)["microseconds"][0]
+
+
+def tiled_gemm_bearing(row: Cells, measured: float) -> Bearing:
+    """Of a row that is predicted, in microseconds."""
+    m, n, k = (int(row[name]) for name in ("M", "N", "K"))
+    dtype = DTYPES[row["dtype"].lower()]
+    again = partial(_microseconds, m=n, k=k, n=m, dtype=dtype)
+    return row.bearing(DEVICES[row["gpu"]], measured, again, formula=f"product in {dtype}")
+
+
+def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
+    """Seconds of a row with the columns gpu, dtype, batch, M, N, K; raises MimdsimError where there are none.
+
+    C[M, N] = A[M, K] B[K, N] with B as the weights: its transpose is planned, N by K times K by M.
+    """
+    if row["gpu"] not in DEVICES:
+        raise MimdsimError(f"no description of device '{row['gpu']}'; known: {', '.join(DEVICES)}")
+    dtype = DTYPES.get(row["dtype"].lower())
+    if dtype is None:
+        raise MimdsimError(f"no tiled product for dtype '{row['dtype']}'; known: fp16, fp32")
+    m, n, k, batch = product_shape(row)
+    if batch != 1:
+        raise MimdsimError(f"batch = {batch}: only single products are planned on tiled machines")
+    return 1e-6 * predict_tiled_gemm(n, k, m, dtype, DEVICES[row["gpu"]])
+
+
+def product_shape(row: Mapping[str, str]) -> tuple[int, int, int, int]:
+    """M, N, K and batch; raises MimdsimError when one is no whole number."""
+    try:
+        m, n, k, batch = (int(row.get(name) or 1) for name in ("M", "N", "K", "batch"))
+    except ValueError:
+        text = f"M={row['M']} N={row['N']} K={row['K']} batch={row.get('batch')}: must be whole numbers"
+        raise MimdsimError(text) from None
+    return m, n, k, batch
+
+
+def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:
+    """(prediction, low, high) of one row of the table; raises MimdsimError where there is none."""
+    try:
+        for name in ("m", "k", "n"):
+            int(row[name])
+        clock = _clock_of(row)
+    except ValueError:
+        text = f"m={row['m']} k={row['k']} n={row['n']} clock_hz={row.get('clock_hz')}: not numbers"
+        raise MimdsimError(text) from None
+    if row["operation"] == "matmul" and row["variant"] != "poplibs":
+        raise MimdsimError(f"'{row['variant']}' is another software stack; only PopLibs' planner is described")
+    if row["operation"] not in PREDICTED:
+        raise MimdsimError(f"no operation '{row['operation']}'{suggest(row['operation'], PREDICTED)}")
+    found = _cycles_of(row, _machine(row["machine"], clock))
+    metric = row["metric"]
+    if metric not in found:
+        raise MimdsimError(f"no metric '{metric}' of a {row['operation']}{suggest(metric, sorted(found))}")
+    return found[metric]
+
+
+def _clock_of(row: Mapping[str, str]) -> float | None:
+    return float(row["clock_hz"]) if row.get("clock_hz") else None
+
+
+def _cycles_of(row: Mapping[str, str], machine: MimdMachine) -> Cycles:
+    m, k, n = (int(row[name]) for name in ("m", "k", "n"))
+    if row["operation"] == "matmul":
+        return _matmul(machine, m, k, n, row["dtype"], row.get("partials") or row["dtype"])
+    return _matvec(machine, m, k, n, row["dtype"], row["variant"])
+
+
+def _machine(name: str, clock_hz: float | None) -> MimdMachine:
+    machine = load_machine(name, {} if clock_hz is None else {"chip.clock_hz": clock_hz})
+    if not isinstance(machine, MimdMachine):
+        raise DescriptionError(f"machine '{name}'", ["is not a tiled machine; tiled products need one"])
+    return machine
+
+
+def _off_by(middle: float, off: float) -> tuple[float, float, float]:
+    return middle, middle - off, middle + off
+
+
+@lru_cache(maxsize=256)
+def _matmul(machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials_dtype: str) -> Cycles:
+    plan = plan_product(machine, m, k, n, dtype, partials_dtype)
+    compute, exchange, sync = plan.compute_cycles, plan.exchange_cycles, plan.sync_cycles
+    compute_off, exchange_off = UNCERTAINTY["published"] * compute, UNCERTAINTY["derived"] * exchange
+    sync_off = UNCERTAINTY["derived"] * sync
+    cycles, off = compute + exchange, compute_off + exchange_off
+    in_us, rate = 1e6 / machine.chip.clock_hz, 2e-12 * m * k * n * machine.chip.clock_hz
+    return {
+        "compute_cycles": _off_by(compute, compute_off),
+        "exchange_cycles": _off_by(exchange, exchange_off),
+        "cycles": _off_by(cycles, off),
+        "total_cycles": _off_by(cycles + sync, off + sync_off),
+        "microseconds": (cycles * in_us, (cycles - off) * in_us, (cycles + off) * in_us),
+        "tflops": (rate / cycles, rate / (cycles + off), rate / (cycles - off)),
+    }
+
+
+@lru_cache(maxsize=16)
+def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, variant: str) -> Cycles:
+    if dtype != "f32" or n != 1:
+        raise DescriptionError("matrix-vector product", [f"dtype '{dtype}', n = {n}: the tutorial has f32 and n = 1"])
+    program = matrix_vector_program(machine, rows, columns, variant)
+    memory = memory_profile(program, measure_memory(program, machine), machine)
+    profile = time_program(program, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory)
+    kind = UNCERTAINTY["derived" if variant == "c++" else "published"]
+    means = (
+        ("compute_cycles", sum(span.busy_cycles for span in profile.spans) / program.tiles, kind),
+        ("busy_cycles", _bundles(program) / program.tiles, kind),
+        ("exchange_cycles", sum(span.exchange_cycles for span in profile.spans), UNCERTAINTY["assumed"]),
+        ("total_cycles", sum(span.cycles for span in profile.spans), kind),
+    )
+    return {name: (middle, middle * (1 - off), middle * (1 + off)) for name, middle, off in means}
+
+
+def _bundles(program: Program) -> float:
+    """Bundles of all vertices: issue slots that are not idle."""
+    total = 0.0
+    for superstep, times, _ in program.supersteps():
+        for table in superstep.tables:
+            cost: Any = table.codelet.cost
+            assert isinstance(cost, WorkerBundles)
+            total += times * cost.fixed * table.vertices
+            every: Any = extents_of(program, table)
+            for term in cost.terms:
+                extents = [every[name] for name in term.extents]
+                total += times * term.bundles * float(np.prod(extents, axis=0).sum())
+    return total
+
+
+def _product_row(row: Cells, _asked: Asked) -> Fields:
+    published = row.number("value")
+
+    def again(machine: MimdMachine) -> float:
+        clock = _clock_of(row)
+        changed = changed_machine(machine, {} if clock is None else {"chip.clock_hz": clock})
+        return _cycles_of(row, changed)[row["metric"]][0]
+
+    def predict() -> Fields:
+        found = predict_tiled_product(row)
+        if row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
+            raise MimdsimError(f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'")
+        formula = f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}"
+        return within_bounds(*found) | {"bearing": row.bearing(row["machine"], published, again, formula=formula)}
+
+    return {
+        "name": f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
+        f"{row['variant']} {row['metric']}",
+        "unit": row["unit"],
+        "published": published,
+        "tolerance": row.number("tolerance", default=0.15),
+        "source": row.get("source", ""),
+        "kind": f"{row['operation']} {row['metric']}",
+        "predict": predict,
+    }
+
+
+TILED_PRODUCTS = ReferenceTable(
+    needed=COLUMNS, also={"clock_hz", "partials", "tolerance", "source"}, read_row=_product_row
+)

@@ -1,0 +1,351 @@
+"""Cycles of library codelets by the vendor's names and parameters, as its own cycle estimators give them.
+
+`vendor_cycles` answers in the unit the vendor uses for the codelet: tile cycles for 1-D and supervisor codelets, worker
+cycles for 2-D ones. Where the vendor's own formula has a known slip, the registry repeats it (`as_vendor`), so that its
+figures can be checked; the functions themselves are right by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from mimdsim.base.errors import MimdsimError
+from mimdsim.costs.library import casts, dense, elementwise, network, reductions, sparse
+from mimdsim.costs.library.arithmetic import (
+    Elements,
+    NoCycleFormula,
+)
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
+from mimdsim.validation.vendor_formulas import horizontal_mac_cycles, scaled_add_1d_cycles
+
+
+class VendorParams(dict[str, str]):
+    """Parameters of one vendor figure: text by name."""
+
+    def count(self, name: str, default: int | None = None) -> int:
+        """The integer parameter `name`; raises MimdsimError if it is missing without default, or not an integer."""
+        text = self.get(name)
+        if text is None:
+            if default is None:
+                raise MimdsimError(f"parameter '{name}' is missing; given: {', '.join(sorted(self)) or 'none'}")
+            return default
+        try:
+            return int(text)
+        except ValueError:
+            raise MimdsimError(f"parameter '{name}' must be an integer, not '{text}'") from None
+
+    def flag(self, name: str) -> bool:
+        """True if `name` is given and not 0."""
+        return self.count(name, 0) != 0
+
+    def counts(self, name: str) -> list[int]:
+        """The integers of a parameter written as 7|9|33; raises MimdsimError if missing or not integers."""
+        return [VendorParams({name: text}).count(name) for text in self.get(name, "").split("|")]
+
+
+# (template argument such as ADD, number format, parameters) -> cycles
+Formula = Callable[[str, str, VendorParams], Elements]
+
+
+def formats(dtype: str) -> tuple[str, str]:
+    """The two formats of "f16/f32" or "f16->f32"; one alone stands for both."""
+    first, _, second = dtype.replace("->", "/").partition("/")
+    return first, second or first
+
+
+def _value(p: VendorParams, text: str) -> int | list[int]:
+    """A parameter as the table below writes it: "n", "n=1" or "n=m" with a number or another one where it is missing,
+    "n?" a flag, "n|" several."""
+    name, has_default, default = text.partition("=")
+    if name.endswith("?"):
+        return p.flag(name[:-1])
+    if name.endswith("|"):
+        return p.counts(name[:-1])
+    if not has_default:
+        return p.count(name)
+    return p.count(name, int(default) if default.isdigit() else p.count(default))
+
+
+def _of(
+    function: Callable[..., Elements],
+    parameters: str,
+    *,
+    op: bool = False,
+    formats_as: tuple[str, ...] | None = None,
+    **named: str | bool,
+) -> Formula:
+    """The function of these parameters, and by keyword of others; texts are parameters, what is not is passed on.
+
+    op: whether it takes the operation. formats_as: keywords for the one or two formats; None: all of it is `dtype`.
+    """
+
+    def formula(operation: str, dtype: str, p: VendorParams) -> Elements:
+        given = [_value(p, text) for text in parameters.split()]
+        more: dict[str, Any] = {name: _value(p, one) if isinstance(one, str) else one for name, one in named.items()}
+        more |= {"dtype": dtype} if formats_as is None else dict(zip(formats_as, formats(dtype), strict=False))
+        return function(*given, **more, **({"op": operation} if op else {}))
+
+    return formula
+
+
+def _scaled(op: str) -> Formula:
+    function = partial(scaled_add_1d_cycles, op=op, as_vendor=True)
+    return _of(function, "n", formats_as=("dtype",), memory_constrained="memConstrained?", constant_scale="isConstant?")
+
+
+def _bias(op: str, dtype: str, p: VendorParams) -> Elements:
+    if op not in ("ADD", "SUBTRACT"):
+        raise NoCycleFormula("broadcast of an inner vector", op, ["ADD", "SUBTRACT"])
+    return elementwise.bias_add_cycles(
+        p.count("broadcastFactor"), p.count("bLen"), dtype=dtype, slices=p.count("bSlices", 1)
+    )
+
+
+def _slice_2d(op: str, dtype: str, p: VendorParams, *, update: bool) -> Elements:
+    regions = p.counts("regions" if "regions" in p else "regionSize") * p.count("numRegions", 1)
+    return reductions.dynamic_slice_2d_cycles(regions, p.count("numSubElements"), dtype=dtype, update=update)
+
+
+def _scatter(op: str, dtype: str, p: VendorParams, *, scaled: bool) -> Elements:
+    data, scale = formats(dtype)
+    return reductions.scatter_add_cycles(
+        p.count("elemsPerSlice"),
+        p.count("numOffsets"),
+        in_range=p.count("inRangePerWorker", p.count("numOffsets")),
+        op=op,
+        dtype=data,
+        scaled=scaled,
+        scale_dtype=p.get("scaleType", scale),
+        sorted_indices=p.flag("sorted"),
+        subword_writes=p.flag("subWordWrites"),
+    )
+
+
+def _reduce(template: str, dtype: str, p: VendorParams) -> Elements:
+    op, _, special = (part.strip() for part in template.partition(","))
+    out = p.get("out", dtype)
+    update = p.flag("update")
+    if special in ("STRIDED", "STRIDED_REDUCE"):
+        return reductions.reduce_strided_cycles(
+            p.count("numOutputs"),
+            p.count("numPartials"),
+            stride=p.count("stride"),
+            outer_strides=p.count("numOuterStrides", 1),
+            op=op,
+            dtype=dtype,
+            out_dtype=out,
+            update=update,
+        )
+    if special in ("SCALAR_SINGLE_INPUT", "SCALAR_OUTPUT_SINGLE_INPUT"):
+        return reductions.reduce_to_scalar_cycles(p.count("numPartials"), op=op, dtype=dtype, out_dtype=out)
+    if special == "ALL_REGIONS_CONTINUOUS":
+        # As the vendor calls it: one output too few.
+        return reductions.reduce_contiguous_cycles(
+            p.count("numOutputsM1"), p.count("numPartials"), dtype=dtype, update=update
+        )
+    raise NoCycleFormula("reduction", special, ["STRIDED", "SCALAR_SINGLE_INPUT", "ALL_REGIONS_CONTINUOUS"])
+
+
+def _amp(dtype: str, p: VendorParams) -> dict[str, Any]:
+    """What convolutions on the matrix units have in common."""
+    data, sums = formats(dtype)
+    return {
+        "conv_groups": p.count("numConvGroups", 1),
+        "in_groups": p.count("numInGroups", 1),
+        "out_groups": p.count("numOutGroups", 1),
+        "out_channels_per_group": p.count("outChansPerGroup"),
+        "in_channels_per_group": p.count("inChansPerGroup", 16 if data == "f16" else 8),
+        "dtype": data,
+        "partials_dtype": sums,
+        # Half inputs with float partials are limited by the store of the partials to eight units.
+        "conv_units": p.count("convUnits", 8 if (data, sums) == ("f16", "f32") else 16),
+        "load_bytes_per_cycle": p.count("coeffBytesPerCycle", 8),
+    }
+
+
+def _conv_1x1(op: str, dtype: str, p: VendorParams) -> Elements:
+    return dense.amp_1x1_cycles(p.count("positions"), **_amp(dtype, p))
+
+
+def _conv_nx1(op: str, dtype: str, p: VendorParams) -> Elements:
+    outer, _, inner = p.get("kernel", "1x1").partition("x")
+    kernel = VendorParams(outer=outer, inner=inner)
+    height = p.count("filterHeight", 1)
+    return dense.amp_nx1_cycles(
+        [[p.count("rowLen")] * p.count("rowsPerWorker")] * 6,
+        kernel_outer=-(-kernel.count("outer") // height),
+        kernel_inner=kernel.count("inner"),
+        filter_height=height,
+        zeroed_elements=p.count("zeroedElems", 0),
+        **_amp(dtype, p),
+    )
+
+
+def _sparse(function: Callable[..., int], **fixed: bool) -> Formula:
+    return _of(function, "numX numZ numY", formats_as=("dtype",), buckets="buckets=1", subgroups="subgroups=1", **fixed)
+
+
+def _sparse_block(edges: str, dtype: str, p: VendorParams) -> Elements:
+    data, sums = formats(dtype)
+    return sparse.sparse_dense_block_cycles(
+        p.count("numXBlocks"),
+        p.count("numZ"),
+        p.count("numYBlocks"),
+        block=VendorParams(block=edges.partition("x")[0]).count("block"),
+        dtype=data,
+        partials_dtype=sums,
+        conv_units=p.count("convUnits", 16),
+        buckets=p.count("buckets", 1),
+        subgroups=p.count("subgroups", 1),
+    )
+
+
+# By name without template arguments; those reach the formula as its first argument.
+FORMULAS: dict[str, Formula] = {
+    "popops::BinaryOp1D": _of(elementwise.binary_1d_cycles, "n", op=True),
+    "popops::BinaryOp1DInPlace": _of(elementwise.binary_1d_cycles, "n", op=True, in_place=True),
+    "popops::BinaryOp2D": _of(elementwise.binary_2d_cycles, "rows|", op=True),
+    "popops::BinaryOp2DInPlace": _of(elementwise.binary_2d_cycles, "rows|", op=True, in_place=True),
+    "popops::BroadcastClamp": _of(elementwise.clamp_cycles, "rows|"),
+    "popops::BroadcastScalar1D": _of(elementwise.broadcast_scalar_1d_cycles, "n", op=True),
+    "popops::BroadcastScalar1DInPlace": _of(elementwise.broadcast_scalar_1d_cycles, "n", op=True, in_place=True),
+    "popops::BroadcastScalar2DData": _of(elementwise.broadcast_scalar_2d_cycles, "rows|", op=True),
+    "popops::BroadcastScalar2DDataInPlace": _of(
+        elementwise.broadcast_scalar_2d_cycles, "rows|", op=True, in_place=True
+    ),
+    "popops::BroadcastSelect": _of(elementwise.broadcast_select_cycles, "rows|"),
+    "popops::BroadcastVectorInner1D": _bias,
+    **{
+        f"popops::BroadcastVectorOuterBy{name}1D{in_place}": _of(
+            function, "rows cols", op=True, misaligned="misaligned?"
+        )
+        for name, function in (
+            ("Column", elementwise.broadcast_outer_by_column_cycles),
+            ("Row", elementwise.broadcast_outer_by_row_cycles),
+        )
+        for in_place in ("", "InPlace")
+    },
+    "popops::Cast1D": _of(casts.cast_1d_cycles, "n", formats_as=("source", "target")),
+    "popops::Cast2D": _of(casts.cast_2d_cycles, "rows|", formats_as=("source", "target")),
+    "popops::Clamp": _of(elementwise.clamp_cycles, "rows|"),
+    "popops::DynamicSlice1D": _of(reductions.dynamic_slice_1d_cycles, "regionSize numSubElements"),
+    "popops::DynamicSlice2D": partial(_slice_2d, update=False),
+    "popops::DynamicUpdateSlice1D": _of(reductions.dynamic_slice_1d_cycles, "regionSize numSubElements"),
+    "popops::DynamicUpdateSlice2D": partial(_slice_2d, update=True),
+    "popops::EncodeOneHot": _of(network.one_hot_cycles, "n=numIndices"),
+    "popops::Fill": _of(casts.fill_cycles, "n"),
+    "popops::HasNaNOrInf1D": _of(
+        network.nan_check_1d_cycles,
+        "sizeIn8BytesPerWorker",
+        extra_vector_workers="remWorkerId=0",
+        rest="remExtras=0",
+        infinities="checkInf?",
+    ),
+    "popops::HeapSortVertex": _of(network.heap_sort_cycles, "n", formats_as=()),
+    "popops::HeapSortVertexKV": _of(network.heap_sort_cycles, "n", formats_as=(), key_and_value=True),
+    **{
+        name: _of(
+            reductions.multi_slice_cycles,
+            "elemsPerSlice numOffsets",
+            in_range="inRange=numOffsets",
+            update=update,
+            sorted_indices="sorted?",
+            split_single_region="splitSingleRegion?",
+        )
+        for name, update in (("popops::MultiSlice", False), ("popops::MultiUpdate", True))
+    },
+    "popops::MultiUpdateOp": partial(_scatter, scaled=False),
+    "popops::Reduce": _reduce,
+    "popops::ScaledAddSupervisor": _scaled("ADD"),
+    "popops::ScaledMultiUpdateOp": partial(_scatter, scaled=True),
+    "popops::ScaledSubtractSupervisor": _scaled("SUBTRACT"),
+    "popops::Select": _of(elementwise.select_cycles, "rows|", formats_as=()),
+    "popops::UnaryOp1D": _of(elementwise.unary_1d_cycles, "n", op=True),
+    "popops::UnaryOp1DInPlace": _of(elementwise.unary_1d_cycles, "n", op=True, in_place=True),
+    "popops::UnaryOp2D": _of(elementwise.unary_2d_cycles, "rows|", op=True),
+    "popops::UnaryOp2DInPlace": _of(elementwise.unary_2d_cycles, "rows|", op=True, in_place=True),
+    "popops::aXMinusbYSupervisor": _scaled("AXMINUSBY"),
+    "popops::aXPlusbYSupervisor": _scaled("AXPLUSBY"),
+    "poplin::ConvPartial1x1Out": _conv_1x1,
+    "poplin::ConvPartialHorizontalMac": _of(
+        horizontal_mac_cycles,
+        "convSizePerWorker",
+        formats_as=("dtype", "partials_dtype"),
+        in_channels_per_group="inChansPerGroup",
+        out_channels_per_group="outChansPerGroup",
+        kernel="kernel=1",
+        zeroed_elements="zeroedElems=0",
+    ),
+    "poplin::ConvPartialnx1": _conv_nx1,
+    "poplin::OuterProduct": _of(dense.outer_product_cycles, "width numChannels chansPerGroup"),
+    "poplin::ReduceAdd": _of(
+        reductions.reduce_add_cycles,
+        "numOutputs numPartials",
+        formats_as=("dtype", "out_dtype"),
+        single_input="singleInput?",
+        interleaved="interleaved?",
+    ),
+    "popnn::NonLinearityGrad1D": _of(network.nonlinearity_gradient_1d_cycles, "n", op=True),
+    "popnn::ReduceMaxClassGather": _of(network.arg_max_cycles, "size workerSize"),
+    "poprand::Bernoulli": _of(network.bernoulli_cycles, "n", as_vendor=True),
+    "poprand::Dropout": _of(network.dropout_cycles, "n"),
+    "poprand::Normal": _of(network.normal_cycles, "n"),
+    "poprand::Uniform": _of(network.uniform_cycles, "n", as_vendor=True),
+    "popsparse::SparseDenseMatMulBlock": _sparse_block,
+    "popsparse::SparseDenseMatMulElementWise": _sparse(sparse.sparse_dense_elementwise_cycles),
+    "popsparse::SparseDenseMatMulElementWiseTranspose": _sparse(sparse.sparse_dense_transposed_cycles),
+    "popsparse::SparseDenseMatMulGradAElementWise": _sparse(sparse.sparse_dense_elementwise_cycles, gradient_a=True),
+    "popsparse::SparseDenseMatMulGradWElementWise": _sparse(sparse.sparse_gradient_w_cycles),
+    "popsparse::SparseGatherElementWise": _of(sparse.sparse_gather_cycles, "numIndices", formats_as=("dtype",)),
+    "popsparse::Transpose(half/float)": _of(sparse.transpose_cycles, "numTransposes rows cols"),
+}
+
+
+def vendor_cycles(codelet: str, dtype: str, params: Mapping[str, str]) -> int | None:
+    """Cycles of a codelet named as the vendor does, e.g. "popops::BinaryOp1D<ADD>"; None if no formula is known.
+
+    `dtype` is one format or two ("f16->f32", "f16/f32": data and partial sums). Raises MimdsimError that names the
+    codelet and the parameter when one is missing or not an integer.
+    """
+    name, _, template = codelet.partition("<")
+    formula = FORMULAS.get(name)
+    if formula is None:
+        return None
+    try:
+        return int(formula(template.removesuffix(">"), dtype, VendorParams(params)))
+    except NoCycleFormula:
+        return None
+    except MimdsimError as problem:
+        raise MimdsimError(f"codelet {codelet}: {problem}") from None
+
+
+def _vendor_row(row: Cells, _asked: Asked) -> Fields:
+    return {
+        "name": f"{row['codelet']} {row['dtype']} {row['params']}",
+        "unit": f"{row['scope']} cycles",
+        "published": row.number("cycles"),
+        "tolerance": 0.01,
+        "source": row.get("vendor_source", ""),
+        "kind": f"{row['scope']} cycles",
+        "predict": partial(_predict, row),
+    }
+
+
+def _predict(row: Cells) -> Fields:
+    try:
+        parameters = dict(part.split("=", 1) for part in row["params"].split(";") if part)
+        cycles = vendor_cycles(row["codelet"], row["dtype"], parameters)
+    except ValueError:
+        raise MimdsimError(f"params '{row['params']}' are not key=value;...") from None
+    except ArithmeticError as failure:  # a count of units or bytes that is 0
+        raise MimdsimError(f"the formula has no result for params '{row['params']}' ({failure})") from None
+    if cycles is None:
+        raise MimdsimError("no formula for this codelet")
+    return around(float(cycles), 0.0)
+
+
+VENDOR_CODELETS = ReferenceTable(
+    needed={"codelet", "scope", "dtype", "params", "cycles"}, also={"vendor_source"}, read_row=_vendor_row, on=""
+)

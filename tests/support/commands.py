@@ -1,0 +1,14 @@
+"""Commands as users type them."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from mimdsim.cli import main
+
+
+def mimdsim(*arguments: str, code: int = 0) -> str:
+    """Output of a command, its exit code checked."""
+    result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output

@@ -1,0 +1,22 @@
+"""The columns of single tiles of a small run on a part of a bow."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from mimdsim.machine import load_machine
+from mimdsim.pipeline import compile_workload, detail_of, retime
+from mimdsim.profile import TiledProfile
+from mimdsim.profile.detail import Detail
+from mimdsim.workload import filled_activity, load_workload
+
+SMALL = {"data.timesteps": 6, "training.batch": 8}
+
+
+@cache
+def made(chips: int = 1, window: range = range(10)) -> tuple[TiledProfile, Detail]:
+    machine = load_machine("bow", {"chip.tiles": 48, "links.chips": chips})
+    compiled = compile_workload(load_workload("digits", SMALL), machine, must_fit=False)
+    activity = filled_activity(compiled.network, 0.5)
+    detail = detail_of(compiled.program, machine, activity, compiled.memory, "a run", window)
+    return retime(compiled, machine, activity), detail
