@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import graphlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,85 +17,68 @@ WHOLE_DELAY = 1e-3  # assumed: how far a delay may be from a whole number of tim
 MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LinearMap:
-    """y = x @ matrix, with matrix [inputs, outputs]; or, without a matrix, y = x * factor, [n] or [1] for any n."""
-
-    matrix: Reals | None = None
-    factor: Reals = field(default_factory=lambda: np.ones(1))
-
-    @property
-    def inputs(self) -> int | None:
-        """How many values it takes; None for any."""
-        if self.matrix is not None:
-            return int(self.matrix.shape[0])
-        return self.factor.size if self.factor.size > 1 else None
-
-    @property
-    def outputs(self) -> int | None:
-        """How many values it gives; None for as many as it takes."""
-        return int(self.matrix.shape[1]) if self.matrix is not None else self.inputs
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is the identity for any size."""
-        return self.matrix is None and self.factor.size == 1 and bool(self.factor[0] == 1)
-
-    def then(self, other: LinearMap) -> LinearMap:
-        """This map and then the other."""
-        _agree(self.outputs, other.inputs, "gives", "takes")
-        if self.plain or other.plain:
-            return other if self.plain else self
-        if other.matrix is None:
-            if self.matrix is None:
-                return LinearMap(factor=self.factor * other.factor)
-            return LinearMap(matrix=self.matrix * other.factor)
-        if self.matrix is None:
-            return LinearMap(matrix=self.factor.reshape(-1, 1) * other.matrix)
-        _bounded(self.matrix.shape[0], other.matrix.shape[1])
-        return LinearMap(matrix=self.matrix @ other.matrix)
-
-    def plus(self, other: LinearMap) -> LinearMap:
-        """The sum of both maps of the same input."""
-        _agree(self.inputs, other.inputs, "takes", "takes")
-        _agree(self.outputs, other.outputs, "gives", "gives")
-        if self.matrix is None and other.matrix is None:
-            return LinearMap(factor=self.factor + other.factor)
-        size = self.inputs or other.inputs
-        assert size is not None
-        return LinearMap(matrix=self.dense(size) + other.dense(size))
-
-    def dense(self, size: int) -> Reals:
-        """The matrix, of a map whose input has `size` values."""
-        if self.matrix is not None:
-            return self.matrix
-        _bounded(size, size)
-        return np.diag(np.broadcast_to(self.factor, (size,)))
-
-    def apply(self, values: Reals) -> Reals:
-        """The map of one row of values."""
-        _agree(values.size if values.size > 1 else None, self.inputs, "gives", "takes")
-        if self.matrix is not None:
-            return np.broadcast_to(values, (self.matrix.shape[0],)) @ self.matrix
-        return values * self.factor
+# A linear map of rows of values: a matrix [inputs, outputs], or a factor for each value, [n], or [1] for any number.
+IDENTITY = np.ones(1)
 
 
-IDENTITY = LinearMap()
+def width(linear: Reals, axis: Literal[0, -1]) -> int | None:
+    """How many values a map takes (axis 0) or gives (-1); None for any, or as many as it takes."""
+    return int(linear.shape[axis]) if linear.ndim == 2 or linear.size > 1 else None
+
+
+def is_identity(linear: Reals) -> bool:
+    """Whether a map passes on any number of values."""
+    return linear.shape == (1,) and bool(linear[0] == 1)
+
+
+def as_matrix(linear: Reals, size: int) -> Reals:
+    """The matrix of a map whose input has `size` values."""
+    if linear.ndim == 2:
+        return linear
+    _bounded(size, size)
+    return np.diag(np.broadcast_to(linear, (size,)))
+
+
+def _then(first: Reals, second: Reals) -> Reals:
+    """One map and then the other."""
+    _agree(width(first, -1), width(second, 0), "gives", "takes")
+    if is_identity(first) or is_identity(second):
+        return second if is_identity(first) else first
+    if first.ndim == 1:
+        return first.reshape(-1, 1) * second if second.ndim == 2 else first * second
+    if second.ndim == 1:
+        return first * second
+    _bounded(first.shape[0], second.shape[1])
+    return first @ second
+
+
+def _plus(first: Reals, second: Reals) -> Reals:
+    """The sum of two maps of the same input."""
+    size = width(first, 0) or width(second, 0)
+    _agree(width(first, 0), width(second, 0), "takes", "takes")
+    _agree(width(first, -1), width(second, -1), "gives", "gives")
+    if first.ndim == second.ndim or size is None:
+        return first + second
+    return as_matrix(first, size) + as_matrix(second, size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Combination:
     """A sum of linear maps of sources, each after a delay in timesteps, and a constant ([n], or [1] for any n)."""
 
-    terms: dict[tuple[str, int], LinearMap]
+    terms: dict[tuple[str, int], Reals]
     constant: Reals
 
-    def then(self, linear: LinearMap, bias: Reals | None) -> Combination:
+    def then(self, linear: Reals, bias: Reals | None) -> Combination:
         """Every term and the constant through `linear`, and then `bias` added."""
-        constant = np.zeros(1) if not self.constant.any() else linear.apply(self.constant)
+        constant = np.zeros(1)
+        if self.constant.any():
+            _agree(width(self.constant, 0), width(linear, 0), "gives", "takes")
+            product = linear.ndim == 2
+            constant = np.broadcast_to(self.constant, linear.shape[:1]) @ linear if product else self.constant * linear
         if bias is not None:
             constant = constant + bias
-        return Combination(terms={key: term.then(linear) for key, term in self.terms.items()}, constant=constant)
+        return Combination(terms={key: _then(term, linear) for key, term in self.terms.items()}, constant=constant)
 
     def delayed(self, timesteps: int) -> Combination:
         """Every term later by `timesteps`; the constant has always been there."""
@@ -104,11 +88,11 @@ class Combination:
 
 def total(parts: list[Combination]) -> Combination:
     """The sum of everything that arrives at one node."""
-    terms: dict[tuple[str, int], LinearMap] = {}
+    terms: dict[tuple[str, int], Reals] = {}
     constant = np.zeros(1)
     for part in parts:
         for key, term in part.terms.items():
-            terms[key] = terms[key].plus(term) if key in terms else term
+            terms[key] = _plus(terms[key], term) if key in terms else term
         if part.constant.size > 1 and constant.size > 1:
             _agree(constant.size, part.constant.size, "gives", "gives")
         constant = constant + part.constant
@@ -148,8 +132,8 @@ def combinations_of(
             sent[name] = arriving.delayed(late) if late else _through(nodes[name], arriving)
             if late and arriving.constant.any():
                 notes.append(f"the constant that '{name}' delays acts from the first timestep on, not {late} later")
-            matrices = [term.matrix for term in sent[name].terms.values() if term.matrix is not None]
-            composed += sum(matrix.size for matrix in matrices if matrix.base is None)
+            terms = sent[name].terms.values()
+            composed += sum(term.size for term in terms if term.ndim == 2 and term.base is None)
             if composed > MAX_VALUES:
                 raise NodeProblem(f"products of weights have over {MAX_VALUES} values")
     found = {name: sent[name] for name, node in nodes.items() if node.kind == "Output"}
@@ -181,7 +165,7 @@ def _in_order(before: Mapping[str, list[str]], sources: set[str]) -> list[str]:
 def _through(node: NirNode, arriving: Combination) -> Combination:
     """What a node without neurons and delay sends."""
     if node.kind == "Scale":
-        return arriving.then(LinearMap(factor=node.arrays["scale"].reshape(-1)), None)
+        return arriving.then(node.arrays["scale"].reshape(-1), None)
     if "weight" not in node.arrays:  # Flatten and Output: values are rows here anyway
         return arriving
     weight = node.arrays["weight"]
@@ -190,7 +174,7 @@ def _through(node: NirNode, arriving: Combination) -> Combination:
     bias = node.arrays["bias"].reshape(-1) if "bias" in node.arrays else None
     if bias is not None and bias.size not in (1, weight.shape[0]):
         raise NodeProblem(f"'bias' has {bias.size} values for {weight.shape[0]} rows of 'weight'")
-    return arriving.then(LinearMap(matrix=weight.T), bias)  # a view: its base is the file's array
+    return arriving.then(weight.T, bias)  # a view: its base is the file's array
 
 
 def _timesteps(node: NirNode, dt: float) -> int:

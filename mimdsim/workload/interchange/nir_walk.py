@@ -13,7 +13,7 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population
-from mimdsim.workload.interchange.nir_composition import Combination, LinearMap, combinations_of
+from mimdsim.workload.interchange.nir_composition import Combination, as_matrix, combinations_of, is_identity, width
 from mimdsim.workload.interchange.nir_neurons import Discretisation, ambiguities_of, dt_of_file, dynamics_of
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flatten
 
@@ -92,8 +92,8 @@ class _Walk:
             delay, term = _one_delay(arriving, source)
             node = self._nodes[name]
             own = max((values.size for values in node.arrays.values()), default=1) if node.kind in NEURONS else 1
-            neurons = term.outputs or (own if own > 1 else size)
-            weights = self._finite(name, term.dense(size))
+            neurons = width(term, -1) or (own if own > 1 else size)
+            weights = self._finite(name, as_matrix(term, size))
             if weights.shape != (size, neurons):
                 raise NodeProblem(f"takes {weights.shape[0]} values, '{source}' gives {size}")
             if node.kind in NEURONS:
@@ -121,14 +121,14 @@ class _Walk:
         delay, term = _one_delay(arriving, name)
         if delay > 1:  # a cycle takes one timestep, both without a delay node and with one of one timestep
             raise NodeProblem(f"reads itself after {delay} timesteps; one is supported")
-        if term.matrix is None:
-            return self._finite(name, np.broadcast_to(term.factor, (neurons,)))
-        if term.matrix.shape != (neurons, neurons):
-            raise NodeProblem(f"reads itself over weights of shape {list(term.matrix.shape)} for {neurons} neurons")
-        diagonal = np.diagonal(term.matrix)
-        if np.count_nonzero(term.matrix) == np.count_nonzero(diagonal):  # so one-to-one weights are written
+        if term.ndim == 1:
+            return self._finite(name, np.broadcast_to(term, (neurons,)))
+        if term.shape != (neurons, neurons):
+            raise NodeProblem(f"reads itself over weights of shape {list(term.shape)} for {neurons} neurons")
+        diagonal = np.diagonal(term)
+        if np.count_nonzero(term) == np.count_nonzero(diagonal):  # so one-to-one weights are written
             return self._finite(name, diagonal)
-        return self._finite(name, term.matrix)
+        return self._finite(name, term)
 
     def _bias(self, name: str, arriving: Combination, neurons: int) -> Reals | None:
         constant = arriving.constant
@@ -165,7 +165,7 @@ def _sources(arriving: Combination) -> set[str]:
     return {source for source, _ in arriving.terms}
 
 
-def _one_delay(arriving: Combination, source: str) -> tuple[int, LinearMap]:
+def _one_delay(arriving: Combination, source: str) -> tuple[int, Reals]:
     found = [(delay, term) for (name, delay), term in arriving.terms.items() if name == source]
     if len(found) != 1:
         raise NodeProblem(f"reads '{source}' {len(found)} times after different delays; one is supported")
@@ -175,4 +175,4 @@ def _one_delay(arriving: Combination, source: str) -> tuple[int, LinearMap]:
 def _passes_on(arriving: Combination, source: str) -> bool:
     """Whether what arrives is exactly what `source` sends."""
     term = arriving.terms.get((source, 0))
-    return len(arriving.terms) == 1 and term is not None and term.plain and not arriving.constant.any()
+    return len(arriving.terms) == 1 and term is not None and is_identity(term) and not arriving.constant.any()
