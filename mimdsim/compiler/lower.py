@@ -104,6 +104,7 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
         generators=tuple(name for name in graph.inputs if graph.value(name).role == "generator"),
         potentials=potentials,
         passing=_passing(low, graph),
+        positions={layer.name: layer.positions for layer in low.network.layers if layer.positions > 1},
     )
 
 

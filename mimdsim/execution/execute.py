@@ -276,13 +276,19 @@ class Executor:
             if len(sequences) == 1:
                 (rows,) = sequences
                 every = rows if rows.ndim == 3 else np.broadcast_to(rows, (self.timesteps, *rows.shape))
-                ids[layer], counts[layer] = listed_of(every)
+                ids[layer], counts[layer] = listed_of(self._by_sample(layer, every))
                 continue
             counts[layer] = sequences[1].astype(np.int32)
             ids[layer] = np.zeros(sequences[0].shape, np.int32)
             only_listed(sequences[0], counts[layer], ids[layer])
         counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
         return RecordedActivity(ids=ids, counts=counts, dropped={})
+
+    def _by_sample(self, layer: str, rows: np.ndarray) -> np.ndarray:
+        """[timesteps, samples, neurons] of spikes of a layer, channels of planes outermost."""
+        positions = self.program.observables.positions.get(layer, 1)
+        by_position = rows.reshape(len(rows), -1, positions, rows.shape[-1])
+        return np.ascontiguousarray(by_position.swapaxes(2, 3)).reshape(*by_position.shape[:2], -1)
 
     # ---- one superstep
 

@@ -16,6 +16,8 @@ MATRIX_PRODUCTS: dict[str, bool] = {
     "synapse_spike_gradient": True,
     "synapse_weight_gradient": False,
 }
+# what products of convolutions gather, and scatter, while they run (implicit GEMM): no kernels of their own
+GATHERED = ("unfold", "fold")
 
 
 def dependence_graph(scan: Scan, *, across_timesteps: bool) -> nx.DiGraph:

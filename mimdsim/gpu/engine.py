@@ -164,6 +164,7 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
             accumulate=kernel.accumulate,
             l2_resident=resident and kernel.repeated,
             aligned=kernel.aligned,
+            gathered=kernel.gathered,
         )
         return product if product.seconds >= period else replace(product, seconds=period, bound="launch")
     if isinstance(kernel, Stream):

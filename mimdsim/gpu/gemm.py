@@ -149,6 +149,7 @@ def gemm_seconds(
     transposed_weight: bool = False,
     power_limited: bool = True,
     aligned: bool = True,
+    gathered: int = 0,
     parameters: ProductParameters = CALIBRATED,
 ) -> KernelTime:
     """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel, without its launch. Raises ValueError when a dimension
@@ -157,13 +158,13 @@ def gemm_seconds(
     l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product is
     added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand is stored with k
     innermost, as torch.nn.Linear keeps it. power_limited: products run long enough for the board's power limit to act.
-    aligned: rows start at multiples of 16 bytes (`rows_aligned`).
+    aligned: rows start at multiples of 16 bytes (`rows_aligned`). gathered: elements A is gathered from (0: m * k).
     """
     if min(m, n, k, batch) < 1:
         raise ValueError(f"matrix product {batch} x ({m} x {k}) x ({k} x {n}): every dimension must be at least 1")
     element_bytes = ELEMENT_BYTES[precision]
     result_bytes = m * n * batch * element_bytes
-    moved = (m * k + k * n) * batch * element_bytes + result_bytes * (2 if accumulate else 1)
+    moved = ((gathered or m * k) + k * n) * batch * element_bytes + result_bytes * (2 if accumulate else 1)
     if gpu.systolic is not None:
         seconds, compute_bound = systolic_seconds(
             gpu, m, n, k, batch=batch, precision=precision, bytes_moved=moved, on_chip=l2_resident

@@ -53,7 +53,8 @@ class Product(GpuKernel):
     """`times` launches of `batch` products C[m, n] = A[m, k] B[k, n].
 
     accumulate: added to what C held. repeated: the same weights come back every timestep. aligned: rows start where
-    tensor units read them fastest, which a program that pads its widths sees to.
+    tensor units read them fastest, which a program that pads its widths sees to. gathered: elements that A is gathered
+    from while the product runs, fewer than it has (a convolution as implicit GEMM; 0: A is an array).
     """
 
     m: int
@@ -63,6 +64,7 @@ class Product(GpuKernel):
     accumulate: bool = False
     repeated: bool = False
     aligned: bool = True
+    gathered: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

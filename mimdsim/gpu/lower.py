@@ -14,6 +14,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.dependence import (
+    GATHERED,
     MATRIX_PRODUCTS,
     check_hoistable,
     fused_accumulations,
@@ -197,7 +198,7 @@ class _Body:
         level = product_levels(self.scan, across_timesteps=self.strategy.hoisted)
         groups: dict[tuple[str, int], list[Operation]] = {}
         for inner in self.scan.body.operations:
-            if inner.kind not in MATRIX_PRODUCTS and inner.name not in absorbed:
+            if inner.kind not in (*MATRIX_PRODUCTS, *GATHERED) and inner.name not in absorbed:
                 groups.setdefault((self._layer(inner), level[inner.outputs[0]]), []).append(inner)
         return list(groups.values())
 
@@ -216,8 +217,8 @@ class _Body:
         return [[group[at] for at in part] for part in parts]
 
     def _product(self, inner: Operation, *, accumulate: bool) -> Product:
-        m, n = self.scan.body.value(inner.outputs[0]).shape
-        k = self._flops([inner]) // (2 * m * n)
+        m, n, gathered = *self.scan.body.value(self._left_in(inner)).shape, self._gathered(inner)
+        k = -(-self._flops([inner]) // (2 * m * n))
         timesteps = self.scan.timesteps
         rows = (n, k) if MATRIX_PRODUCTS[inner.kind] else (m, n)  # extents of the arrays' rows; the other is the batch
         aligned = self.strategy.pads_widths or all(row * self.element_bytes % ALIGNED_BYTES == 0 for row in rows)
@@ -230,14 +231,29 @@ class _Body:
             n=n,
             k=k,
             aligned=aligned,
+            gathered=gathered,
         )
         if not self.strategy.hoisted:
             return replace(once, times=timesteps, accumulate=accumulate, repeated=True)
         if MATRIX_PRODUCTS[inner.kind]:
-            return replace(once, m=m * timesteps)
+            return replace(once, m=m * timesteps, gathered=gathered * timesteps)
         if accumulate:  # the sum over timesteps is part of the reduction
-            return replace(once, k=k * timesteps)
+            return replace(once, k=k * timesteps, gathered=gathered * timesteps)
         return replace(once, batch=timesteps)
+
+    def _left_in(self, product: Operation) -> str:
+        """What a product leaves its result in: what its patches are added up to, if it has such."""
+        (made,) = product.outputs
+        return next(
+            (op.outputs[0] for op in self.scan.body.operations if op.kind == "fold" and made in op.inputs), made
+        )
+
+    def _gathered(self, product: Operation) -> int:
+        """Elements that a product gathers one of its operands from: planes for patches, or what patches are made of."""
+        if self._left_in(product) != product.outputs[0]:
+            return self._elements(product.inputs[:1])
+        makers = (self.scan.body.producer(name) for name in product.inputs)
+        return sum(self._elements(maker.inputs) for maker in makers if maker and maker.kind == "unfold")
 
     def _stream(self, chunk: Sequence[Operation]) -> Stream:
         moved = self._elements(self._reads(chunk)) + self._elements(self._writes(chunk))
@@ -283,7 +299,8 @@ class _Body:
         if strategy.hoisted:
             return
         if strategy.bookkeeping_kernels:
-            feeding = {name for op in self.scan.body.operations if op.kind in MATRIX_PRODUCTS for name in op.inputs}
+            kinds = (*MATRIX_PRODUCTS, *GATHERED)
+            feeding = {name for op in self.scan.body.operations if op.kind in kinds for name in op.inputs}
             cut = [item.inside for item in self.scan.slices if item.inside in feeding]
             moved = 2 * self._elements(cut) * self.element_bytes  # read and written
             yield Stream(name=f"{self.op.name}.slice", op="slice", phase=phase, times=times, bytes_moved=moved)
@@ -301,7 +318,10 @@ class _Body:
     def unstacked_bytes(self) -> int:
         """Values between kernels that are neither stacked nor summed: of one timestep, or hoisted of all."""
         inner = self.scan.body
-        crossing = {name for op in inner.operations if op.kind in MATRIX_PRODUCTS for name in (*op.inputs, *op.outputs)}
+        kinds = (*MATRIX_PRODUCTS, *GATHERED)
+        crossing = {name for op in inner.operations if op.kind in kinds for name in (*op.inputs, *op.outputs)}
+        for op in inner.operations:  # patches are never stored
+            crossing -= {*op.outputs} if op.kind == "unfold" else {*op.inputs} if op.kind == "fold" else set()
         crossing &= {name for op in inner.operations for name in op.outputs}
         absorbed = fused_accumulations(self.scan)
         crossing -= {name for op in inner.operations if op.name in absorbed for name in op.outputs}

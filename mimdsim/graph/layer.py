@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.linear_neurons import Fired, LinearNeuron
 from mimdsim.graph.names import Parameter, before, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder
@@ -28,8 +29,9 @@ class Layer:
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
-    input. `inputs` is the width of the first. bias: a trained current per neuron. recurrence: synapses from the
-    layer's spikes of the previous timestep onto each neuron itself ('one_to_one') or onto all ('all_to_all'). spiking
+    input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
+    its weights and biases are shared by all positions. bias: a trained current per neuron. recurrence: synapses from
+    the layer's spikes of the previous timestep onto each neuron itself ('one_to_one') or all ('all_to_all'). spiking
     False: the membrane potential is the output, of neurons that are never reset, or with `reset_unread` where they
     would spike, though nobody reads those spikes.
     Raises MappingError for an unknown choice.
@@ -45,6 +47,7 @@ class Layer:
     spiking: bool = True
     reset_unread: bool = False
     sources: tuple[Source, ...] = ()
+    convolution: Convolution | None = None
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -57,6 +60,23 @@ class Layer:
                 f"layer '{self.name}': spikes that nobody reads are not listed, so they reset by state: leave "
                 'network.reset_by = "emission" out'
             )
+        if self.convolution is not None:
+            self._check_convolution(self.convolution)
+
+    def _check_convolution(self, convolution: Convolution) -> None:
+        for what, given, planes in (
+            ("inputs", self.inputs, convolution.planes),
+            ("neurons", self.neurons, convolution.result),
+        ):
+            if given != planes.neurons:
+                raise MappingError(f"layer '{self.name}' has {given} {what}; planes of {planes} are {planes.neurons}")
+        if len(self.sources) > 1:
+            names = ", ".join(each.name for each in self.sources)
+            raise MappingError(f"layer '{self.name}', a convolution, reads {names}; a convolution reads one source")
+        if self.recurrence != "none":
+            raise MappingError(
+                f"layer '{self.name}', a convolution, has no synapses onto itself: leave network.recurrence out"
+            )
 
     @property
     def acting_neuron(self) -> LinearNeuron:
@@ -66,6 +86,16 @@ class Layer:
     @property
     def capacity(self) -> int:
         return self.selection.capacity
+
+    @property
+    def positions(self) -> int:
+        """Of its planes: values of the layer have so many rows a sample."""
+        return self.convolution.result.positions if self.convolution else 1
+
+    @property
+    def columns(self) -> int:
+        """Neurons at a position, which share no weights."""
+        return self.neurons // self.positions
 
     @property
     def gives_itself_gradients(self) -> bool:
@@ -84,14 +114,18 @@ class Layer:
         if self.recurrence != "none":
             shapes["recurrent"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
         if self.bias:
-            shapes["bias"] = (1, self.neurons)
+            shapes["bias"] = (1, self.columns)
         others = (Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
-        weights = Parameter(layer=self.name, role="weights", shape=(self.inputs, self.neurons))
+        rows = self.convolution.fan_in if self.convolution else self.inputs
+        channels = self.convolution.channels if self.convolution else self.neurons
+        weights = Parameter(layer=self.name, role="weights", shape=(rows, channels))
         return weights, *also, *others
 
     @property
     def fan_in(self) -> int:
         """The inputs of a neuron from other layers."""
+        if self.convolution:
+            return self.convolution.fan_in
         return self.inputs + sum(each.neurons for each in self.sources[1:])
 
 
@@ -99,14 +133,15 @@ def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, .
     """Append one timestep of the layer's neurons; returns what it carries and the name of the potential compared
     with the thresholds.
 
-    Carried: the states x [states, batch, neurons], and u [batch, neurons] for a reset by state. For one by emission,
-    the layer's own spikes of the previous timestep, which the network carries, tell which were reset. Fused neurons
-    carry only the potential v [batch, neurons].
+    Rows are samples, or positions of them where the layer has planes, whose columns are channels. Carried: the states x
+    [states, rows, columns], and u [rows, columns] for a reset by state. For one by emission, the layer's own spikes of
+    the previous timestep, which the network carries, tell which were reset. Fused neurons carry only the potential v
+    [rows, columns].
     """
     name = layer.name
     neuron = layer.acting_neuron
-    neuron.check_width(name, layer.neurons)
-    batch, neurons = body.values[current].shape
+    neuron.check_width(name, layer.columns)
+    rows, columns = body.values[current].shape
     earlier = replace(body.values[current], shift=-1)
     if neuron.fused:
         v = f"v.{name}"
@@ -114,13 +149,13 @@ def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, .
         v = body.one("lif", (held, current), v, layer=name, attributes=neuron)
         return (Carry(enters=held, leaves=v),), v
     x, u = f"x.{name}", f"u.{name}"
-    shape = (len(neuron.states), batch, neurons)
+    shape = (len(neuron.states), rows, columns)
     held = body.declare(replace(earlier, name=before(x), shape=shape))
     inputs: tuple[str, ...] = (held, current)
     full = neuron.reset_gradient == "full"
     carries = []
     if neuron.resets:
-        attributes = Fired(selection=layer.selection, neurons=neurons, differentiable=full)
+        attributes = Fired(selection=layer.selection, neurons=columns, differentiable=full)
         if neuron.reset_by == "state":
             potential = body.declare(replace(earlier, name=before(u)))
             carries.append(Carry(enters=potential, leaves=u, detached=not full))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
@@ -73,6 +74,7 @@ class SpikingNetwork:
             raise MappingError("training.frozen leaves no parameter to train; take one out")
         for layer in self.layers:
             self._check_sources(layer)
+            self._check_planes(layer)
         if self.sources(self.layers[0])[0].name != INPUT:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
         leading = {self.layers[-1].name}
@@ -105,6 +107,30 @@ class SpikingNetwork:
                 )
         if len(set(names)) < len(names):
             raise MappingError(f"layer '{layer.name}' reads {', '.join(names)}; name each once")
+
+    def _check_planes(self, layer: Layer) -> None:
+        convolution = layer.convolution
+        if convolution is None:
+            return
+        if self.spikes != "dense":
+            raise MappingError(f"layer '{layer.name}', a convolution, has dense spikes: set network.spikes = \"dense\"")
+        if layer is self.layers[-1] and layer.positions > 1:
+            raise MappingError(
+                f"layer '{layer.name}', the last, makes planes of {convolution.result}; let a layer without a "
+                "convolution read them"
+            )
+        (source,) = self.sources(layer)
+        given = self.planes_of(source.name)
+        if source.name != INPUT and given != convolution.planes:
+            raise MappingError(
+                f"layer '{layer.name}' reads planes of {convolution.planes} from '{source.name}', which has "
+                f"{given or 'no planes'}"
+            )
+
+    def planes_of(self, name: str) -> Planes | None:
+        """What a layer of several positions makes."""
+        layer = next((one for one in self.layers if one.name == name), None)
+        return layer.convolution.result if layer and layer.convolution and layer.positions > 1 else None
 
     def _before(self, layer: Layer) -> list[str]:
         names = [each.name for each in self.layers]
@@ -237,7 +263,7 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
                 "no synapses onto itself: leave spiking = true"
             )
     body = builder("forward")
-    now = body.declare(_spikes(network, "input.now", INPUT, network.inputs, network.input_capacity))
+    now = body.declare(_input(network, "input.now"))
     for layer in network.layers:
         if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
             body.declare(Value(name=name, shape=(), layer=layer.name))
@@ -248,13 +274,19 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
             body.declare(parameter.value)
     for index, layer in enumerate(network.layers):
         if network.is_read(index):
-            earlier = _spikes(network, before(spikes_of(layer.name)), layer.name, layer.neurons, layer.capacity)
+            earlier = _spikes(network, before(spikes_of(layer.name)), layer)
             body.declare(replace(earlier, shift=-1))
     carries: list[Carry] = []
     emitted: list[str] = []
     for layer in network.layers:
         sources = [
-            now if each.name == INPUT else before(spikes_of(each.name)) if each.lag else spikes_of(each.name)
+            _read(
+                body,
+                network,
+                layer,
+                each.name,
+                now if each.name == INPUT else before(spikes_of(each.name)) if each.lag else spikes_of(each.name),
+            )
             for each in network.sources(layer)
         ]
         carried, u = step(body, layer, _current(body, layer, sources))
@@ -281,17 +313,49 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
     )
 
 
-def _spikes(network: SpikingNetwork, name: str, layer: str, neurons: int, capacity: int) -> Value:
-    """Spikes of one timestep in the network's form."""
+def _spikes(network: SpikingNetwork, name: str, layer: Layer) -> Value:
+    """Spikes of a layer in one timestep in the network's form."""
     sparse = network.spikes == "sparse"
     return Value(
         name=name,
-        shape=(network.batch, neurons),
+        shape=(network.batch * layer.positions, layer.columns),
         form="sparse" if sparse else "array",
-        capacity=capacity if sparse else 0,
+        capacity=layer.capacity if sparse else 0,
         role="spikes",
-        layer=layer,
+        layer=layer.name,
     )
+
+
+def _input(network: SpikingNetwork, name: str) -> Value:
+    """Spikes of the input in one timestep."""
+    sparse = network.spikes == "sparse"
+    capacity = network.input_capacity if sparse else 0
+    shape, form = (network.batch, network.inputs), "sparse" if sparse else "array"
+    return Value(name=name, shape=shape, form=form, capacity=capacity, role="spikes", layer=INPUT)
+
+
+def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, source: str, spikes: str) -> str:
+    """What a layer multiplies by its weights: the spikes of a source, or patches of its planes."""
+    convolution, by_channel = layer.convolution, source == INPUT
+    if convolution is None:
+        planes = network.planes_of(source)
+        if planes is None:
+            return spikes
+        patches = Patches(planes=planes, window=Window.whole(planes))
+        return body.one("unfold", (spikes,), f"flat.{source}.{layer.name}", layer=layer.name, attributes=patches)
+    planes = convolution.planes
+    if convolution.before:
+        spikes = _pool(body, layer, convolution.before, planes, spikes, f"pooled.{source}.{layer.name}", by_channel)
+        planes, by_channel = convolution.read, False
+    patches = Patches(planes=planes, window=convolution.window, by_channel=by_channel)
+    return body.one("unfold", (spikes,), f"patches.{layer.name}", layer=layer.name, attributes=patches)
+
+
+def _pool(
+    body: GraphBuilder, layer: Layer, pool: Pool, planes: Planes, given: str, name: str, by_channel: bool = False
+) -> str:
+    pooling = Pooling(planes=planes, window=pool.window, by_channel=by_channel, kind=pool.kind)
+    return body.one("pool", (given,), name, layer=layer.name, attributes=pooling)
 
 
 def _current(body: GraphBuilder, layer: Layer, sources: list[str]) -> str:
@@ -308,6 +372,9 @@ def _current(body: GraphBuilder, layer: Layer, sources: list[str]) -> str:
         current = body.one("add", (current, own), f"current.{name}.sum", layer=name)
     if layer.bias:
         current = body.one("bias_add", (current, trained["bias"]), f"current.{name}.biased", layer=name)
+    if layer.convolution and layer.convolution.after:
+        made = layer.convolution.made
+        current = _pool(body, layer, layer.convolution.after, made, current, f"current.{name}.pooled")
     return current
 
 
@@ -346,7 +413,7 @@ def _over_time(
 
     learns: declare the labels, between the input and the parameters."""
     build = builder("forward")
-    now = _spikes(network, INPUT, INPUT, network.inputs, network.input_capacity)
+    now = _input(network, INPUT)
     every = () if network.steady_input else (network.timesteps,)
     source = build.declare(replace(now, shape=(*every, *now.shape)))
     if network.steady_input:

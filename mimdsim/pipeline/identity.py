@@ -26,6 +26,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("training", "rate_epochs", 1),
     ("training", "rate_table", []),
     ("training", "frozen", []),
+    ("network", "convolutions", {}),
 )
 
 

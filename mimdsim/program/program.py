@@ -133,13 +133,14 @@ class Observables:
     gradients: the output that holds the gradient, by trained input. generators: inputs that hold the states of random
     number generators, drawn afresh before every run. potentials: for layers that spike.
     passing: of layers whose spikes no sequence keeps, the variables of ids and counts, or of rows, that hold those of
-    the current timestep.
+    the current timestep. positions: of layers of planes, whose rows are positions of samples.
     """
 
     gradients: dict[str, str] = field(default_factory=dict)
     generators: tuple[str, ...] = ()
     potentials: dict[str, Potential] = field(default_factory=dict)
     passing: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

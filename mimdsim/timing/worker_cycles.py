@@ -84,7 +84,7 @@ def program_loads(program: Program, activity: RecordedActivity, issue: TileIssue
 
 def _program_loads(program: Program, activity: RecordedActivity, issue: TileIssue) -> tuple[SuperstepLoad, ...]:
     for layer, names in program.recorded.items():
-        batch = program.variables[names[0]].shape[-2]
+        batch = program.variables[names[0]].shape[-2] // program.observables.positions.get(layer, 1)
         if layer in activity.counts and activity.counts[layer].shape[1] != batch:
             raise MappingError(
                 f"recorded activity has a batch of {activity.counts[layer].shape[1]}, the program {batch}: "

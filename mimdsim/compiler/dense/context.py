@@ -31,7 +31,19 @@ class ArrayLowering(Lowering):
     def states(self, layer: str) -> Blocks:
         """Where the neurons of a layer lie, all samples."""
         found = self.layer(layer)
-        return self.arrays.forward(found.inputs, found.neurons).result
+        if found.convolution and found.convolution.after:
+            return self.arrays.spread(*self.shape_of(layer))
+        return self.arrays.forward(self.product_rows(layer), *found.parameters[0].shape).result
+
+    def product_rows(self, layer: str) -> int:
+        """Of the products of a layer: its samples, or the positions of them."""
+        convolution = self.layer(layer).convolution
+        return self.network.batch * (convolution.made.positions if convolution else 1)
+
+    def shape_of(self, layer: str) -> tuple[int, int]:
+        """Of what its neurons have."""
+        found = self.layer(layer)
+        return self.network.batch * found.positions, found.columns
 
     def matrix(
         self,
@@ -77,12 +89,12 @@ class ArrayLowering(Lowering):
         return blocks.tiles[box], columns
 
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
-        """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
-        return self.matrix(name, (self.network.batch, self.layer(layer).neurons), self.states(layer), category)
+        """Declare a variable of the shape of the layer's neurons that lies where they do."""
+        return self.matrix(name, self.shape_of(layer), self.states(layer), category)
 
     def by_neuron(self, layer: str, axis: int) -> TileMapping:
         """Numbers per neuron that are no matrix over samples: in runs as the library maps linearly."""
-        row = self.arrays.row(self.layer(layer).neurons)
+        row = self.arrays.row(self.layer(layer).columns)
         return TileMapping.split(axis, row.tiles, row.start, row.stop)
 
     def on_boxes(
@@ -108,9 +120,12 @@ class ArrayLowering(Lowering):
 
     def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
         """As the product of the currents wants it; one number per neuron in a row."""
-        blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self.arrays.forward(*shape).right
+        blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self._weights(shape, layer)
         self.inputs[name] = self.matrix(name, shape, blocks, category, persistent=True)
         self.storage[name] = (name,)
+
+    def _weights(self, shape: tuple[int, int], layer: str) -> Blocks:
+        return self.arrays.forward(self.product_rows(layer), *shape).right
 
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, products, surrogates
+from mimdsim.compiler.dense import planes
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import ProductPlace
 from mimdsim.graph import Operation
@@ -18,12 +19,20 @@ from mimdsim.program import Codelet, TileMapping
 Operations = tuple[Operation, ...]
 
 
+def _shape(low: ArrayLowering, matrix: str) -> tuple[int, int]:
+    rows, columns = low.variables[matrix].shape
+    return rows, columns
+
+
+def _rows(low: ArrayLowering, matrix: str) -> int:
+    return _shape(low, matrix)[0]
+
+
 def lower_product(low: ArrayLowering, ops: Operations) -> None:
     """matmul: currents of all neurons from all spikes; what does not lie as the product wants it is arranged first."""
     (op,) = ops
     spikes, weights = (low.storage[name][0] for name in op.inputs)
-    inputs, neurons = low.variables[weights].shape
-    place = low.arrays.forward(inputs, neurons)
+    place = low.arrays.forward(_rows(low, spikes), *_shape(low, weights))
     left = low.arrange(spikes, f"{op.name}.left", place.left, "exchange buffers", op.kind, op.layer)
     right = low.arrange(weights, f"{op.name}.right", place.right, "exchange buffers", op.kind, op.layer)
     _multiply(low, op, "forward", place, left, right, low.result(op, place.result, "neuron states"))
@@ -33,8 +42,7 @@ def lower_input_gradient(low: ArrayLowering, ops: Operations) -> None:
     """matmul_input_gradient: by weights that were arranged for it before the timesteps."""
     (op,) = ops
     q, weights = (low.storage[name][0] for name in op.inputs)
-    inputs, neurons = low.variables[weights].shape
-    place = low.arrays.input_gradient(inputs, neurons)
+    place = low.arrays.input_gradient(_rows(low, q), *_shape(low, weights))
     left = low.arrange(q, f"{op.name}.left", place.left, "exchange buffers", op.kind, op.layer)
     right = backward_weights(low, weights, op.layer)
     _multiply(low, op, "input gradient", place, left, right, low.result(op, place.result, "gradients"))
@@ -45,8 +53,7 @@ def backward_weights(low: ArrayLowering, weights: str, layer: str) -> str:
     name = f"{weights}.backward"
     if name in low.variables:
         return name
-    inputs, neurons = low.variables[weights].shape
-    wanted = low.arrays.input_gradient(inputs, neurons).right.transposed
+    wanted = low.arrays.input_gradient(low.product_rows(layer), *_shape(low, weights)).right.transposed
     return low.arrange(weights, name, wanted, "weights", "matmul_input_gradient", layer)
 
 
@@ -55,8 +62,7 @@ def lower_weight_gradient(low: ArrayLowering, ops: Operations) -> None:
     gradient, add = ops
     dw = low.accumulate(gradient, add)
     q, spikes = (low.storage[name][0] for name in gradient.inputs)
-    inputs, neurons = low.variables[dw].shape
-    place = low.arrays.weight_gradient(inputs, neurons)
+    place = low.arrays.weight_gradient(_rows(low, q), *_shape(low, dw))
     kind, layer = gradient.kind, gradient.layer
     left = low.arrange(spikes, f"{gradient.name}.left", place.left.transposed, "exchange buffers", kind, layer)
     right = low.arrange(q, f"{gradient.name}.right", place.right, "exchange buffers", kind, layer)
@@ -247,6 +253,7 @@ def lower_counts_gradient(low: ArrayLowering, ops: Operations) -> None:
 
 
 RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
+    **planes.RULES,
     ("matmul",): lower_product,
     ("matmul_input_gradient",): lower_input_gradient,
     ("matmul_weight_gradient", "add"): lower_weight_gradient,

@@ -148,23 +148,27 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
     if value.role == "gradient":
         shape = _matrix_shape(scan.body, enters)
         row = shape[0] == 1
-        blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(*shape).result
+        blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(low.product_rows(layer), *shape).result
         name = low.matrix(f"d{value.of}", shape, blocks, "weight gradients")
         low.fill(name, "zero weight gradients", layer)
         return name
     maker = scan.body.producer(leaves)
     blocks = low.states(layer)
     if maker is not None and maker.kind == "matmul_input_gradient":
-        blocks = low.arrays.input_gradient(*low.variables[low.storage[maker.inputs[1]][0]].shape).result
+        weights = _matrix_shape(scan.body, maker.inputs[1])
+        blocks = low.arrays.input_gradient(shape[0], *weights).result
     name = low.matrix(enters, shape, blocks, "gradients")
     low.fill(name, "zero adjoints", layer)
     return name
 
 
 def _wanted(low: ArrayLowering, body: Graph, value: str) -> Blocks:
-    """How the first product that reads a value wants it."""
-    reader = next(step for step in body.operations if step.kind == "matmul" and step.inputs[0] == value)
-    return low.arrays.forward(*_matrix_shape(body, reader.inputs[1])).left
+    """How the first product that reads a value wants it; over all tiles where patches or pools are made of it."""
+    reader = next(step for step in body.operations if step.inputs[0] == value)
+    shape = _matrix_shape(body, value)
+    if reader.kind != "matmul":
+        return low.arrays.spread(*shape)
+    return low.arrays.forward(shape[0], *_matrix_shape(body, reader.inputs[1])).left
 
 
 def _matrix_shape(body: Graph, value: str) -> tuple[int, int]:

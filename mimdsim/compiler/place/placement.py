@@ -271,7 +271,7 @@ def place_arrays(network: SpikingNetwork, machine: MimdMachine, options: Mapping
         sample_tiles=usable[(np.arange(network.batch) * len(usable)) // network.batch],
         reserved_tiles=options.reserved_tiles,
         worker_contexts=machine.tile.working_contexts,
-        arrays=ArrayPlacement(machine=machine, first_tile=min(first, tiles - 1), batch=network.batch),
+        arrays=ArrayPlacement(machine=machine, first_tile=min(first, tiles - 1)),
     )
 
 

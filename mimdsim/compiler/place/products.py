@@ -252,9 +252,9 @@ class ArrayPlacement:
 
     machine: MimdMachine
     first_tile: int
-    batch: int
     known: dict[tuple[int, int, int], ProductPlace] = field(default_factory=dict)
     rows: dict[int, Blocks] = field(default_factory=dict)
+    evenly: dict[tuple[int, int], Blocks] = field(default_factory=dict)
 
     def product(self, m: int, k: int, n: int) -> ProductPlace:
         """C[m, n] = A[m, k] B[k, n] in float32, A held by the matrix units; raises DoesNotFit or DescriptionError."""
@@ -283,14 +283,25 @@ class ArrayPlacement:
             )
         return self.rows[width]
 
-    def forward(self, inputs: int, neurons: int) -> ProductPlace:
-        """Currents [batch, neurons] from spikes [batch, inputs] and weights [inputs, neurons]."""
-        return self.product(self.batch, inputs, neurons)
+    def spread(self, rows: int, columns: int) -> Blocks:
+        """A matrix in even shares over all tiles."""
+        shape = rows, columns
+        if shape not in self.evenly:
+            tiles, only = self.machine.chip.tiles - self.first_tile, np.zeros(1, np.int64)
+            edges = np.array([0, rows]), np.array([0, columns])
+            grid = grid_of(rows, columns, tiles)
+            self.evenly[shape] = _cut(*edges, only, only, grid, lambda _, part: self.first_tile + part, 1)
+        return self.evenly[shape]
 
-    def input_gradient(self, inputs: int, neurons: int) -> ProductPlace:
-        """Gradient of spikes [batch, inputs] from that of currents [batch, neurons] and the transposed weights."""
-        return self.product(self.batch, neurons, inputs)
+    def forward(self, rows: int, inputs: int, neurons: int) -> ProductPlace:
+        """Currents [rows, neurons] from spikes [rows, inputs] and weights [inputs, neurons]; rows are samples, or
+        positions of samples."""
+        return self.product(rows, inputs, neurons)
 
-    def weight_gradient(self, inputs: int, neurons: int) -> ProductPlace:
+    def input_gradient(self, rows: int, inputs: int, neurons: int) -> ProductPlace:
+        """Gradient of spikes [rows, inputs] from that of currents [rows, neurons] and the transposed weights."""
+        return self.product(rows, neurons, inputs)
+
+    def weight_gradient(self, rows: int, inputs: int, neurons: int) -> ProductPlace:
         """Gradient of weights [inputs, neurons] from the transposed spikes and the gradient of currents."""
-        return self.product(inputs, self.batch, neurons)
+        return self.product(inputs, rows, neurons)

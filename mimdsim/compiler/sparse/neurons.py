@@ -42,7 +42,7 @@ def _packed(low: Lowering, layer: str, switched: bool | None = None) -> tuple[Pa
     neuron its own."""
     neuron = low.layer(layer).neuron
     switched = neuron.resets if switched is None else switched
-    coefficients = pack_terms(neuron, low.layer(layer).neurons, switched=switched)
+    coefficients = pack_terms(neuron, low.layer(layer).columns, switched=switched)
     own = coefficients.own
     if own is None:
         return coefficients, {}

@@ -11,15 +11,16 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.program import RecordedActivity
-from mimdsim.workload.data.dataset import input_shape
+from mimdsim.workload.data.dataset import input_shape, pixel_grid
 from mimdsim.workload.description.neuron import neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe, loss_of
-from mimdsim.workload.description.sections import Network, source_of
+from mimdsim.workload.description.sections import ConvolutionKeys, Data, Network, PoolKeys, source_of
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 
@@ -41,13 +42,20 @@ def described_network(workload: Workload) -> SpikingNetwork:
     names = (INPUT, *network.layers)
     widths = dict(zip(names, (inputs, *network.hidden, classes * network.neurons_per_class), strict=True))
     capacities = capacities_of(workload)
-    layers = []
+    layers: list[Layer] = []
     for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
         neurons, is_output = widths[name], name == network.layers[-1]
         sources = tuple(
             Source(name=source, neurons=widths[source], lag=lag)
             for source, lag in map(source_of, network.sources.get(name, (before,)))
         )
+        convolution = _convolution(workload, layers, name, sources)
+        if convolution and convolution.result.neurons != neurons:
+            made, said = convolution.result, "classes" if is_output else f"network.hidden[{index}]"
+            raise MappingError(
+                f"layer '{name}': its convolution makes planes of {made}, {made.neurons:,} neurons; {said} must be as "
+                f"many (given: {neurons:,})"
+            )
         second = network.output_second_threshold if is_output else network.second_threshold
         selection = Selection(
             threshold=neuron.threshold,
@@ -70,6 +78,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 spiking=spiking,
                 reset_unread=is_output and network.output == "membrane_of_spiking",
                 sources=sources if name in network.sources else (),
+                convolution=convolution,
             )
         )
     return SpikingNetwork(
@@ -86,6 +95,49 @@ def described_network(workload: Workload) -> SpikingNetwork:
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,
     )
+
+
+def _convolution(workload: Workload, layers: list[Layer], name: str, sources: tuple[Source, ...]) -> Convolution | None:
+    """How a layer reads planes of those before it, or of the input; None: it has no convolution."""
+    keys, source = workload.network.convolutions.get(name), sources[0]
+    if keys is None:
+        return None
+    before = {layer.name: layer.convolution.result for layer in layers if layer.convolution}
+    try:
+        if source.name != INPUT and (keys.planes or source.name not in before):
+            what = "planes are those of the layer that it reads; leave them out" if keys.planes else ""
+            raise MappingError(what or f"'{source.name}', which it reads, comes after it or has no planes")
+        planes = _input_planes(workload.data, keys, source.neurons) if source.name == INPUT else before[source.name]
+        return Convolution(
+            planes=planes,
+            window=Window(kernel=keys.kernel, stride=keys.stride, padding=keys.padding, dilation=keys.dilation),
+            channels=keys.channels,
+            before=_pool(keys.pool_before),
+            after=_pool(keys.pool),
+        )
+    except MappingError as problem:
+        raise MappingError(f"network.convolutions.{name}: {problem}") from None
+
+
+def _pool(keys: PoolKeys | None) -> Pool | None:
+    if keys is None:
+        return None
+    stride = (keys.stride[0] or keys.size[0], keys.stride[1] or keys.size[1])
+    return Pool(kind=keys.kind, window=Window(kernel=keys.size, stride=stride, padding=keys.padding))
+
+
+def _input_planes(data: Data, keys: ConvolutionKeys, inputs: int) -> Planes:
+    """As given, else those of the sensor: a channel for each polarity."""
+    if keys.planes:
+        given = Planes(**dict(zip(("channels", "height", "width"), keys.planes, strict=True)))
+        if given.neurons != inputs:
+            raise MappingError(f"planes of {given} are {given.neurons:,} inputs, the data have {inputs:,}")
+        return given
+    grid = pixel_grid(data)
+    if grid is None:
+        raise MappingError(f"source '{data.source}' has no pixels; give planes = [channels, height, width]")
+    width, height = grid
+    return Planes(channels=inputs // (width * height), height=height, width=width)
 
 
 def _frozen(layers: tuple[Layer, ...], names: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.schema import OneOrMore, Section
@@ -19,6 +19,16 @@ PER_LAYER = (
     *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
     *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias"),
 )
+Extent = Annotated[int, Field(ge=0, le=65_536)]
+Pair = Annotated[tuple[Extent, Extent], Field()]
+
+
+def _pair(value: Any) -> Any:
+    """One number for the height and the width."""
+    return (value, value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+PairOrOne = Annotated[Pair, BeforeValidator(_pair)]
 FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
 
 
@@ -57,6 +67,31 @@ class Data(Section):
     activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep
 
 
+class PoolKeys(Section):
+    """A pool of planes: the largest value, the mean (zeros of the padding count) or the sum of every `size` pixels;
+    `stride` (0: as `size`) from one to the next. Pairs are height and width; one number is for both."""
+
+    kind: Literal["max", "average", "sum"] = "max"
+    size: PairOrOne
+    stride: PairOrOne = (0, 0)
+    padding: PairOrOne = (0, 0)
+
+
+class ConvolutionKeys(Section):
+    """How a layer reads planes: weights of a `kernel` for each of `channels`, shared by all positions, as Conv2d of
+    PyTorch. `pool_before` is of the spikes that it reads, `pool` of its currents. `planes`: channels, height and width
+    of the network's input, where the data do not say it. A height of 1 is one dimension."""
+
+    channels: int = Field(gt=0, le=65_536)
+    kernel: PairOrOne
+    stride: PairOrOne = (1, 1)
+    padding: PairOrOne = (0, 0)
+    dilation: PairOrOne = (1, 1)
+    pool_before: PoolKeys | None = None
+    pool: PoolKeys | None = None
+    planes: tuple[Extent, Extent, Extent] | None = None
+
+
 class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
@@ -69,6 +104,8 @@ class Network(Section):
     them); alternatively `activity` is the share of a layer's neurons that fits, converted to
     2*floor(activity*neurons/2), at least 2 (authors' rule). Dense spikes list nothing and need neither.
     `recurrence`: trained synapses of a layer onto itself, one timestep later; one value is for hidden layers only.
+    `convolutions`: by layer, how it reads planes of the layer before it, or of the input; its entry of `hidden` is the
+    channels times the pixels that come of it.
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-1" say it of one
     source. Spikes of a layer that comes later are always those of the timestep before. `bias`: a trained current per
@@ -104,6 +141,7 @@ class Network(Section):
     sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LAYERS)]] = Field(
         default_factory=dict, max_length=MAX_LAYERS
     )
+    convolutions: dict[str, ConvolutionKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
     delay: Literal[0, 1] = 1
     bias: OneOrMore[bool] = False
     # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
@@ -135,6 +173,12 @@ def source_of(text: str) -> tuple[str, int | None]:
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
+    for layer in network.convolutions:
+        if layer not in network.layers:
+            raise MappingError(
+                f"network.convolutions.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
+                f"{', '.join(network.layers)}"
+            )
     for layer, names in network.sources.items():
         if layer not in network.layers:
             raise MappingError(

@@ -1,0 +1,178 @@
+"""Patches of planes and pools of them, gathered by what a window covers.
+
+geometry: height and width of the planes, then by height and width the kernel, stride, padding, dilation and places of
+the window, and whether planes have a row for every sample (channels outermost) instead of one for every position.
+"""
+
+from __future__ import annotations
+
+from mimdsim.numerics.compiled import compiled
+
+
+@compiled
+def unfold(source, target, from_row, to_row, begin, end, row_start, row_stop, start, stop, geometry):  # type: ignore[no-untyped-def]
+    """target[place, (channel, tap)] = what the tap of the window covers there, zero in the padding."""
+    height, width, kernel, across = geometry[0], geometry[1], geometry[2], geometry[3]
+    places, pixels, taps = geometry[10] * geometry[11], height * width, kernel * across
+    for i in range(len(start)):
+        for row in range(row_start[i], row_stop[i]):
+            sample, place = row // places, row % places
+            top = (place // geometry[11]) * geometry[4] - geometry[6]
+            left = (place % geometry[11]) * geometry[5] - geometry[7]
+            column = start[i]
+            channel, tap = column // taps, column % taps
+            down, over = tap // across, tap % across
+            while column < stop[i]:
+                y = top + down * geometry[8]
+                last = min(stop[i], column + across - over)
+                if 0 <= y < height:
+                    x = left + over * geometry[9]
+                    while column < last:
+                        if x < 0 or x >= width:
+                            target[row, column] = 0
+                        elif geometry[12]:
+                            target[row, column] = source[sample, channel * pixels + y * width + x]
+                        else:
+                            target[row, column] = source[sample * pixels + y * width + x, channel]
+                        x += geometry[9]
+                        column += 1
+                else:
+                    while column < last:
+                        target[row, column] = 0
+                        column += 1
+                over = 0
+                down += 1
+                if down == kernel:
+                    down = 0
+                    channel += 1
+
+
+@compiled
+def fold(source, target, from_row, to_row, begin, end, row_start, row_stop, start, stop, geometry):  # type: ignore[no-untyped-def]
+    """target[pixel, channel] = sum of source[place, (channel, tap)] over the places whose tap lies on the pixel."""
+    height, width, kernel, across = geometry[0], geometry[1], geometry[2], geometry[3]
+    places, pixels, taps = geometry[10] * geometry[11], height * width, kernel * across
+    for i in range(len(start)):
+        for row in range(row_start[i], row_stop[i]):
+            sample, y, x = row // pixels, row % pixels // width, row % pixels % width
+            for channel in range(start[i], stop[i]):
+                target[row, channel] = 0
+            for down in range(kernel):
+                top = y + geometry[6] - down * geometry[8]
+                if top < 0 or top % geometry[4] or top // geometry[4] >= geometry[10]:
+                    continue
+                for over in range(across):
+                    left = x + geometry[7] - over * geometry[9]
+                    if left < 0 or left % geometry[5] or left // geometry[5] >= geometry[11]:
+                        continue
+                    place = sample * places + top // geometry[4] * geometry[11] + left // geometry[5]
+                    tap = down * across + over
+                    for channel in range(start[i], stop[i]):
+                        target[row, channel] += source[place, channel * taps + tap]
+
+
+@compiled
+def pool(source, target, from_row, to_row, begin, end, row_start, row_stop, start, stop, geometry, factor, largest):  # type: ignore[no-untyped-def]
+    """target[place, channel] = factor * the sum, or with `largest` the largest, of what the window covers."""
+    height, width = geometry[0], geometry[1]
+    places, pixels = geometry[10] * geometry[11], height * width
+    for i in range(len(start)):
+        for row in range(row_start[i], row_stop[i]):
+            sample, place = row // places, row % places
+            top = (place // geometry[11]) * geometry[4] - geometry[6]
+            left = (place % geometry[11]) * geometry[5] - geometry[7]
+            for channel in range(start[i], stop[i]):
+                found, value = False, source.dtype.type(0)
+                for down in range(geometry[2]):
+                    y = top + down
+                    if y < 0 or y >= height:
+                        continue
+                    for over in range(geometry[3]):
+                        x = left + over
+                        if x < 0 or x >= width:
+                            continue
+                        if geometry[12]:
+                            covered = source[sample, channel * pixels + y * width + x]
+                        else:
+                            covered = source[sample * pixels + y * width + x, channel]
+                        if not largest:
+                            value += covered
+                        elif not found or covered > value:
+                            found, value = True, covered
+                target[row, channel] = value * factor
+
+
+@compiled
+def spread_pool(source, target, from_row, to_row, begin, end, row_start, row_stop, start, stop, geometry, factor):  # type: ignore[no-untyped-def]
+    """target[pixel, channel] = factor * the sum of source[place, channel] over the places that cover the pixel."""
+    height, width = geometry[0], geometry[1]
+    places, pixels = geometry[10] * geometry[11], height * width
+    for i in range(len(start)):
+        for row in range(row_start[i], row_stop[i]):
+            sample, y, x = row // pixels, row % pixels // width, row % pixels % width
+            for channel in range(start[i], stop[i]):
+                target[row, channel] = 0
+            for down in range(geometry[2]):
+                top = y + geometry[6] - down
+                if top < 0 or top % geometry[4] or top // geometry[4] >= geometry[10]:
+                    continue
+                for over in range(geometry[3]):
+                    left = x + geometry[7] - over
+                    if left < 0 or left % geometry[5] or left // geometry[5] >= geometry[11]:
+                        continue
+                    place = sample * places + top // geometry[4] * geometry[11] + left // geometry[5]
+                    for channel in range(start[i], stop[i]):
+                        target[row, channel] += factor * source[place, channel]
+
+
+@compiled
+def _is_first_largest(values, channel, first_row, width, height, geometry, y, x, down, over):  # type: ignore[no-untyped-def]
+    """Whether the pixel, which lies so far from the corner of a window, holds its largest value, and none before it."""
+    own, top, left = values[first_row + y * width + x, channel], y - down, x - over
+    for at_y in range(max(0, top), min(height, top + geometry[2])):
+        for at_x in range(max(0, left), min(width, left + geometry[3])):
+            other = values[first_row + at_y * width + at_x, channel]
+            if other > own or (other == own and (at_y < y or (at_y == y and at_x < x))):
+                return False
+    return True
+
+
+@compiled
+def spread_to_largest(  # type: ignore[no-untyped-def]
+    source,
+    values,
+    target,
+    from_row,
+    to_row,
+    value_from,
+    value_to,
+    begin,
+    end,
+    row_start,
+    row_stop,
+    start,
+    stop,
+    geometry,
+):
+    """target[pixel, channel] = sum of source[place, channel] over the places of which the pixel is the largest."""
+    height, width = geometry[0], geometry[1]
+    places, pixels = geometry[10] * geometry[11], height * width
+    for i in range(len(start)):
+        for row in range(row_start[i], row_stop[i]):
+            sample, y, x = row // pixels, row % pixels // width, row % pixels % width
+            for channel in range(start[i], stop[i]):
+                target[row, channel] = 0
+            for down in range(geometry[2]):
+                top = y + geometry[6] - down
+                if top < 0 or top % geometry[4] or top // geometry[4] >= geometry[10]:
+                    continue
+                for over in range(geometry[3]):
+                    left = x + geometry[7] - over
+                    if left < 0 or left % geometry[5] or left // geometry[5] >= geometry[11]:
+                        continue
+                    place = sample * places + top // geometry[4] * geometry[11] + left // geometry[5]
+                    for channel in range(start[i], stop[i]):
+                        if _is_first_largest(
+                            values, channel, sample * pixels, width, height, geometry, y, x, down, over
+                        ):
+                            target[row, channel] += source[place, channel]
