@@ -16,7 +16,7 @@ import numpy as np
 from mimdsim.codelets.dense import BOX, MOVE_BYTES, copy_formula
 from mimdsim.codelets.neurons import by_neuron, scale_cycles
 from mimdsim.codelets.products import partial_sum_cycles
-from mimdsim.codelets.vertex_costs import on_elements
+from mimdsim.codelets.vertex_costs import by_vectors, on_elements
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
@@ -142,6 +142,23 @@ MASKED_DECAY_BOXES = _on_boxes(
 )
 ADD_BOXES = _on_boxes("AddBoxes", "update target; read more", numerics.add_boxes, ("plus in place",))
 SUM_BOXES = _on_boxes("SumBoxes", "read one; read other; write target", numerics.sum_boxes, ("plus",))
+
+ADD_EVEN_BOXES = on_elements(
+    "AddEvenBoxes",
+    f"read g[{BOX}]; read even[:]; write total[{BOX}]",
+    numerics.add_even_boxes,
+    calls_formula("plus scalar"),
+    "total",
+    code_bytes=CALL_BYTES,
+)
+COUNT_BOXES = on_elements(
+    "CountBoxes",
+    f"read spikes[:, {BOX}]; write counts[part]",
+    numerics.count_boxes,
+    by_vectors(lambda _: 2, "load and add per 64 bits, as for sums over the timesteps")(4),
+    "spikes",
+    code_bytes=256,
+)
 
 ARRANGE_BOXES = on_elements(
     "ArrangeBoxes",

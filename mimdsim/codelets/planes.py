@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.dense import BOX
-from mimdsim.graph.convolution import Patches, Window
+from mimdsim.codelets.vertex_costs import cpp_cost
+from mimdsim.graph.convolution import Patches, Pooling
 from mimdsim.numerics.dense import gathers as numerics
-from mimdsim.program import Codelet, Length, Size, Term, TileFormula, fields_of, shared_bundles, terms_of
+from mimdsim.program import Codelet, Length, Size, WorkerBundles, fields_of, terms_of
 
 RUN = "from_row:to_row, begin:end"
 COLUMNS = ("from_row", "to_row", "begin", "end", "row_start", "row_stop", "start", "stop")
@@ -26,6 +27,9 @@ HOW = (
 )
 
 
+BEGIN = "3 to begin and store an element"
+
+
 def geometry_of(patches: Patches) -> np.ndarray:
     """As the numerics take it."""
     planes, window = patches.planes, patches.window
@@ -34,21 +38,17 @@ def geometry_of(patches: Patches) -> np.ndarray:
     return np.array(each, np.int64)
 
 
-def _cost(of_element: float, taps: int, per_tap: float, source: str) -> TileFormula:
-    """Contexts share the rows; every element of a row costs by itself and for every tap that it looks at."""
-    terms = (
-        Term(bundles=ROW_BUNDLES + TAP_BUNDLES * taps, extents=("rows",)),
-        Term(bundles=of_element + per_tap * taps, extents=("rows", "columns")),
-    )
-    what = f"{HOW}, {source}"
-    return shared_bundles(supervisor_cycles=11, fixed=24, terms=terms, split="rows", kind="derived", source=what)
+def _cost(loops: dict[str, float], per_tap: int, source: str, scalars: int = len(COLUMNS)) -> WorkerBundles:
+    """Bundles by loop nest beside those of a row and, in every row, of `per_tap` taps."""
+    loops = {"rows": ROW_BUNDLES + TAP_BUNDLES * per_tap, **loops}
+    return cpp_cost(loops, f"{HOW}, {source}", unpacked=(scalars, 2))
 
 
-def _codelet(name: str, window: Window, signature: str, compute: Any, cost: TileFormula, flops: int) -> Codelet:
+def _codelet(name: str, patches: Patches, signature: str, compute: Any, cost: WorkerBundles, flops: int = 0) -> Codelet:
     fields = fields_of(f"{signature}; write target[{BOX}]")
     of_values = ("value_from", "value_to") if len(fields) > 2 else ()
     return Codelet(
-        name=f"{name}<{window.kernel[0]}x{window.kernel[1]}>",
+        name=f"{name}<{patches.window.kernel[0]}x{patches.window.kernel[1]}>",
         fields=fields,
         columns=(*COLUMNS[:2], *of_values, *COLUMNS[2:]),
         constants=("geometry", *(("factor",) if "Pool" in name else ())),
@@ -60,33 +60,36 @@ def _codelet(name: str, window: Window, signature: str, compute: Any, cost: Tile
     )
 
 
-def _overlapping(window: Window) -> int:
+def _places_of_pixel(patches: Patches) -> int:
     """Places that may cover a pixel."""
-    down, across = (-(-kernel // step) for kernel, step in zip(window.kernel, window.stride, strict=True))
+    window, most = patches.window, patches.window.places(patches.planes)
+    each = zip(window.kernel, window.stride, most, strict=True)
+    down, across = (min(-(-kernel // step), places) for kernel, step, places in each)
     return down * across
 
 
 @lru_cache(maxsize=256)
-def unfold(window: Window) -> Codelet:
+def unfold(patches: Patches) -> Codelet:
     """A row of patches for every place: a load and a store for every element, and for each row of taps its bounds."""
-    per_row = TAP_BUNDLES / window.kernel[1]
-    cost = _cost(2 + per_row, 0, 0.0, "a load and a store for an element")
-    return _codelet("Unfold", window, f"read source[{RUN}]", numerics.unfold, cost, 0)
+    loops = {"rows columns": 2 + TAP_BUNDLES / patches.window.kernel[1]}
+    cost = _cost(loops, 0, "a load and a store for an element")
+    return _codelet("Unfold", patches, f"read source[{RUN}]", numerics.unfold, cost)
 
 
 @lru_cache(maxsize=256)
-def fold(window: Window) -> Codelet:
+def fold(patches: Patches) -> Codelet:
     """Patches added up again where they came from."""
-    cost = _cost(3, _overlapping(window), 2, "a load and an addition for an element and place, 3 to begin and store it")
-    return _codelet("Fold", window, f"read source[{RUN}]", numerics.fold, cost, _overlapping(window))
+    places = _places_of_pixel(patches)
+    cost = _cost({"rows columns": 3 + 2 * places}, places, f"{BEGIN}, a load and an addition for each place")
+    return _codelet("Fold", patches, f"read source[{RUN}]", numerics.fold, cost, places)
 
 
 @lru_cache(maxsize=256)
-def pool(kind: str, window: Window) -> Codelet:
+def pool(pooling: Pooling) -> Codelet:
     """The largest, the mean or the sum of a window."""
-    compute = partial(_pool, largest=kind == "max")
-    cost = _cost(3, window.taps, 2, "a load and an operation for an element and tap, 3 to begin and store it")
-    return _codelet(f"{kind.title()}Pool", window, f"read source[{RUN}]", compute, cost, window.taps)
+    compute, taps = partial(_pool, largest=pooling.kind == "max"), pooling.window.taps
+    cost = _cost({"rows columns": 3 + 2 * taps}, taps, f"{BEGIN}, a load and an operation for each tap")
+    return _codelet(f"{pooling.kind.title()}Pool", pooling, f"read source[{RUN}]", compute, cost, taps)
 
 
 def _pool(*given: Any, largest: bool) -> None:
@@ -94,13 +97,15 @@ def _pool(*given: Any, largest: bool) -> None:
 
 
 @lru_cache(maxsize=256)
-def pool_gradient(kind: str, window: Window) -> Codelet:
+def pool_gradient(pooling: Pooling) -> Codelet:
     """Its adjoint: to all that a place covers, or to the first of the largest."""
-    places = _overlapping(window)
-    if kind != "max":
-        cost = _cost(3, places, 2, "a load and an addition for an element and place, 3 to begin and store it")
-        return _codelet("PoolGradient", window, f"read source[{RUN}]", numerics.spread_pool, cost, places)
-    fields = f"read source[{RUN}]; read values[value_from:value_to, begin:end]"
-    each = 4 + 2 * window.taps
-    cost = _cost(3, places, each, f"{each} for an element and place: its window compared, a load and an addition")
-    return _codelet("LargestGradient", window, fields, numerics.spread_to_largest, cost, places * (window.taps + 1))
+    places, signature = _places_of_pixel(pooling), f"read source[{RUN}]"
+    if pooling.kind != "max":
+        cost = _cost({"rows columns": 3 + 2 * places}, places, f"{BEGIN}, a load and an addition for each place")
+        return _codelet("PoolGradient", pooling, signature, numerics.spread_pool, cost, places)
+    each = 4 + 2 * pooling.window.taps
+    what = f"{BEGIN}, {each} for each place: its window compared, a load and an addition"
+    cost = _cost({"rows columns": 3 + each * places}, places, what, len(COLUMNS) + 2)
+    signature += "; read values[value_from:value_to, begin:end]"
+    flops = places * (pooling.window.taps + 1)
+    return _codelet("LargestGradient", pooling, signature, numerics.spread_to_largest, cost, flops)

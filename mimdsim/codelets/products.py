@@ -7,6 +7,7 @@ inputs of the gradient of the weights.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -152,4 +153,11 @@ COUNT_ARRAY = Codelet(
     flops=terms_of({"timesteps classes": 1}),
     code_bytes=256,
     extents={"timesteps": Length("spikes", 0), "classes": Length("totals", 1)},
+)
+COUNT_LAST_ARRAY = replace(
+    COUNT_ARRAY,
+    name="CountLastArray",
+    constants=("first",),
+    compute=numerics.count_last_rows,
+    extents={**COUNT_ARRAY.extents, "timesteps": Length("spikes", 0, after="first")},
 )

@@ -14,7 +14,6 @@ from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import SCORES
 from mimdsim.program import Codelet, Copy, TileMapping
-from mimdsim.program.mapping import BANDED
 
 
 def _per_sample(
@@ -45,7 +44,7 @@ def _per_tile(
     low.compute(stage, op, *where, operands, constants=constants, defines=defines)
 
 
-def _keep(low: Lowering, op: Operation, variable: str) -> None:
+def keep(low: Lowering, op: Operation, variable: str) -> None:
     low.storage[op.outputs[0]] = (variable,)
     if op.outputs[0] == SCORES:
         low.outputs[SCORES] = variable
@@ -56,7 +55,7 @@ def lower_counts(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     network, neurons, first = low.network, op.attributes.neurons, op.attributes.first
     totals = low.variable("totals", (network.batch, neurons), "int32", low.by_sample(0), "gradients")
-    _keep(low, op, totals)
+    keep(low, op, totals)
     ids, counts = low.storage[op.inputs[0]]
     codelet = codelets.COUNT_LAST if first else codelets.COUNT_SPIKES
     operands = {"ids": ids, "counts": counts, "totals": totals}
@@ -104,7 +103,7 @@ def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
 def _to_neurons(low: Lowering, op: Operation, forward: str, gradient: str) -> None:
     """The gradient of a stack of potentials is moved to the tiles of the neurons, where the backward scan reads it."""
     held = low.variables[low.storage[forward][0]]
-    if len(held.shape) < 3 or held.mapping.axis not in (2, BANDED):  # by sample
+    if len(held.shape) < 3 or held.mapping.axis == 1:  # by sample
         return
     du = _potential_gradient(low, op.layer, held.shape)
     low.copies("scatter gradient", op.kind, Copy(source=gradient, target=du), layer=op.layer)
@@ -145,7 +144,7 @@ def lower_pool(low: Lowering, ops: tuple[Operation, ...]) -> None:
     pooling = op.kind == "pool_classes"
     dtype = low.variables[given].dtype if pooling else "float32"
     made = low.variable(op.name, shape, dtype, low.by_sample(len(shape) - 2), "gradients")
-    _keep(low, op, made)
+    keep(low, op, made)
     codelet = codelets.pool_codelet("Pool" if pooling else "Spread", len(shape) == 3)
     fields = [item.name for item in codelet.fields]
     operands = dict(zip(fields, (given, made), strict=True))
@@ -172,7 +171,7 @@ def lower_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
     u = low.storage[op.inputs[0]][0]
     timesteps, batch, neurons = low.variables[u].shape
     scores = low.with_neurons("scores", (batch, neurons), op.layer, "gradients")
-    _keep(low, op, scores)
+    keep(low, op, scores)
     codelet, operands = READ_OUTS[op.attributes][0], {"u": u, "scores": scores}
     _per_tile(low, "read out", op, codelet, operands, scores, _factor(op.attributes, timesteps))
 
@@ -200,11 +199,18 @@ def lower_add_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
 
 def lower_penalty(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """firing_penalty and its gradient: spikes counted per sample, then added up on one tile."""
-    penalty, gradient = ops
-    network, layer, about = low.network, penalty.layer, penalty.attributes
+    penalty, _ = ops
+    network, layer = low.network, penalty.layer
     _, counts = low.storage[penalty.inputs[0]]
     spikes = low.variable(f"spikes_of.{layer}", (network.batch,), "int32", low.by_sample(0), "gradients")
     low.compute("count firing", penalty, codelets.COUNT_LISTED, *low.per_sample, {"counts": counts, "spikes": spikes})
+    add_penalty(low, ops, spikes)
+
+
+def add_penalty(low: Lowering, ops: tuple[Operation, ...], spikes: str) -> None:
+    """The penalty and its gradient from counts of spikes, on one tile."""
+    penalty, gradient = ops
+    network, layer, about = low.network, penalty.layer, penalty.attributes
     tile = int(low.placement.sample_tiles[0])
     home = TileMapping.on(tile, 0, 1)
     value = low.variable(f"penalty.{layer}", (1,), "float32", home, "gradients")
@@ -236,21 +242,21 @@ def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
 
 
 Rules = dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]]
-OF_COUNTS: Rules = {
+OF_READINGS: Rules = {
     ("cross_entropy", "cross_entropy_gradient"): lower_loss,
     ("mean_squared_error", "mean_squared_error_gradient"): lower_loss,
     ("pool_classes",): lower_pool,
     ("spread_classes",): lower_pool,
+    ("read_out",): lower_read_out,
+    ("read_out_gradient",): lower_read_out_gradient,
 }
 RULES: Rules = {
-    **OF_COUNTS,
+    **OF_READINGS,
+    ("add_read_out",): lower_add_read_out,
     ("spike_counts",): lower_counts,
     ("spikes_by_timestep",): lower_emitted,
     ("spike_counts_gradient",): lower_list_gradient,
     ("listed_of",): lower_list_gradient,
-    ("read_out",): lower_read_out,
-    ("read_out_gradient",): lower_read_out_gradient,
-    ("add_read_out",): lower_add_read_out,
     ("firing_penalty", "firing_penalty_gradient"): lower_penalty,
     ("add_even",): lower_add_even,
 }

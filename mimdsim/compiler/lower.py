@@ -43,7 +43,7 @@ RULES: Rules = {
     **lower_training.RULES,
 }
 ARRAY_RULES: Rules = {  # of dense spikes
-    **lower_losses.OF_COUNTS,
+    **lower_losses.OF_READINGS,
     **lower_training.RULES,
     **lower_arrays.RULES,
     **lower_neurons.ARRAY_RULES,

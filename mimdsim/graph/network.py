@@ -128,9 +128,9 @@ class SpikingNetwork:
             )
 
     def planes_of(self, name: str) -> Planes | None:
-        """What a layer of several positions makes."""
+        """What a layer with a convolution makes."""
         layer = next((one for one in self.layers if one.name == name), None)
-        return layer.convolution.result if layer and layer.convolution and layer.positions > 1 else None
+        return layer.convolution.result if layer and layer.convolution else None
 
     def _before(self, layer: Layer) -> list[str]:
         names = [each.name for each in self.layers]
@@ -339,7 +339,7 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, source: str
     convolution, by_channel = layer.convolution, source == INPUT
     if convolution is None:
         planes = network.planes_of(source)
-        if planes is None:
+        if planes is None or planes.positions == 1:
             return spikes
         patches = Patches(planes=planes, window=Window.whole(planes))
         return body.one("unfold", (spikes,), f"flat.{source}.{layer.name}", layer=layer.name, attributes=patches)

@@ -285,7 +285,7 @@ def test_supersteps_of_a_stage_join_by_how_many_of_it_lie_before_them() -> None:
 def test_rows_of_dense_layers_lie_in_runs_of_at_least_128_bytes() -> None:
     """32 floats a tile, or as many as 15 usable tiles make necessary."""
     machine = tiny()
-    placed = ArrayPlacement(machine=machine, first_tile=1, batch=2)
+    placed = ArrayPlacement(machine=machine, first_tile=1)
     few, many = placed.row(70), placed.row(15 * 40 - 1)
     assert (few.tiles.tolist(), few.start.tolist(), few.stop.tolist()) == ([1, 2, 3], [0, 32, 64], [32, 64, 70])
     assert (many.tiles.tolist(), many.stop.tolist()[-2:]) == (list(range(1, 16)), [560, 599])

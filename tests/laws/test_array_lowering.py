@@ -283,7 +283,7 @@ def test_a_traced_timestep_is_a_call_with_copies_and_without_offsets() -> None:
     assert {"hidden0.dw_now.returned", "output.dw_now.returned", "saved.spikes.hidden0"} <= set(moved)
     assert all(span.exchange_cycles == span.sync_cycles == 0 and span.times == 4 for span in moved.values())
     assert made.placement.arrays is not None
-    held = made.placement.arrays.forward(64, 200).right
+    held = made.placement.arrays.forward(made.network.batch, 64, 200).right
     most = int(np.bincount(held.tiles, held.elements).max())
     assert moved["w.hidden0.passed"].compute_cycles == 4 * (288 + 4 * most // 8)
 
@@ -353,7 +353,7 @@ def test_products_take_the_cycles_they_were_planned_with() -> None:
     network = small_network((128, 256, 10), timesteps=2, batch=64, spikes="dense")
     made = compiled(network, tiles=200)
     assert made.placement.arrays is not None
-    plan = made.placement.arrays.forward(128, 256).plan
+    plan = made.placement.arrays.forward(made.network.batch, 128, 256).plan
     nothing = RecordedActivity(ids={}, counts={}, dropped={})
     memory = memory_profile(made.program, made.memory, machine(200))
     spans = {span.name: span for span in time_program(made.program, machine(200), nothing, memory).spans}
@@ -403,7 +403,10 @@ def test_sharing_buses_makes_a_wide_layer_faster() -> None:
         profile = time_program(made.program, of, nothing, memory_profile(made.program, made.memory, of))
         add = next(span for span in profile.spans if span.name == "sum current.hidden0")
         assert made.placement.arrays is not None
-        assert add.exchange_cycles <= 1.05 * made.placement.arrays.forward(2312, 1466).plan.sum_exchange_cycles
+        assert (
+            add.exchange_cycles
+            <= 1.05 * made.placement.arrays.forward(network.batch, 2312, 1466).plan.sum_exchange_cycles
+        )
         cycles.append(profile.cycles)
     assert cycles[1] < cycles[0]
 
@@ -504,4 +507,4 @@ def test_the_network_of_snntorch_takes_the_whole_chip() -> None:
     products = 3 * 784 * 1000 + 3 * 1000 * 10 - 784 * 1000  # the input needs no gradient
     flops = sum(span.flops for span in tiled.spans if span.name.startswith("multiply"))
     assert flops == 2 * 25 * 128 * products
-    assert 25 * made.placement.arrays.forward(784, 1000).plan.cycles < tiled.cycles / 3  # type: ignore[union-attr]
+    assert 25 * made.placement.arrays.forward(made.network.batch, 784, 1000).plan.cycles < tiled.cycles / 3  # type: ignore[union-attr]

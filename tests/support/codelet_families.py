@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 from mimdsim.codelets import (
     dense,
@@ -10,20 +11,24 @@ from mimdsim.codelets import (
     fan_in,
     losses,
     neurons,
+    planes,
     products,
     recurrence_and_bias,
     spikes,
     training,
     truncation,
 )
+from mimdsim.graph.convolution import POOLS, Patches, Planes, Pooling, Window
 from mimdsim.numerics.optimisers import FORMS
 from mimdsim.program import Codelet
 
 MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
-    *(dense, losses, training, elementwise, products),
+    *(dense, losses, training, elementwise, products, planes),
 )
 BOXES = ("boxes", "boxes of states")
+OVER: dict[str, Any] = {"planes": Planes(channels=3, height=12, width=12)}
+POOL = Window(kernel=(2, 2), stride=(2, 2))
 MADE = {
     dense: (
         *(dense.slice_codelet(along, shift) for along, shift in (("rows", 0), ("slots", 0), ("slots", -1))),
@@ -38,6 +43,14 @@ MADE = {
         make(name)
         for make in (elementwise.add_surrogate, elementwise.surrogate_boxes)
         for name in elementwise.SURROGATE_CALLS
+    ),
+    planes: (
+        *(make(Patches(**OVER, window=Window(kernel=(5, 5)))) for make in (planes.unfold, planes.fold)),
+        *(
+            make(Pooling(**OVER, window=POOL, kind=kind))
+            for make in (planes.pool, planes.pool_gradient)
+            for kind in POOLS[: 2 if make is planes.pool_gradient else None]
+        ),
     ),
 }
 

@@ -92,6 +92,18 @@ class ArrayLowering(Lowering):
         """Declare a variable of the shape of the layer's neurons that lies where they do."""
         return self.matrix(name, self.shape_of(layer), self.states(layer), category)
 
+    def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str, dtype: str = "float32") -> str:
+        """Declare a matrix, or a sequence of it, that lies where the layer's neurons do."""
+        timesteps, *matrix = (0, *shape) if len(shape) == 2 else shape
+        return self.matrix(name, tuple(matrix), self.states(layer), category, timesteps=timesteps)
+
+    def over_neurons(
+        self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()
+    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+        """As with sparse spikes, but one vertex per box."""
+        blocks = self.states(layer)
+        return codelets.on_rows(codelet, whole), blocks.tiles, blocks.columns
+
     def by_neuron(self, layer: str, axis: int) -> TileMapping:
         """Numbers per neuron that are no matrix over samples: in runs as the library maps linearly."""
         row = self.arrays.row(self.layer(layer).columns)

@@ -7,14 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import elementwise, products, surrogates
+from mimdsim.codelets import elementwise, losses, products, surrogates
 from mimdsim.compiler.dense import planes
 from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.losses import add_penalty, keep
 from mimdsim.compiler.place.products import ProductPlace
 from mimdsim.graph import Operation
 from mimdsim.graph.linear_neurons import constants_of
 from mimdsim.graph.spikes import Selection
-from mimdsim.program import Codelet, TileMapping
+from mimdsim.program import Codelet, Copy, TileMapping
 
 Operations = tuple[Operation, ...]
 
@@ -213,9 +214,29 @@ def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
     fields = (item.name for item in codelet.fields)
     operands = dict(zip(fields, (*names, pieces), strict=True))
     low.on_boxes("sum samples", gradient, codelet, blocks, operands, {"piece": piece}, mergeable=False)
+    if shape[0] > PIECES_AT_ONCE:
+        pieces = _sum_some(low, gradient, pieces)
     operands, defines = {"total": total, "pieces": pieces}, ((total, add.outputs[0]),)
     ends = low.blocks[total]
     low.on_boxes("add pieces", gradient, elementwise.ADD_PIECES, ends, operands, defines=defines, mergeable=False)
+
+
+PIECES_AT_ONCE = 128  # assumed: more rows are first added up in groups, as many as there are rows in each
+
+
+def _sum_some(low: ArrayLowering, gradient: Operation, pieces: str) -> str:
+    """Rows added up in groups, which all tiles share."""
+    rows, width = low.variables[pieces].shape
+    shape = (round(rows**0.5), width)
+    ends = low.arrays.spread(*shape)
+    sums = low.matrix(f"sums.{gradient.name}", shape, ends, "exchange buffers")
+    if (ends.row_stop - ends.row_start > 1).any():  # fewer tiles than sums: a vertex for each row
+        ends = ends.by_row
+    edges = np.arange(shape[0] + 1) * rows // shape[0]
+    rows_of = {"row_start": edges[ends.row_start], "row_stop": edges[ends.row_stop], "piece": ends.row_start}
+    operands = {"source": pieces, "pieces": sums}
+    low.on_boxes("add pieces", gradient, elementwise.SUM_SAMPLES, ends, operands, rows_of, mergeable=False)
+    return sums
 
 
 def lower_steady(low: ArrayLowering, ops: Operations) -> None:
@@ -225,31 +246,81 @@ def lower_steady(low: ArrayLowering, ops: Operations) -> None:
 
 
 def lower_counts(low: ArrayLowering, ops: Operations) -> None:
-    """spike_counts: every sample's spikes of all timesteps, gathered on the tile of the sample."""
+    """spike_counts: every sample's spikes of all timesteps, or of the last, gathered on the tile of the sample."""
     (op,) = ops
-    if op.attributes.first:
-        raise MappingError(
-            'training.reading = "last" of dense spikes has no lowering to tiles; it runs on the GPU side and in the '
-            'interpreter: set network.spikes = "sparse", or training.reading = "sum"'
-        )
-    batch, classes = low.network.batch, op.attributes.neurons
-    totals = low.variable("totals", (batch, classes), "int32", low.by_sample(0), "gradients")
-    low.storage[op.outputs[0]] = (totals,)
-    low.outputs[op.outputs[0]] = totals
+    shape, first = (low.network.batch, op.attributes.neurons), op.attributes.first
+    totals = low.variable("totals", shape, "int32", low.by_sample(0), "gradients")
+    keep(low, op, totals)
     operands, defines = {"spikes": low.storage[op.inputs[0]][0], "totals": totals}, ((totals, op.outputs[0]),)
-    codelet = products.COUNT_ARRAY
-    low.compute("count spikes", op, codelet, *low.per_sample, operands, defines=defines, named=False)
+    codelet, constants = (products.COUNT_LAST_ARRAY, {"first": first}) if first else (products.COUNT_ARRAY, None)
+    low.compute(
+        "count spikes", op, codelet, *low.per_sample, operands, constants=constants, defines=defines, named=False
+    )
+
+
+def lower_emitted(low: ArrayLowering, ops: Operations) -> None:
+    """spikes_by_timestep: the spikes of all timesteps on the tiles of the samples."""
+    (op,) = ops
+    spikes = low.storage[op.inputs[0]][0]
+    rows = low.variable("emitted", low.variables[spikes].shape, "float32", low.by_sample(1), "gradients")
+    low.storage[op.outputs[0]] = (rows,)
+    low.copies("emitted rows", op.kind, Copy(source=spikes, target=rows))
+
+
+def lower_listed(low: ArrayLowering, ops: Operations) -> None:
+    """listed_of: a gradient of every timestep from the tiles of the samples to those of the neurons."""
+    (op,) = ops
+    rows = low.storage[op.inputs[0]][0]
+    g = low.with_neurons("g.output.sequence", low.variables[rows].shape, op.layer, "gradients")
+    low.storage[op.outputs[0]] = (g,)
+    low.copies("hand out gradient", op.kind, Copy(source=rows, target=g))
 
 
 def lower_counts_gradient(low: ArrayLowering, ops: Operations) -> None:
-    """spike_counts_gradient: the same for every timestep, so held once, where the output neurons lie."""
+    """spike_counts_gradient: the same for every timestep, so held once, where the output neurons lie; of the last
+    timestep, a sequence that is zero before."""
     (op,) = ops
-    blocks = low.states(op.layer)
-    gradient = low.storage[op.inputs[0]][0]
-    g = low.matrix("g.output", (low.network.batch, op.attributes.neurons), blocks, "gradients")
+    blocks, gradient, about = low.states(op.layer), low.storage[op.inputs[0]][0], op.attributes
+    shape = (low.network.batch, about.neurons)
+    if about.first:
+        g = low.with_neurons("g.output.sequence", (low.network.timesteps, *shape), op.layer, "gradients")
+        operands = {"gradient": gradient, "du": g}
+        where = low.over_neurons(losses.GIVE_LAST, op.layer)
+        low.compute("hand out gradient", op, *where, operands, named=False, defines=((g, op.outputs[0]),))
+    else:
+        g = low.matrix("g.output", shape, blocks, "gradients")
+        operands = {"source": gradient, "target": g}
+        low.on_boxes("hand out gradient", op, elementwise.ARRANGE_BOXES, blocks, operands, named=False)
     low.storage[op.outputs[0]] = (g,)
-    operands = {"source": gradient, "target": g}
-    low.on_boxes("hand out gradient", op, elementwise.ARRANGE_BOXES, blocks, operands, named=False)
+
+
+def lower_add_read_out(low: ArrayLowering, ops: Operations) -> None:
+    """add_read_out: the read-out's gradient of this timestep added to the adjoint in place."""
+    (op,) = ops
+    adjoint, now = (low.storage[name][0] for name in op.inputs)
+    low.storage[op.outputs[0]] = (adjoint,)
+    low.make("add read out", op, elementwise.ADD_BOXES, {"target": adjoint, "more": now}, adjoint)
+
+
+def lower_penalty(low: ArrayLowering, ops: Operations) -> None:
+    """firing_penalty and its gradient: spikes counted where the neurons lie, then added up on one tile."""
+    penalty, _ = ops
+    spikes = low.storage[penalty.inputs[0]][0]
+    blocks = low.blocks[spikes]
+    part = np.arange(len(blocks.tiles))
+    mapping = TileMapping.split(0, blocks.tiles, part, part + 1)
+    counts = low.variable(f"spikes_of.{penalty.layer}", (len(part),), "int32", mapping, "gradients")
+    operands = {"spikes": spikes, "counts": counts}
+    low.on_boxes("count firing", penalty, elementwise.COUNT_BOXES, blocks, operands, {"part": part})
+    add_penalty(low, ops, counts)
+
+
+def lower_add_even(low: ArrayLowering, ops: Operations) -> None:
+    """add_even: one number to the gradients of all spikes of a layer."""
+    (op,) = ops
+    g, even = (low.storage[name][0] for name in op.inputs)
+    total = low.result(op, low.blocks[g], "gradients")
+    low.make("add penalty", op, elementwise.ADD_EVEN_BOXES, {"g": g, "even": even, "total": total}, total)
 
 
 RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
@@ -265,8 +336,12 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("lif_state_gradient",): lower_decay_gradient,
     ("add",): lower_sum,
     ("steady",): lower_steady,
-    ("add_read_out",): lower_sum,
     ("spike_counts",): lower_counts,
+    ("spikes_by_timestep",): lower_emitted,
+    ("listed_of",): lower_listed,
+    ("add_read_out",): lower_add_read_out,
+    ("firing_penalty", "firing_penalty_gradient"): lower_penalty,
+    ("add_even",): lower_add_even,
     ("spike_counts_gradient",): lower_counts_gradient,
     ("bias_add",): lower_bias,
     ("bias_gradient", "add"): lower_row_gradient,

@@ -1,14 +1,16 @@
 """Layers of planes on tiles: patches as products want them, what comes back from them, and pools.
 
-A vertex makes a box of rows (places, or pixels) and columns. What it gets of the planes is its receptive field: for
-its channels, the run from the first pixel to the last that its places cover, a halo around its own pixels.
+A vertex makes a box of rows (places, or pixels) and columns, on one worker context. What it gets of the planes is its
+receptive field: for its channels, the run from the first pixel to the last that its places cover, a halo around its own
+pixels. Where rows or columns that lie apart would make a long run of it, a vertex is of one sample and one channel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -23,26 +25,52 @@ from mimdsim.program import Codelet
 
 Operations = tuple[Operation, ...]
 Columns = dict[str, np.ndarray]
-Bounds = tuple[np.ndarray, np.ndarray]  # by place or pixel: the first of the others that it may need, and one past
+Bounds = tuple[np.ndarray, np.ndarray]
+
+
+def _bounds(first: np.ndarray, stop: np.ndarray) -> Bounds:
+    """Of a range begin..end: where what belongs to it begins, at `begin`, and stops, at `end` - 1."""
+    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(stop)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reach:
+    """What places of a window cover of planes: `pixels` by place, `places` and `taps` by pixel; and the distance of
+    pixels from the first of a place: `corners` by place, `offsets` by tap."""
+
+    pixels: Bounds
+    places: Bounds
+    taps: Bounds
+    corners: Bounds
+    offsets: Bounds
 
 
 @cache
-def pixel_bounds(patches: Patches) -> Bounds:
-    """Of every place: the pixels that it and all places after it begin with, and end with all before it."""
-    pixels = pixels_of(patches)
-    first = np.where(pixels == NOWHERE, patches.planes.positions, pixels).min(axis=1)
-    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(pixels.max(axis=1) + 1)
-
-
-@cache
-def place_bounds(patches: Patches) -> Bounds:
-    """Of every pixel: the places that cover it and those after it, and it and those before it."""
-    pixels, count = pixels_of(patches), patches.planes.positions
-    first, last = np.full(count, len(pixels)), np.zeros(count, np.int64)
+def reach_of(patches: Patches) -> Reach:
+    """Of the places of a window."""
+    pixels, planes, window = pixels_of(patches), patches.planes, patches.window
+    count = planes.positions
     place, tap = np.nonzero(pixels != NOWHERE)
-    np.minimum.at(first, pixels[place, tap], place)
-    np.maximum.at(last, pixels[place, tap], place + 1)
-    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last)
+    by_pixel = []
+    for of, most in ((place, len(pixels)), (tap, window.taps)):
+        first, stop = np.full(count, most), np.zeros(count, np.int64)
+        np.minimum.at(first, pixels[place, tap], of)
+        np.maximum.at(stop, pixels[place, tap], of + 1)
+        by_pixel.append(_bounds(first, stop))
+    down, across = (column.ravel() for column in np.indices(window.places(planes)))
+    corner = (
+        (down * window.stride[0] - window.padding[0]) * planes.width + across * window.stride[1] - window.padding[1]
+    )
+    down, across = (column.ravel() for column in np.indices(window.kernel))
+    offset = down * window.dilation[0] * planes.width + across * window.dilation[1]
+    covered = np.where(pixels == NOWHERE, count, pixels).min(axis=1), pixels.max(axis=1) + 1
+    return Reach(
+        pixels=_bounds(*covered),
+        places=by_pixel[0],
+        taps=by_pixel[1],
+        corners=_bounds(corner, corner),
+        offsets=_bounds(offset, offset),
+    )
 
 
 def _run(begin: np.ndarray, end: np.ndarray, here: int, bounds: Bounds, there: int) -> Bounds:
@@ -53,20 +81,27 @@ def _run(begin: np.ndarray, end: np.ndarray, here: int, bounds: Bounds, there: i
     return np.minimum(first, stop), stop
 
 
-def _of_samples_and_channels(boxes: Columns, places: int, taps: int) -> Columns:
-    """Boxes of patches cut so that each is of one sample and one channel."""
-    cut: dict[str, list[int]] = {name: [] for name in ("box", "row_start", "row_stop", "start", "stop")}
-    ends = zip(*(boxes[name].tolist() for name in ("row_start", "row_stop", "start", "stop")), strict=True)
-    for box, (top, bottom, left, right) in enumerate(ends):
-        samples = range(top // places, (bottom - 1) // places + 1)
-        channels = range(left // taps, (right - 1) // taps + 1)
-        for sample, channel in product(samples, channels):
-            cut["box"].append(box)
-            cut["row_start"].append(max(top, sample * places))
-            cut["row_stop"].append(min(bottom, (sample + 1) * places))
-            cut["start"].append(max(left, channel * taps))
-            cut["stop"].append(min(right, (channel + 1) * taps))
-    return {name: np.array(column, np.int64) for name, column in cut.items()}
+def _cut(low: ArrayLowering, blocks: Blocks, sample: int, channel: int) -> tuple[np.ndarray, Columns]:
+    """Tiles, and boxes cut so that each is of one sample and one channel, which have so many rows and columns (0: of
+    any), and so that every worker context of a tile has rows."""
+    names, kept = ("row_start", "row_stop", "start", "stop"), []
+    boxes = zip(*(blocks.columns[name].tolist() for name in names), strict=True)
+    for tile, (top, bottom, left, right) in zip(blocks.tiles.tolist(), boxes, strict=True):
+        rows = _edges(top, bottom, sample) if sample else [top, bottom]
+        columns = _edges(left, right, channel) if channel else [left, right]
+        parts = list(product(pairwise(rows), pairwise(columns)))
+        shares = -(-low.placement.worker_contexts // len(parts))
+        for (begin, end), place in parts:
+            count = min(shares, end - begin)
+            edges = [begin + share * (end - begin) // count for share in range(count + 1)]
+            kept += [(tile, *ends, *place) for ends in pairwise(edges)]
+    tiles, *ends = np.array(kept, np.int64).T
+    return tiles, dict(zip(names, ends, strict=True))
+
+
+def _edges(begin: int, end: int, each: int) -> list[int]:
+    """The range cut at multiples of a number."""
+    return [begin, *range((begin // each + 1) * each, end, each), end]
 
 
 def _gather(
@@ -79,24 +114,21 @@ def _gather(
 ) -> None:
     """Vertices that make places from pixels; a column of the target is of one of `taps` for a channel."""
     patches: Patches = op.attributes
-    blocks, places, pixels = low.blocks[made], patches.made.positions, patches.planes.positions
-    tiles, columns, bounds = blocks.tiles, blocks.columns, pixel_bounds(patches)
+    places, pixels, reach = patches.made.positions, patches.planes.positions, reach_of(patches)
+    apart = patches.by_channel or places == 1
+    tiles, columns = _cut(low, low.blocks[made], *((places, taps) if apart else (0, 0)))
+    begin, end, left, right = columns.values()
+    channel, sample = left // taps, begin // places
+    first, stop = _run(begin, end, places, reach.pixels, pixels)
+    if apart and taps > 1:  # no pixels but those of its taps
+        base, top, bottom = sample * pixels, begin % places, (end - 1) % places
+        first = np.maximum(first, base + reach.corners[0][top] + reach.offsets[0][left % taps])
+        stop = np.minimum(stop, base + reach.corners[1][bottom] + reach.offsets[1][(right - 1) % taps] + 1)
+        first = np.minimum(first, stop)
+    run = {"from_row": first, "to_row": stop, "begin": channel, "end": -(-right // taps)}
     if patches.by_channel:
-        columns = _of_samples_and_channels(columns, places, taps)
-        tiles = tiles[columns.pop("box")]
-        sample, channel = columns["row_start"] // places, columns["start"] // taps
-        first, stop = _run(
-            columns["row_start"] % places, (columns["row_stop"] - 1) % places + 1, places, bounds, pixels
-        )
-        run = {
-            "from_row": sample,
-            "to_row": sample + 1,
-            "begin": channel * pixels + first,
-            "end": channel * pixels + stop,
-        }
-    else:
-        first, stop = _run(columns["row_start"], columns["row_stop"], places, bounds, pixels)
-        run = {"from_row": first, "to_row": stop, "begin": columns["start"] // taps, "end": -(-columns["stop"] // taps)}
+        moved = (channel - sample) * pixels  # from the row of the sample to the columns of the channel
+        run = {"from_row": sample, "to_row": sample + 1, "begin": first + moved, "end": stop + moved}
     operands = {"source": low.storage[op.inputs[0]][0], "target": made}
     _vertices(low, op, codelet, tiles, {**columns, **run}, operands, constants)
 
@@ -112,18 +144,23 @@ def _spread(
     """Vertices that make pixels from places, which have `taps` columns for every channel."""
     patches: Patches = op.attributes
     assert not patches.by_channel  # of the network's input, which gets no gradient
-    blocks, places, pixels = low.blocks[made], patches.made.positions, patches.planes.positions
-    columns = blocks.columns
-    first, stop = _run(columns["row_start"], columns["row_stop"], pixels, place_bounds(patches), places)
-    run = {"from_row": first, "to_row": stop, "begin": columns["start"] * taps, "end": columns["stop"] * taps}
+    places, pixels, reach = patches.made.positions, patches.planes.positions, reach_of(patches)
+    apart = places == 1 and taps > 1
+    tiles, columns = _cut(low, low.blocks[made], *((pixels, 1) if apart else (0, 0)))
+    begin, end, left, right = columns.values()
+    first, stop = _run(begin, end, pixels, reach.places, places)
+    run = {"from_row": first, "to_row": stop, "begin": left * taps, "end": right * taps}
+    if apart:
+        within = _run(begin % pixels, (end - 1) % pixels + 1, pixels, reach.taps, 0)
+        run |= {name: left * taps + bound for name, bound in zip(("begin", "end"), within, strict=True)}
     names = [low.storage[name][0] for name in op.inputs]
     operands = {"source": names[0], "target": made}
     if len(names) > 1:
-        value_first, value_stop = _run(first, np.maximum(stop, first + 1), places, pixel_bounds(patches), pixels)
+        value_first, value_stop = _run(first, np.maximum(stop, first + 1), places, reach.pixels, pixels)
         some = stop > first
         run |= {"value_from": np.where(some, value_first, 0), "value_to": np.where(some, value_stop, 0)}
         operands["values"] = names[1]
-    _vertices(low, op, codelet, blocks.tiles, {**columns, **run}, operands, constants)
+    _vertices(low, op, codelet, tiles, {**columns, **run}, operands, constants)
 
 
 def _vertices(
@@ -156,7 +193,7 @@ def lower_unfold(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     window = op.attributes.window
     made = low.result(op, _wanted(low, op), "exchange buffers")
-    _gather(low, op, codelets.unfold(window), made, window.taps)
+    _gather(low, op, codelets.unfold(op.attributes), made, window.taps)
 
 
 def lower_fold(low: ArrayLowering, ops: Operations) -> None:
@@ -164,7 +201,7 @@ def lower_fold(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     window = op.attributes.window
     made = low.result(op, _where_planes_lie(low, op), "gradients")
-    _spread(low, op, codelets.fold(window), made, window.taps)
+    _spread(low, op, codelets.fold(op.attributes), made, window.taps)
 
 
 def lower_pool(low: ArrayLowering, ops: Operations) -> None:
@@ -172,7 +209,7 @@ def lower_pool(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     pooling: Pooling = op.attributes
     made = low.result(op, low.arrays.spread(*low.values[op.outputs[0]].shape), "neuron states")
-    _gather(low, op, codelets.pool(pooling.kind, pooling.window), made, 1, _factor(pooling))
+    _gather(low, op, codelets.pool(pooling), made, 1, _factor(pooling))
 
 
 def lower_pool_gradient(low: ArrayLowering, ops: Operations) -> None:
@@ -181,7 +218,7 @@ def lower_pool_gradient(low: ArrayLowering, ops: Operations) -> None:
     pooling: Pooling = op.attributes
     made = low.result(op, _where_planes_lie(low, op), "gradients")
     constants = {} if pooling.kind == "max" else _factor(pooling)
-    _spread(low, op, codelets.pool_gradient(pooling.kind, pooling.window), made, 1, constants)
+    _spread(low, op, codelets.pool_gradient(pooling), made, 1, constants)
 
 
 def _factor(pooling: Pooling) -> dict[str, object]:

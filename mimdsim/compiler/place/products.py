@@ -51,6 +51,15 @@ class Blocks:
         return TileMapping.of_boxes(self.tiles, bounds, shape, PER_TIMESTEP if sequence else FLAT)
 
     @property
+    def by_row(self) -> Blocks:
+        """The same with every box cut into its rows."""
+        heights = self.row_stop - self.row_start
+        box = np.repeat(np.arange(len(heights)), heights)
+        row = np.concatenate([np.arange(*ends) for ends in zip(self.row_start, self.row_stop, strict=True)])
+        rows = {"tiles": self.tiles[box], "row_start": row, "row_stop": row + 1}
+        return Blocks(**rows, start=self.start[box], stop=self.stop[box], fastest=self.fastest)
+
+    @property
     def transposed(self) -> Blocks:
         """The same boxes of the transposed matrix."""
         return Blocks(

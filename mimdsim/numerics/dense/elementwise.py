@@ -85,6 +85,33 @@ def count_rows(spikes, totals, sample):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def count_last_rows(spikes, totals, sample, first):  # type: ignore[no-untyped-def]
+    """`count_rows` from timestep `first` on."""
+    count_rows(spikes[first:], totals, sample)
+
+
+@compiled
+def count_boxes(spikes, counts, row_start, row_stop, start, stop, part):  # type: ignore[no-untyped-def]
+    """counts[part] = spikes of the box in all timesteps."""
+    for i in range(len(start)):
+        count = 0
+        for t in range(spikes.shape[0]):
+            for b in range(row_start[i], row_stop[i]):
+                for n in range(start[i], stop[i]):
+                    count += int(spikes[t, b, n])
+        counts[part[i]] = count
+
+
+@compiled
+def add_even_boxes(g, even, total, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """total[box] = g[box] + even[0]."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                total[b, n] = g[b, n] + even[0]
+
+
+@compiled
 def add_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target = source + row[0], the row for every sample."""
     for i in range(len(start)):
