@@ -14,7 +14,10 @@ from framework_claims import MEASURED_MS
 
 from mimdsim.base.files import write_atomically
 from mimdsim.compiler import Compiled
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.gpu import time_on_gpu
+from mimdsim.gpu.engine import AUTO
+from mimdsim.graph import training_graph
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Span, TiledProfile
 from mimdsim.program import RecordedActivity
@@ -65,6 +68,35 @@ TAIL = """
 - **Timesteps** are a loop on the device: every tile counts them for itself, so slices and updates of stashed sequences
   exchange nothing. An input that is the same in every timestep is stored and sent once; its product is computed again
   in every timestep, as in the framework, both on tiles and in the GPU's kernels.
+
+## Convolutions and pools
+```toml
+[network.convolutions.hidden1]
+channels = 64
+kernel = 5                                   # or [height, width]; also stride, padding, dilation, as Conv2d of PyTorch
+pool_before = {{ kind = "sum", size = 2 }}     # of the spikes that it reads: "max", "average", "sum"
+pool = {{ kind = "max", size = 2 }}            # of its currents
+```
+`workloads/nmnist-conv.toml` and `dvs-gesture-conv.toml` are complete examples. A width in `network.hidden` is channels
+x height x width of what comes out; neurons are numbered with channels outermost, as PyTorch's `Flatten` orders them.
+One dimension is a height of 1. The layer after a pool of planes is a convolution whose kernel is all of them. Convolutions
+have dense spikes, one source, no synapses onto themselves and one group; constants of neurons are one for the layer or
+one for each channel.
+
+- **As a product**: a convolution is [samples x places, channels x kernel] x [channels x kernel, channels made], planned
+  like every other product. The first operand, the patches, is made anew in every timestep where the product wants it
+  (`unfold`), forward and for the gradient of the weights; the gradient of the planes is the product with the transposed
+  weights, added up where the planes lie (`fold`). PopLibs' planner also has vertices that walk a kernel without making
+  patches; they are not modelled, so small kernels may be faster than here.
+- **Halos**: a vertex gets, for the channels that it needs, the run of pixels from the first to the last that its places
+  cover: its receptive field and the ends of the lines in between. Bytes that lie on its own tile are not sent.
+- **Neurons** of planes lie where their product leaves them; after a pool they are spread evenly over the tiles.
+- **On GPUs** a convolution is one product that gathers its patches while it runs (implicit GEMM): planes are read once,
+  no patches are stored, and the gradient of the planes is a product over the pixels.
+- Costs of `unfold`, `fold` and the pools are instruction counts of our own (`codelets/planes.py`); nothing measured
+  them. Shares of their bounds and addresses that a compiler hoists are not taken off.
+
+{convolved}
 
 ## Through a framework
 `mapping.dense_neurons = "traced"` compiles the program that PopTorch makes of snnTorch's loop (arXiv 2211.10725;
@@ -215,6 +247,28 @@ def missing(compiled: Compiled, machine: MimdMachine) -> list[str]:
     return lines
 
 
+CONVOLUTIONAL = ("nmnist-conv", "dvs-gesture-conv")
+
+
+def convolved() -> list[str]:
+    """A training step of every convolutional workload on the Bow, and on an A100 at its fastest."""
+    lines = ["| workload | batch, timesteps | Bow, ms | interval | fullest tile, KiB | A100, fp16, ms | how |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    bow, gpu = load_machine("bow"), load_machine("a100")
+    assert isinstance(bow, MimdMachine)
+    assert isinstance(gpu, GpuMachine)
+    for name in CONVOLUTIONAL:
+        compiled = compile_workload(load_workload(name), bow)
+        tiled, network = retime(compiled, bow, NOTHING), compiled.network
+        best = time_on_gpu(training_graph(network), gpu, strategy=AUTO, precision="fp16")
+        ends = f"{1e3 * tiled.seconds_low:.2f} to {1e3 * tiled.seconds_high:.2f}"
+        lines.append(
+            f"| `{name}` | {network.batch}, {network.timesteps} | {1e3 * tiled.cycles / tiled.clock_hz:.2f} | {ends} | "
+            f"{compiled.memory.peak_bytes / 1024:.0f} | {1e3 * best.seconds_per_training_step:.3f} | {best.strategy} |"
+        )
+    return lines
+
+
 def page(name: str) -> str:
     """The whole page."""
     workload = load_workload(name)
@@ -249,6 +303,7 @@ def page(name: str) -> str:
         start_high=1e3 * (START_SECONDS + START_DOUBT_SECONDS),
         forms="\n".join(forms(name)),
         missing="\n".join(missing(compiled, mk2)),
+        convolved="\n".join(convolved()),
     )
     return "\n".join(lines) + "\n" + tail
 

@@ -28,9 +28,10 @@ import mimdsim
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.schema import toml_text
 from mimdsim.cli import main
+from mimdsim.graph.convolution import Planes, Window
 from mimdsim.graph.neuron_models import MODELS
 from mimdsim.machine import GpuMachine, MimdMachine, list_machines, load_machine
-from mimdsim.workload import Workload, list_workloads, load_workload
+from mimdsim.workload import Workload, list_workloads, load_workload, network_of
 from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
 from mimdsim.workload.interchange.nir_writing import write_nir
 
@@ -120,10 +121,34 @@ def shrunk(subject: Subject) -> Workload:
     if whole.network.capacity:
         widths = [*small["network.hidden"], whole.network.capacity[-1]]
         small["network.capacity"] = [min(*pair) for pair in zip(whole.network.capacity, widths, strict=True)]
-    if whole.data.source not in GENERATED:
+    if whole.network.convolutions:
+        small |= _few_windows(whole)
+    elif whole.data.source not in GENERATED:
         small |= {"data.source": "random", "data.inputs": 20, "data.input_capacity": 10, "data.activity": 0.2}
         small["data.classes"] = 4
     return load_workload(subject.workload, changes | small)
+
+
+def _few_windows(whole: Workload) -> dict[str, Any]:
+    """Small windows over small planes; the last convolution covers what is left."""
+    planes, small = Planes(channels=2, height=12, width=12), {"data.source": "random", "data.classes": 4}
+    small |= {"data.inputs": planes.neurons, "data.input_capacity": 40, "data.activity": 0.2}
+    small["network.convolutions.hidden0.planes"] = [planes.channels, planes.height, planes.width]
+    widths = [WIDTH] * len(whole.network.hidden)
+    for index, layer in enumerate(whole.network.layers):
+        if layer not in whole.network.convolutions:
+            continue
+        convolution = network_of(whole).layers[index].convolution
+        assert convolution is not None
+        planes = convolution.before.over(planes) if convolution.before else planes
+        side = planes.height if convolution.result.positions == 1 else 2
+        channels = 4 if layer == "output" else 3
+        planes = Window(kernel=(side, side)).over(planes, channels)
+        keys = {"channels": channels, "kernel": side, "padding": 0}
+        small |= {f"network.convolutions.{layer}.{key}": value for key, value in keys.items()}
+        if index < len(widths):
+            widths[index] = planes.neurons
+    return small | {"network.hidden": widths}
 
 
 def written(subject: Subject, folder: Path) -> Path:

@@ -15,7 +15,7 @@ from mimdsim.codelets.dense import BOX
 from mimdsim.codelets.vertex_costs import cpp_cost
 from mimdsim.graph.convolution import Patches, Pooling
 from mimdsim.numerics.dense import gathers as numerics
-from mimdsim.program import Codelet, Length, Size, WorkerBundles, fields_of, terms_of
+from mimdsim.program import Codelet, Length, WorkerBundles, fields_of, terms_of
 
 RUN = "from_row:to_row, begin:end"
 COLUMNS = ("from_row", "to_row", "begin", "end", "row_start", "row_stop", "start", "stop")
@@ -54,9 +54,9 @@ def _codelet(name: str, patches: Patches, signature: str, compute: Any, cost: Wo
         constants=("geometry", *(("factor",) if "Pool" in name else ())),
         compute=compute,
         cost=cost,
-        flops=terms_of({"elements": flops}) if flops else (),
+        flops=terms_of({"rows columns": flops}) if flops else (),
         code_bytes=640,
-        extents={"rows": Length("target", 0), "columns": Length("target", 1), "elements": Size("target")},
+        extents={"rows": Length("target", 0), "columns": Length("target", 1)},
     )
 
 

@@ -31,6 +31,7 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.checking.program import check_program
 from mimdsim.codelets.elementwise import CALLS, SURROGATE_CALLS, add_surrogate
 from mimdsim.compiler import compile_graph
+from mimdsim.compiler.lower import ARRAY_RULES
 from mimdsim.compiler.place.placement import place_arrays
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.compiler.place.products import Blocks, ProductPlace, grid_of, largest_piece
@@ -412,6 +413,12 @@ def test_sharing_buses_makes_a_wide_layer_faster() -> None:
 
 
 # ---- what is refused
+
+
+def test_an_operation_without_a_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ARRAY_RULES, ("spike",))
+    with pytest.raises(MappingError, match="has no lowering"):
+        compiled(small_network(spikes="dense"))
 
 
 def test_smooth_spikes_are_refused() -> None:

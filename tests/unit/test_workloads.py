@@ -66,7 +66,11 @@ TO_LEARN_WITH = {  # name -> whose data; networks of our own
     "braille": "Müller-Cleve et al. 2022",
     "mnist5k": "MNIST",
 }
-OF_OTHERS = {"snntorch-mnist": "arXiv 2211.10725"}  # name -> where its network is from
+OF_OTHERS = {
+    "snntorch-mnist": "arXiv 2211.10725",
+    "nmnist-conv": "Shrestha and Orchard 2018",
+    "dvs-gesture-conv": "Shrestha and Orchard 2018",
+}  # name -> where its network is from
 
 
 def published_widths(layers: int, unit: int, classes: int) -> tuple[int, ...]:

@@ -12,8 +12,8 @@ from mimdsim.numerics.compiled import compiled
 @compiled
 def unfold(source, target, from_row, to_row, begin, end, row_start, row_stop, start, stop, geometry):  # type: ignore[no-untyped-def]
     """target[place, (channel, tap)] = what the tap of the window covers there, zero in the padding."""
-    height, width, kernel, across = geometry[0], geometry[1], geometry[2], geometry[3]
-    places, pixels, taps = geometry[10] * geometry[11], height * width, kernel * across
+    height, width, kernel, across, by_channel = geometry[0], geometry[1], geometry[2], geometry[3], geometry[12]
+    places, pixels, taps, step = geometry[10] * geometry[11], height * width, kernel * across, geometry[9]
     for i in range(len(start)):
         for row in range(row_start[i], row_stop[i]):
             sample, place = row // places, row % places
@@ -23,24 +23,26 @@ def unfold(source, target, from_row, to_row, begin, end, row_start, row_stop, st
             channel, tap = column // taps, column % taps
             down, over = tap // across, tap % across
             while column < stop[i]:
-                y = top + down * geometry[8]
+                y, x = top + down * geometry[8], left + over * step
                 last = min(stop[i], column + across - over)
+                inside, ends = column, column  # columns of pixels; those before and after are of the padding
                 if 0 <= y < height:
-                    x = left + over * geometry[9]
-                    while column < last:
-                        if x < 0 or x >= width:
-                            target[row, column] = 0
-                        elif geometry[12]:
-                            target[row, column] = source[sample, channel * pixels + y * width + x]
-                        else:
-                            target[row, column] = source[sample * pixels + y * width + x, channel]
-                        x += geometry[9]
-                        column += 1
+                    inside = min(last, column + max(0, -(x // step)))
+                    ends = max(inside, min(last, column + (width - x + step - 1) // step))
+                x += (inside - column) * step
+                for at in range(column, inside):
+                    target[row, at] = 0
+                if by_channel:
+                    pixel = channel * pixels + y * width + x
+                    for at in range(inside, ends):
+                        target[row, at] = source[sample, pixel + (at - inside) * step]
                 else:
-                    while column < last:
-                        target[row, column] = 0
-                        column += 1
-                over = 0
+                    pixel = sample * pixels + y * width + x
+                    for at in range(inside, ends):
+                        target[row, at] = source[pixel + (at - inside) * step, channel]
+                for at in range(ends, last):
+                    target[row, at] = 0
+                column, over = last, 0
                 down += 1
                 if down == kernel:
                     down = 0
