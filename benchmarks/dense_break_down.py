@@ -79,9 +79,9 @@ pool = {{ kind = "max", size = 2 }}            # of its currents
 ```
 `workloads/nmnist-conv.toml` and `dvs-gesture-conv.toml` are complete examples. A width in `network.hidden` is channels
 x height x width of what comes out; neurons are numbered with channels outermost, as PyTorch's `Flatten` orders them.
-One dimension is a height of 1. The layer after a pool of planes is a convolution whose kernel is all of them. Convolutions
-have dense spikes, one source, no synapses onto themselves and one group; constants of neurons are one for the layer or
-one for each channel.
+One dimension is a height of 1. The layer after a pool of planes is a convolution whose kernel is all of them.
+Convolutions have dense spikes, one source, no synapses onto themselves and one group; constants of neurons are one for
+the layer or one for each channel.
 
 - **As a product**: a convolution is [samples x places, channels x kernel] x [channels x kernel, channels made], planned
   like every other product. The first operand, the patches, is made anew in every timestep where the product wants it
