@@ -79,7 +79,7 @@ def drawn_inputs(
         changed = value * 0.5**draw.number if name == LEARNING_RATE else value
         values[name] = np.full(1, changed, np.float32)
     for layer in network.layers:
-        if layer.selection.truncation == "random":
+        if layer.selection.truncation == "random" or layer.dropout:
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():

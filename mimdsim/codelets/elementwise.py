@@ -18,6 +18,7 @@ from mimdsim.codelets.neurons import by_neuron, scale_cycles
 from mimdsim.codelets.products import partial_sum_cycles
 from mimdsim.codelets.vertex_costs import by_vectors, on_elements
 from mimdsim.costs.library import elementwise as library
+from mimdsim.costs.library.network import bernoulli_cycles
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
 from mimdsim.numerics.dense.rows import OnRows
@@ -151,6 +152,30 @@ ADD_EVEN_BOXES = on_elements(
     "total",
     code_bytes=CALL_BYTES,
 )
+TIMES_BOXES = _on_boxes("TimesBoxes", "read values; read mask; write target", numerics.multiply_boxes, ("times",))
+
+
+@lru_cache(maxsize=2)
+def dropout_masks(by_timestep: bool) -> Codelet:
+    """1 / keep where a spike is kept, else 0; a tile draws with its own generator."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        how: dict[str, Any] = {"worker_contexts": worker_contexts, "vector_bytes": vector_bytes}
+        drawn = bernoulli_cycles(np.asarray(extents["elements"]), **how)
+        return drawn + calls_formula("times scalar in place").cycles(extents, worker_contexts, vector_bytes)
+
+    source = "PopLibs poprand Bernoulli cycle estimator (commit 7eac0f2), then one call that scales"
+    return on_elements(
+        "DropoutMasks" if by_timestep else "DropoutMask",
+        f"read states[first:last]; read keep[:]; write masks[{':, ' if by_timestep else ''}{BOX}]",
+        numerics.dropout_masks if by_timestep else numerics.dropout_mask,
+        TileFormula(cycles=cycles, kind="published", source=source),
+        "masks",
+        constants=("positions", "source"),
+        code_bytes=256 + CALL_BYTES,
+    )
+
+
 COUNT_BOXES = on_elements(
     "CountBoxes",
     f"read spikes[:, {BOX}]; write counts[part]",

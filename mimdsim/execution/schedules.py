@@ -70,6 +70,8 @@ def scheduled_values(
     for name, target in network.scheduled.items():
         if name == LEARNING_RATE:
             number = target if rate is None else rate.at(training_step, total, target, per_epoch)
+        elif name in network.kept_shares:
+            number = target
         else:
             assert network.threshold_schedule is not None
             number = network.threshold_schedule.at(training_step, target)

@@ -127,7 +127,8 @@ def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int
 
 
 def draw_randomness(runner: Runner, *names: str | int) -> None:
-    """Seed the generators of layers that drop spikes at random, from the stream `names`, whatever ran before.
+    """Seed the generators of layers that drop spikes at random or have dropout, from the stream `names`, whatever ran
+    before.
 
     On a machine the tiles draw these numbers themselves.
     """
@@ -412,6 +413,7 @@ def evaluate(runner: Runner, network: SpikingNetwork, data: Samples, indices: np
     """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only."""
     chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
+    runner.write({name: np.ones(1, np.float32) for name in network.kept_shares})
     for first in range(0, len(chosen), network.batch):
         part = chosen[first : first + network.batch]
         labels = load_batch(runner, data, np.resize(part, network.batch))

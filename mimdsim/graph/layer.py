@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.dropout import PER
 from mimdsim.graph.linear_neurons import Fired, LinearNeuron
 from mimdsim.graph.names import Parameter, before, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder
@@ -30,10 +31,11 @@ class Layer:
 
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
     input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
-    its weights and biases are shared by all positions. bias: a trained current per neuron. recurrence: synapses from
-    the layer's spikes of the previous timestep onto each neuron itself ('one_to_one') or all ('all_to_all'). spiking
-    False: the membrane potential is the output, of neurons that are never reset, or with `reset_unread` where they
-    would spike, though nobody reads those spikes.
+    its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
+    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). bias: a trained current per
+    neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
+    or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
+    `reset_unread` where they would spike, though nobody reads those spikes.
     Raises MappingError for an unknown choice.
     """
 
@@ -48,12 +50,19 @@ class Layer:
     reset_unread: bool = False
     sources: tuple[Source, ...] = ()
     convolution: Convolution | None = None
+    dropout: float = 0.0
+    dropout_per: str = "timestep"
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
             hint = suggest(self.recurrence, RECURRENCES)
             raise MappingError(
                 f"layer '{self.name}': network.recurrence = {self.recurrence!r} is not a valid choice{hint}"
+            )
+        if self.dropout_per not in PER or not 0 <= self.dropout < 1:
+            raise MappingError(
+                f"layer '{self.name}': dropout {self.dropout} per '{self.dropout_per}' is not valid: a share of at "
+                f"least 0 and below 1, per {' or '.join(PER)}, is needed"
             )
         if self.reset_unread and self.neuron.reset_by == "emission":
             raise MappingError(

@@ -79,6 +79,16 @@ def second_threshold_of(layer: str) -> str:
     return f"second_threshold.{layer}"
 
 
+def keep_of(layer: str) -> str:
+    """The graph input that holds the share of what a layer reads that dropout keeps; 1 where nothing is learned."""
+    return f"keep.{layer}"
+
+
+def mask_of(layer: str, source: str) -> str:
+    """What dropout keeps of a source of a layer."""
+    return f"mask.{layer}.of.{source}"
+
+
 def random_name(layer: str) -> str:
     """The graph input that holds the state of a layer's generator, one whole number below 2^32 per sample."""
     return f"random.{layer}"

@@ -7,12 +7,15 @@ another in every timestep. A layer always reads its own spikes and those of a la
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
+from mimdsim.graph.dropout import Masks
 from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
@@ -25,6 +28,8 @@ from mimdsim.graph.names import (
     Parameter,
     before,
     gradient_of,
+    keep_of,
+    mask_of,
     penalty_of,
     random_name,
     second_threshold_of,
@@ -75,6 +80,8 @@ class SpikingNetwork:
         for layer in self.layers:
             self._check_sources(layer)
             self._check_planes(layer)
+            if layer.dropout and self.spikes != "dense":
+                raise MappingError(f"layer '{layer.name}': dropout is of dense spikes: set network.spikes = \"dense\"")
         if self.sources(self.layers[0])[0].name != INPUT:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
         leading = {self.layers[-1].name}
@@ -147,7 +154,12 @@ class SpikingNetwork:
     def scheduled(self) -> dict[str, float]:
         """Graph inputs that are scalars the host writes before every training step, with the value each tends to."""
         rate = {LEARNING_RATE: self.optimiser.learning_rate} if self.optimiser.scheduled else {}
-        return self.moving_thresholds | rate
+        return self.moving_thresholds | self.kept_shares | rate
+
+    @property
+    def kept_shares(self) -> dict[str, float]:
+        """Graph inputs that hold the share that dropout keeps, with it."""
+        return {keep_of(layer.name): 1 - layer.dropout for layer in self.layers if layer.dropout}
 
     @property
     def moving_thresholds(self) -> dict[str, float]:
@@ -210,9 +222,9 @@ def training_graph(network: SpikingNetwork) -> Graph:
 
     Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', the network's parameters,
     with Adam 'moment1.<layer>', 'moment2.<layer>' for weights and 'moment1.r.<layer>' etc. for others (with momentum
-    'momentum.<layer>'), the inputs in `network.scheduled`, and 'random.<layer>' [batch] where truncation is random.
-    Outputs: 'loss', 'counts' [batch, classes], 'gradient.<parameter>' (clipped where a largest norm is given),
-    'next.<parameter>' (and moments), and 'penalty.<layer>' for layers whose firing is penalised.
+    'momentum.<layer>'), the inputs in `network.scheduled`, and 'random.<layer>' [batch] where truncation is random or
+    the layer has dropout. Outputs: 'loss', 'counts' [batch, classes], 'gradient.<parameter>' (clipped where a largest
+    norm is given), 'next.<parameter>' (and moments), and 'penalty.<layer>' for layers whose firing is penalised.
     """
     graph = forward_graph(network)
     graph, gradients = differentiate(graph, LOSS, tuple(network.trained), terms=network.penalties)
@@ -242,9 +254,9 @@ def inference_graph(network: SpikingNetwork) -> Graph:
 
 def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
     """The same network for samples in batches of `batch` that it does not learn from: no entries for gradients in its
-    lists, no thresholds that move while it learns, no penalty on how often it fires."""
+    lists, no thresholds that move while it learns, no dropout, no penalty on how often it fires."""
     layers = tuple(
-        replace(layer, selection=replace(layer.selection, second_threshold=layer.selection.threshold))
+        replace(layer, selection=replace(layer.selection, second_threshold=layer.selection.threshold), dropout=0.0)
         for layer in network.layers
     )
     loss = replace(network.loss, firing_strength=0.0)
@@ -301,13 +313,16 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
         if network.is_read(index):
             detached = not network.learns_through(index)
             carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
+    masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network)}
+    by_timestep = tuple(Slice(inside=name) for name, per in masks.items() if per == "timestep")
+    for_sequence = tuple(name for name, per in masks.items() if per == "sequence")
     return Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
         reverse=False,
         carries=tuple(carries),
-        slices=(Slice(inside=now),),
-        constants=(*network.moving_thresholds, *network.parameters),
+        slices=(Slice(inside=now), *by_timestep),
+        constants=(*network.moving_thresholds, *for_sequence, *network.parameters),
         # of a layer whose spikes no gradient reads, they are kept to be counted
         stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength or network.frozen else ())),
     )
@@ -339,6 +354,7 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, source: str
     convolution, by_channel = layer.convolution, source == INPUT
     if convolution is None:
         planes = network.planes_of(source)
+        spikes = _drop(body, layer, source, spikes)
         if planes is None or planes.positions == 1:
             return spikes
         patches = Patches(planes=planes, window=Window.whole(planes))
@@ -347,8 +363,24 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, source: str
     if convolution.before:
         spikes = _pool(body, layer, convolution.before, planes, spikes, f"pooled.{source}.{layer.name}", by_channel)
         planes, by_channel = convolution.read, False
+    spikes = _drop(body, layer, source, spikes)
     patches = Patches(planes=planes, window=convolution.window, by_channel=by_channel)
     return body.one("unfold", (spikes,), f"patches.{layer.name}", layer=layer.name, attributes=patches)
+
+
+def _drop(body: GraphBuilder, layer: Layer, source: str, spikes: str) -> str:
+    """What dropout keeps of what a layer reads."""
+    if not layer.dropout:
+        return spikes
+    mask = body.declare(Value(name=mask_of(layer.name, source), shape=body.values[spikes].shape, layer=layer.name))
+    return body.one("drop", (spikes, mask), f"kept.{source}.{layer.name}", layer=layer.name)
+
+
+def _masks_of(network: SpikingNetwork) -> Iterator[tuple[Layer, str]]:
+    """Of every layer with dropout, the masks of its sources."""
+    for layer in network.layers:
+        for source in network.sources(layer) if layer.dropout else ():
+            yield layer, mask_of(layer.name, source.name)
 
 
 def _pool(
@@ -406,6 +438,29 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
     return build.graph((LOSS, SCORES, *network.penalties))
 
 
+def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict[str, str]:
+    """Masks of one timestep, by their names in the scan, or of all."""
+    numbers: Counter[str] = Counter()
+    made = {}
+    for layer, mask in _masks_of(network):
+        name, keep = random_name(layer.name), keep_of(layer.name)
+        if name not in build.values:
+            build.declare(Value(name=name, shape=(network.batch,), role="generator", layer=layer.name))
+            build.declare(Value(name=keep, shape=()))
+        rows, columns = scan.body.value(mask).shape
+        about = Masks(
+            rows=rows,
+            columns=columns,
+            positions=rows // network.batch,
+            timesteps=network.timesteps if layer.dropout_per == "timestep" else 0,
+            source=numbers[layer.name],
+        )
+        numbers[layer.name] += 1
+        every = f"{mask}.every" if about.timesteps else mask
+        made[mask] = build.one("dropout_masks", (name, keep), every, layer=layer.name, attributes=about)
+    return made
+
+
 def _over_time(
     network: SpikingNetwork, scan: Scan, learns: bool = False
 ) -> tuple[GraphBuilder, Output, tuple[str, ...]]:
@@ -420,8 +475,10 @@ def _over_time(
         source = build.one("steady", (source,), "input.every", attributes=network.timesteps)
     if learns:
         build.declare(Value(name=LABELS, shape=(network.batch,)))
+    made = _add_masks(build, network, scan)
     for constant in scan.constants:
-        build.declare(scan.body.value(constant))
+        if constant not in made:
+            build.declare(scan.body.value(constant))
     starts = []
     reference = weights_of(network.layers[0].name)
     for carry in scan.carries:
@@ -431,7 +488,8 @@ def _over_time(
             continue
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
         starts.append(build.one("zeros", (reference,), f"{carry.leaves}.start", attributes=zeros))
-    outputs = build.add("scan", (*starts, source, *scan.constants), "time", attributes=scan)
+    sequences = source, *(made[item.inside] for item in scan.slices[1:])
+    outputs = build.add("scan", (*starts, *sequences, *scan.constants), "time", attributes=scan)
     last = network.layers[-1]
     finals = len(scan.carries)
     output = Output(

@@ -27,6 +27,8 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("training", "rate_table", []),
     ("training", "frozen", []),
     ("network", "convolutions", {}),
+    ("network", "dropout", 0.0),
+    ("network", "dropout_per", "timestep"),
 )
 
 

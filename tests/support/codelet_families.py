@@ -43,7 +43,8 @@ MADE = {
         make(name)
         for make in (elementwise.add_surrogate, elementwise.surrogate_boxes)
         for name in elementwise.SURROGATE_CALLS
-    ),
+    )
+    + tuple(map(elementwise.dropout_masks, (False, True))),
     planes: (
         *(make(Patches(**OVER, window=Window(kernel=(5, 5)))) for make in (planes.unfold, planes.fold)),
         *(

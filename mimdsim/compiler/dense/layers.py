@@ -8,11 +8,13 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
+from mimdsim.compiler.context import WORD_BYTES
 from mimdsim.compiler.dense import planes
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.losses import add_penalty, keep
 from mimdsim.compiler.place.products import ProductPlace
 from mimdsim.graph import Operation
+from mimdsim.graph.dropout import Masks
 from mimdsim.graph.linear_neurons import constants_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import Codelet, Copy, TileMapping
@@ -245,6 +247,37 @@ def lower_steady(low: ArrayLowering, ops: Operations) -> None:
     low.steady[op.outputs[0]] = op.inputs[0]
 
 
+def lower_masks(low: ArrayLowering, ops: Operations) -> None:
+    """dropout_masks: of all timesteps, where the product that reads what is kept wants it, or over all tiles."""
+    (op,) = ops
+    masks: Masks = op.attributes
+    layer, (state, keep) = low.layer(op.layer), op.inputs
+    low.inputs[state] = low.variable(
+        state, (low.network.batch,), "int64", low.by_sample(0), "optimiser", persistent=True, stored_bytes=WORD_BYTES
+    )
+    blocks = low.arrays.spread(masks.rows, masks.columns)
+    if masks.positions == 1 and not layer.convolution:
+        blocks = low.arrays.forward(masks.rows, masks.columns, layer.neurons).left
+    shape = masks.rows, masks.columns
+    made = low.matrix(op.outputs[0], shape, blocks, "neuron states", timesteps=masks.timesteps)
+    low.storage[op.outputs[0]] = (made,)
+    first, last = blocks.row_start // masks.positions, -(-blocks.row_stop // masks.positions)
+    operands = {"states": state, "keep": keep, "masks": made}
+    numbers = {"positions": masks.positions, "source": masks.source}
+    codelet, samples = elementwise.dropout_masks(bool(masks.timesteps)), {"first": first, "last": last}
+    defines = ((made, op.outputs[0]),)
+    low.on_boxes("dropout masks", op, codelet, blocks, operands, samples, constants=numbers, defines=defines)
+
+
+def lower_drop(low: ArrayLowering, ops: Operations) -> None:
+    """drop: forward where the mask lies, backward where the gradient does."""
+    (op,) = ops
+    values, mask = (low.storage[name][0] for name in op.inputs)
+    forward = low.phase == "forward"
+    target = low.result(op, low.blocks[mask if forward else values], "exchange buffers" if forward else "gradients")
+    low.make("dropout", op, elementwise.TIMES_BOXES, {"values": values, "mask": mask, "target": target}, target)
+
+
 def lower_counts(low: ArrayLowering, ops: Operations) -> None:
     """spike_counts: every sample's spikes of all timesteps, or of the last, gathered on the tile of the sample."""
     (op,) = ops
@@ -336,6 +369,8 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("lif_state_gradient",): lower_decay_gradient,
     ("add",): lower_sum,
     ("steady",): lower_steady,
+    ("dropout_masks",): lower_masks,
+    ("drop",): lower_drop,
     ("spike_counts",): lower_counts,
     ("spikes_by_timestep",): lower_emitted,
     ("listed_of",): lower_listed,

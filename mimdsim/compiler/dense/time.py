@@ -32,11 +32,13 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         low.storage[carry.leaves] = (name,)
         low.fill(name, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
         low.storage[carry.enters] = (name,)
-    (slice_now,) = scan.slices
-    source = op.inputs[len(scan.carries)]
+    slice_now, *others = scan.slices
+    source, *sequences = op.inputs[len(scan.carries) : len(scan.carries) + len(scan.slices)]
     held = _declare_input(low, scan, slice_now.inside, source)
     with _turns(low, scan, "forward", -1, 1):
         low.storage[slice_now.inside] = (_now(low, held, slice_now.inside, 0),)
+        for item, outer in zip(others, sequences, strict=True):
+            low.storage[item.inside] = (_now(low, low.storage[outer][0], f"{item.inside}.now", 0),)
         lower_body(low, scan)
         finals = len(scan.carries)
         for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):

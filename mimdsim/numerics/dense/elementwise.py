@@ -112,6 +112,47 @@ def add_even_boxes(g, even, total, row_start, row_stop, start, stop):  # type: i
 
 
 @compiled
+def _mixed(word):  # type: ignore[no-untyped-def]
+    """graph/dropout.py"""
+    word = word ^ (word >> np.uint64(16))
+    word = word * np.uint64(0x85EBCA6B) & np.uint64(0xFFFFFFFF)
+    word = word ^ (word >> np.uint64(13))
+    word = word * np.uint64(0xC2B2AE35) & np.uint64(0xFFFFFFFF)
+    return word ^ (word >> np.uint64(16))
+
+
+@compiled
+def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source):  # type: ignore[no-untyped-def]
+    """masks[t, box] = 1 / keep where the number of (state of the sample, neuron, t) is below keep, else 0."""
+    one, columns = keep.dtype.type(1), masks.shape[-1]
+    below, each = np.uint64(np.float64(keep[0]) * 4294967296.0), one / keep[0]
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                number = np.uint64(b % positions * columns + n) * np.uint64(0x9E3779B1)
+                word = np.uint64(states[b // positions]) + number + np.uint64(source) * np.uint64(0xC2B2AE3D)
+                for t in range(masks.shape[0]):
+                    at = (word + np.uint64(t) * np.uint64(0x85EBCA77)) & np.uint64(0xFFFFFFFF)
+                    masks[t, b, n] = each if _mixed(at) < below else 0
+
+
+@compiled
+def dropout_mask(states, keep, masks, first, last, row_start, row_stop, start, stop, positions, source):  # type: ignore[no-untyped-def]
+    """`dropout_masks` of one mask."""
+    every = masks.reshape(1, masks.shape[0], masks.shape[1])
+    dropout_masks(states, keep, every, first, last, row_start, row_stop, start, stop, positions, source)
+
+
+@compiled
+def multiply_boxes(values, mask, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target[box] = values[box] * mask[box]."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = values[b, n] * mask[b, n]
+
+
+@compiled
 def add_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target = source + row[0], the row for every sample."""
     for i in range(len(start)):

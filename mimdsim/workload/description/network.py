@@ -79,6 +79,8 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 reset_unread=is_output and network.output == "membrane_of_spiking",
                 sources=sources if name in network.sources else (),
                 convolution=convolution,
+                dropout=network.of_layer("dropout", index),
+                dropout_per=network.dropout_per,
             )
         )
     return SpikingNetwork(

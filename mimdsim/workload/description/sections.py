@@ -17,7 +17,7 @@ IMAGE_SOURCES = ("digits", "mnist5k")
 # keys of the network that may be a list with one entry per layer, output layer last
 PER_LAYER = (
     *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
-    *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias"),
+    *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias", "dropout"),
 )
 Extent = Annotated[int, Field(ge=0, le=65_536)]
 Pair = Annotated[tuple[Extent, Extent], Field()]
@@ -97,8 +97,8 @@ class Network(Section):
 
     `neuron` is a model of docs/neurons.md with its `neuron_parameters`, each a number or one per neuron; those of "lif"
     may also be given as `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by
-    default. These seven, `surrogate`, `surrogate_slope`, `recurrence` and `bias` take one value for all layers or a
-    list with one per layer, output layer last. Second thresholds count from the resting potential.
+    default. These, `surrogate`, `surrogate_slope`, `recurrence`, `bias` and `dropout` take one value for all layers or
+    a list with one per layer, output layer last. Second thresholds count from the resting potential.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
     them); alternatively `activity` is the share of a layer's neurons that fits, converted to
@@ -109,7 +109,8 @@ class Network(Section):
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-1" say it of one
     source. Spikes of a layer that comes later are always those of the timestep before. `bias`: a trained current per
-    neuron, output layer included.
+    neuron, output layer included. `dropout`: of dense spikes, the share of what a layer reads that is left out of a
+    training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest grows; nothing is in tests.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -144,6 +145,8 @@ class Network(Section):
     convolutions: dict[str, ConvolutionKeys] = Field(default_factory=dict, max_length=MAX_LAYERS)
     delay: Literal[0, 1] = 1
     bias: OneOrMore[bool] = False
+    dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
+    dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
     # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
