@@ -186,3 +186,15 @@ def test_what_lists_cannot_hold_and_losses_of_the_workload_are_refused() -> None
         program.profile()
     with pytest.raises(MimdsimError, match="is a GPU; give a tiled machine"):
         mimdsim.torch_function("digits", "a100")
+
+
+def test_dropout_is_off_in_eval_as_in_pytorch() -> None:
+    spikes = (torch.rand(TIMESTEPS, SAMPLES, INPUTS) < 0.3).float()
+    changes = {"network.spikes": "dense", "network.dropout": 0.5}
+    program = mimdsim.torch_function(mimdsim.from_torch(network(), spikes, changes=changes), "tiny")
+    first, second = program(spikes), program(spikes)
+    assert not torch.equal(first, second)
+    program.eval()
+    assert torch.equal(program(spikes), program(spikes))
+    plain = mimdsim.from_torch(network(), spikes, changes={"network.spikes": "dense"})
+    assert torch.equal(program(spikes), mimdsim.torch_function(plain, "tiny")(spikes))
