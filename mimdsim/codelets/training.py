@@ -99,6 +99,15 @@ SUM_SQUARES = on_elements(
     flops=2,
     code_bytes=256,
 )
+PRUNE_GRADIENT = on_elements(
+    "PruneGradient",
+    "update gradient[:, start:stop]; read w[:, start:stop]",
+    numerics.prune_gradient,
+    by_vectors(lambda _: 5, "two loads, compare, select, store per 64 bits")(4),
+    "gradient",
+    flops=0,
+    code_bytes=256,
+)
 SCALE_ALL = on_elements(
     "ScaleAll",
     "update gradient[:, start:stop]; read factor[:]",

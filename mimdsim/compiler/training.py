@@ -11,7 +11,7 @@ from mimdsim.compiler.context import Lowering
 from mimdsim.graph import Operation
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics.optimisers import FORMS, LEARNING_RATE, Optimiser
-from mimdsim.program import TileMapping
+from mimdsim.program import Codelet, TileMapping
 
 
 def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -80,18 +80,31 @@ def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
 
 def lower_scale(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """scale: gradients in place, with one factor that goes to all tiles."""
+    factor = low.storage[ops[0].inputs[1]][0]
+    _change(low, ops, "clip gradients", codelets.SCALE_ALL, {"factor": factor})
+
+
+def lower_prune(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """prune_gradient: in place, with the weights that lie there."""
+    weights = low.storage[ops[0].inputs[1]][0]
+    _change(low, ops, "prune gradients", codelets.PRUNE_GRADIENT, {"w": low.kept.get(weights, weights)})
+
+
+def _change(low: Lowering, ops: tuple[Operation, ...], stage: str, codelet: Codelet, by: dict[str, str]) -> None:
+    """A gradient in place."""
     (op,) = ops
-    gradient, factor = (low.storage[name][0] for name in op.inputs)
+    gradient = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (gradient,)
     low.outputs.pop(op.inputs[0], None)  # overwritten
     low.outputs[op.outputs[0]] = gradient
-    where, operands = low.over_matrix(codelets.SCALE_ALL, gradient, op.layer), {"gradient": gradient, "factor": factor}
-    low.compute("clip gradients", op, *where, operands, defines=((gradient, op.outputs[0]),))
+    where, operands = low.over_matrix(codelet, gradient, op.layer), {"gradient": gradient, **by}
+    low.compute(stage, op, *where, operands, defines=((gradient, op.outputs[0]),))
 
 
 RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] = {
     ("sum_squares",): lower_sum_squares,
     ("clip_factor",): lower_clip_factor,
     ("scale",): lower_scale,
+    ("prune_gradient",): lower_prune,
     **{(kind,): lower_update for kind in FORMS},
 }

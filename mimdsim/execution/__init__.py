@@ -16,6 +16,7 @@ from mimdsim.execution.trainer import (
     initial_weights,
     load_batch,
     train,
+    without_smallest,
 )
 from mimdsim.execution.whole_tensors import WholeTensors
 
@@ -42,4 +43,5 @@ __all__ = [
     "scaled_to_activity",
     "scheduled_values",
     "train",
+    "without_smallest",
 ]

@@ -86,6 +86,13 @@ def initial_weights(
     return weights
 
 
+def without_smallest(weights: np.ndarray, share: float) -> np.ndarray:
+    """The weights with that share of them, those next to zero, set to zero."""
+    kept, flat = weights.copy(), np.abs(weights).ravel()
+    kept.ravel()[np.argsort(flat, kind="stable")[: round(share * flat.size)]] = 0
+    return kept
+
+
 def to_dense(ids: np.ndarray, counts: np.ndarray, inputs: int) -> np.ndarray:
     """float32[timesteps, batch, inputs]: 1 at the first counts[t, sample] of ids [timesteps, batch, capacity]."""
     rows: np.ndarray = np.zeros((*counts.shape, inputs), np.float32)

@@ -90,6 +90,12 @@ class WholeTensors:
         self._loss = WholeLoss(network)
         self._tensors = tuple(tensor for layer in self._layers.values() for tensor in layer.tensors.values())
         self._trained = tuple(tensor for tensor in self._tensors if tensor.parameters[0].name in network.trained)
+        self._pruned = tuple(
+            (tensor.value[:, rows], tensor.gradient[:, rows])
+            for tensor in self._trained
+            for parameter, rows in tensor.rows.items()
+            if parameter.name in network.pruned
+        )
         self._given = self._room_for_given()
         self._places = {
             name: (parameter, array)
@@ -248,6 +254,8 @@ class WholeTensors:
             return
         self._backward(g)
         if "update" in phases:
+            for weights, gradient in self._pruned:
+                gradient[weights == 0] = 0
             if self.network.largest_gradient_norm:
                 clip(self._trained, self.network.largest_gradient_norm, self._share)
             rate = self._given.get(LEARNING_RATE, (self.network.optimiser.learning_rate,))

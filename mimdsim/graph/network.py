@@ -49,8 +49,8 @@ DELAYS = (0, 1)  # timesteps from one layer to the next
 class SpikingNetwork:
     """A network with everything needed to train it. spikes: 'sparse' (ids and counts) or 'dense' (0/1 arrays).
 
-    frozen: parameters that stay as they are given. delay: timesteps from one layer to the next, 1 or 0. Raises
-    MappingError for any other delay.
+    frozen: parameters that stay as they are given; pruned: those of which zeros stay zero. delay: timesteps from one
+    layer to the next, 1 or 0. Raises MappingError for any other delay.
     """
 
     layers: tuple[Layer, ...]
@@ -66,6 +66,7 @@ class SpikingNetwork:
     threshold_schedule: ThresholdSchedule | None = None
     largest_gradient_norm: float = 0.0  # all gradients together are scaled down to it; 0: not clipped
     frozen: tuple[str, ...] = ()
+    pruned: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.steady_input and self.spikes != "dense":
@@ -231,7 +232,7 @@ def training_graph(network: SpikingNetwork) -> Graph:
     build = builder("update")
     build.begin_with(graph)
     by_parameter = {parameter: gradients[name] for name, parameter in network.trained.items()}
-    updates = add_updates(build, network.optimiser, network.largest_gradient_norm, by_parameter)
+    updates = add_updates(build, network.optimiser, network.largest_gradient_norm, by_parameter, network.pruned)
     graph = build.graph((LOSS, SCORES, *updates, *network.penalties))
     return graph.renamed({old: gradient_of(name) for old, name in zip(updates, network.trained, strict=False)})
 
@@ -260,7 +261,7 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
         for layer in network.layers
     )
     loss = replace(network.loss, firing_strength=0.0)
-    return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss, frozen=())
+    return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss, frozen=(), pruned=())
 
 
 def _forward_scan(network: SpikingNetwork) -> Scan:

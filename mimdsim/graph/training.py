@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from mimdsim.graph.names import Parameter
-from mimdsim.graph.records import GraphBuilder, OpDef, Value, like, per_element, scalar
+from mimdsim.graph.records import GraphBuilder, OpDef, Value, like, no_flops, per_element, scalar
 from mimdsim.numerics.optimisers import FORMS, Form, Optimiser
 
 NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as in PyTorch
 
 
 def add_updates(
-    build: GraphBuilder, optimiser: Optimiser, largest_norm: float, gradients: dict[Parameter, str]
+    build: GraphBuilder,
+    optimiser: Optimiser,
+    largest_norm: float,
+    gradients: dict[Parameter, str],
+    pruned: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Append the update of every parameter; returns the gradients as used, then the updated parameters and state.
 
-    With a `largest_norm` above 0, all gradients are scaled down together if their common norm exceeds it.
+    With a `largest_norm` above 0, all gradients are scaled down together if their common norm exceeds it. Numbers of
+    `pruned` parameters that are 0 have no gradient.
     """
+    for parameter, gradient in gradients.items():
+        if (name := parameter.name) in pruned:
+            kept = build.one("prune_gradient", (gradient, name), f"pruned.{name}", layer=parameter.layer)
+            gradients = gradients | {parameter: kept}
     if largest_norm:
         gradients = _clipped(build, largest_norm, gradients)
     for name in optimiser.scalars:
@@ -73,6 +83,12 @@ TRAINING = (
         flops=per_element(2),
     ),
     OpDef(name="clip_factor", shapes=scalar, evaluate=_clip_factor, flops=lambda values, _: len(values) + 3),
+    OpDef(
+        name="prune_gradient",
+        shapes=like(0),
+        evaluate=lambda _, gradient, weights: (np.where(weights == 0, 0, gradient).astype(gradient.dtype),),
+        flops=no_flops,
+    ),
     OpDef(
         name="scale",
         shapes=like(0),

@@ -39,6 +39,16 @@ def clip_factor(totals, factor, place, largest_norm, floor):  # type: ignore[no-
 
 
 @compiled
+def prune_gradient(gradient, w, start, stop):  # type: ignore[no-untyped-def]
+    """gradient[:, start:stop] = 0 where w is."""
+    for row in range(gradient.shape[0]):
+        for i in range(len(start)):
+            for n in range(start[i], stop[i]):
+                if w[row, n] == 0:
+                    gradient[row, n] = 0
+
+
+@compiled
 def scale_all(gradient, factor, start, stop):  # type: ignore[no-untyped-def]
     """gradient[:, start:stop] *= factor[0]."""
     for row in range(gradient.shape[0]):

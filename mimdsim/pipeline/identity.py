@@ -26,6 +26,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("training", "rate_epochs", 1),
     ("training", "rate_table", []),
     ("training", "frozen", []),
+    ("training", "pruned", {}),
     ("network", "convolutions", {}),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),

@@ -28,6 +28,7 @@ from mimdsim.execution import (
     initial_weights,
     scaled_to_activity,
     train,
+    without_smallest,
 )
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
@@ -239,7 +240,9 @@ def first_weights(workload: Workload, network: SpikingNetwork) -> dict[str, np.n
     """By parameter: those that the workload names a file for, else drawn ones."""
     recipe = workload.training
     drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
-    return given_weights(workload, network) or drawn
+    first = given_weights(workload, network) or drawn
+    named = {parameter.public: name for name, parameter in network.parameters.items()}
+    return first | {named[key]: without_smallest(first[named[key]], share) for key, share in recipe.pruned.items()}
 
 
 def train_workload(

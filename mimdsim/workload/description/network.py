@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -31,8 +32,12 @@ def network_of(workload: Workload) -> SpikingNetwork:
     if workload.network.imported:
         layers, delay = imported_layers(workload, network)
         network = replace(network, layers=layers, delay=delay)
-    frozen = workload.training.frozen
-    return replace(network, frozen=_frozen(network.layers, frozen)) if frozen else network
+    training = workload.training
+    frozen, pruned = (
+        _named(network.layers, key, getattr(training, key)) if getattr(training, key) else ()
+        for key in ("frozen", "pruned")
+    )
+    return replace(network, frozen=frozen, pruned=pruned) if frozen or pruned else network
 
 
 def described_network(workload: Workload) -> SpikingNetwork:
@@ -142,13 +147,13 @@ def _input_planes(data: Data, keys: ConvolutionKeys, inputs: int) -> Planes:
     return Planes(channels=inputs // (width * height), height=height, width=width)
 
 
-def _frozen(layers: tuple[Layer, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The parameters that are not trained, by the graph's names; raises MappingError for what no layer has."""
+def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Parameters that a key of [training] names, by the graph's names; raises MappingError for what no layer has."""
     known = {parameter.public: parameter.name for layer in layers for parameter in layer.parameters}
     for name in names:
         if name not in known:
             raise MappingError(
-                f"training.frozen: no parameter '{name}'{suggest(name, known)}; there are {', '.join(known)}"
+                f"training.{key}: no parameter '{name}'{suggest(name, known)}; there are {', '.join(known)}"
             )
     return tuple(known[name] for name in names)
 

@@ -50,7 +50,8 @@ class TrainingRecipe(Section):
     spikes in a timestep of one batch, give or take `initial_activity_tolerance` of it (0: as drawn).
 
     `frozen` names parameters that stay as they begin ("hidden0", "hidden0.recurrent"): a reservoir, a part that was
-    trained before. Nothing is computed for their gradients alone.
+    trained before. Nothing is computed for their gradients alone. Of those in `pruned` ({ hidden0 = 0.9 }) that share,
+    the smallest, begins as zero, and zeros stay zero (0: those that a file has).
 
     `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
     accuracy on them are kept. `initial_weights` names a safetensors or NPZ file with w.<layer>
@@ -89,6 +90,7 @@ class TrainingRecipe(Section):
     second_threshold_output: bool = False
     initial_weights: PathText = ""
     frozen: tuple[str, ...] = Field(default=(), max_length=1024)
+    pruned: dict[str, Annotated[float, Field(ge=0, lt=1)]] = Field(default_factory=dict, max_length=1024)
     weight_scale: float = Field(default=1.0, gt=0)
     weight_offset: float = 0.001
     recurrent_scale: float = Field(default=0.2, ge=0)  # assumed: digits learn at 0.2, hardly at 2
