@@ -63,6 +63,21 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "segments": ("randman-1d", {"data.timesteps": 4, "mapping.stash": "every:2", "training.optimiser": "sgd",
                                 "training.schedule": "constant"}),
     "dense": ("randman-1d", {"network.spikes": "dense"}),
+    "convolution": (
+        "randman-1d",
+        {
+            "data.inputs": 50, "data.input_capacity": 30, "network.spikes": "dense", "network.capacity": (),
+            "network.hidden": (24, 12), "network.bias": True,
+            "network.convolutions.hidden0": {
+                "planes": (2, 5, 5), "channels": 6, "kernel": 3, "stride": 2, "padding": 1,
+                "pool": {"kind": "max", "size": 2, "stride": 1},
+            },
+            "network.convolutions.hidden1": {
+                "channels": 3, "kernel": (2, 1), "padding": (1, 0),
+                "pool_before": {"kind": "sum", "size": (2, 1), "stride": (1, 1)},
+            },
+        },
+    ),
     "best": (
         "randman-1d",
         {

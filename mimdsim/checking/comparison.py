@@ -5,7 +5,7 @@ What is compared at the end of a training step: loss, scores, gradients, weights
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,15 @@ ROUNDING = 4 * 2.0**-24  # relative to a number that a small change is added to
 MOST_NAMED = 8  # supersteps on the way to a value
 
 
-def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> np.ndarray:
-    """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), or not numbers."""
+def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0, term: float = 0.0) -> np.ndarray:
+    """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), and of a `term` of
+    theirs, or not numbers."""
     if held.dtype.kind != "f":
         other: np.ndarray = held != expected
         return other
     largest = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0
     with np.errstate(invalid="ignore"):
-        near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * max(scale or largest, LEAST)) | (held == expected)
+        near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * max(scale or largest, term, LEAST)) | (held == expected)
     wrong: np.ndarray = ~(near | (np.isnan(held) & np.isnan(expected)))
     return wrong
 
@@ -54,13 +55,15 @@ def first_mismatch(
     return where, f"{describe_element(variable, where)} {shown}, {whose} {other}", amount
 
 
-def difference(executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int) -> str | None:
-    """The difference of a variable from its expected value after a superstep in words, with the vertex that writes
-    it."""
+def difference(
+    executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int, term: float = 0.0
+) -> str | None:
+    """The difference of a variable from its expected value after a superstep in words, with the vertex that writes it.
+    term: the largest one of a sum, which rounds by it."""
     held = executor.arrays[variable]
     if held.shape != expected.shape:
         return f"superstep '{superstep.name}': '{variable}' has shape {held.shape}, should be {expected.shape}"
-    wrong = wrong_elements(held, expected)
+    wrong = wrong_elements(held, expected, term=term)
     if not wrong.any():
         return None
     where, left, amount = first_mismatch(variable, held, expected, wrong)
@@ -70,9 +73,13 @@ def difference(executor: Executor, superstep: Superstep, variable: str, expected
 
 
 def wrong_output(
-    subject: Executor, compiled: Compiled, meaning: dict[str, Any], inputs: dict[str, np.ndarray]
+    subject: Executor,
+    compiled: Compiled,
+    meaning: dict[str, Any],
+    inputs: dict[str, np.ndarray],
+    term_of: Callable[[str], float] = lambda _: 0.0,
 ) -> tuple[int, str | None]:
-    """(outputs compared, the first wrong one in words, None if none is).
+    """(outputs compared, the first wrong one in words, None if none is). term_of: the largest term of a sum.
 
     What is changed in place (weights, moments) is compared by its change, which may be far smaller than itself.
     """
@@ -90,7 +97,7 @@ def wrong_output(
                 f"the interpreter's output '{value}' is NaN in {int(nan.sum()):,} of {nan.size:,} elements: correct "
                 "its equation; of an optimiser, also say in its form which states are never negative"
             )
-        wrong = _wrong(held, expected, _start(compiled, value, inputs))
+        wrong = _wrong(held, expected, _start(compiled, value, inputs), term_of(value))
         if wrong.any():
             where, left, amount = first_mismatch(name, held, expected, wrong)
             writer = last_writer(program, name, where)
@@ -105,9 +112,9 @@ def _start(compiled: Compiled, value: str, inputs: dict[str, np.ndarray]) -> np.
     return inputs.get(given) if given is not None else None
 
 
-def _wrong(held: np.ndarray, expected: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+def _wrong(held: np.ndarray, expected: np.ndarray, start: np.ndarray | None, term: float) -> np.ndarray:
     if start is None or held.dtype.kind != "f":
-        return wrong_elements(held, expected)
+        return wrong_elements(held, expected, term=term)
     change = float(np.abs(expected - start).max(initial=0.0))
     rounded: np.ndarray = np.abs(held - expected) <= ROUNDING * np.abs(expected)
     # left as it was is not rounded: what changes by two units in the last place cannot come to none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,15 +24,23 @@ Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, la
 class Trace:
     """Values of the interpreter, by (graph value, timestep); counts: of what is listed, by its ids and timestep.
 
-    partial: values that hold numbers at listed ids only.
+    partial: values that hold numbers at listed ids only. terms: sums over samples and timesteps, by what they add up.
+    spikes: how many each of all timesteps has, by the names of such values.
     """
 
     wanted: set[str]
     partial: frozenset[str] = frozenset()
+    terms: dict[str, str] = field(default_factory=dict)
+    spikes: Counter[str] = field(default_factory=Counter)
     values: dict[tuple[str, int], Any] = field(default_factory=dict)
     counts: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    largest: dict[str, float] = field(default_factory=dict)  # term of a sum in any timestep
 
     def __call__(self, name: str, t: int, value: Any) -> None:
+        if name in self.spikes:
+            self.spikes[name] += int((value.counts[..., 0] if isinstance(value, SparseSpikes) else value).sum())
+        if name in self.terms.values():
+            self.largest[name] = max(self.largest.get(name, 0.0), float(np.abs(value).max(initial=0.0)))
         if isinstance(value, SparseSpikes):
             ids, counts = listed(name)
             if ids in self.wanted:
@@ -39,6 +48,30 @@ class Trace:
                 self.values[counts, t] = self.counts[ids, t] = value.counts.copy()
         elif name in self.wanted:
             self.values[name, t] = value
+
+    def largest_term(self, value: str) -> float:
+        """Of a sum, which may be far smaller where its terms cancel; 0 of any other value."""
+        return self.largest.get(self.terms.get(value, ""), 0.0)
+
+
+SUMS = ("matmul_weight_gradient", "synapse_weight_gradient", "self_synapse_weight_gradient", "bias_gradient")
+
+
+def terms_of_sums(graph: Graph) -> dict[str, str]:
+    """Gradients of parameters, of a timestep and up to one, and at the end, by the gradients of currents that they add
+    up; spikes are 0 or 1."""
+    found: dict[str, str] = {}
+    for op in graph.operations:
+        if op.kind != "scan":
+            continue
+        for inner in op.attributes.body.operations:
+            if inner.kind in SUMS:
+                found[inner.outputs[0]] = inner.inputs[0]
+            elif inner.kind == "add" and (of := found.keys() & {*inner.inputs}):
+                found[inner.outputs[0]] = found[of.pop()]
+        carries = zip(op.attributes.carries, op.outputs, strict=False)
+        found |= {outer: found[carry.leaves] for carry, outer in carries if carry.leaves in found}
+    return found
 
 
 def gradients_at_ids(graph: Graph) -> frozenset[str]:
@@ -139,7 +172,7 @@ def compare(
             held = subject.arrays[variable]
             if held.shape == known.shape:
                 known = _valid(held, known, trace, value, t)
-            wrong = difference(subject, superstep, variable, known, t)
+            wrong = difference(subject, superstep, variable, known, t, trace.largest_term(value))
             if wrong:
                 found.decided = f"{wrong} (the interpreter's '{value}')"
                 return found

@@ -8,6 +8,7 @@ its end. How inputs are drawn: `draws`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from mimdsim.base.schema import build as build_section
 from mimdsim.base.schema import given_keys
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, wrong_output
-from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids
+from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids, terms_of_sums
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
 from mimdsim.checking.user_code import call_users, function_in, load_file
@@ -30,6 +31,7 @@ from mimdsim.execution.cost_lower_bound import excess_flops
 from mimdsim.execution.poison import KINDS, undefine
 from mimdsim.execution.strict import strict_steps
 from mimdsim.graph import SpikingNetwork, interpret
+from mimdsim.graph.names import spikes_of
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Finding, ratio_of
@@ -158,12 +160,13 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     undefine(subject, "f")
     undefine(reference, "f")
     wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
-    partial = gradients_at_ids(compiled.graph)
+    partial, terms = gradients_at_ids(compiled.graph), terms_of_sums(compiled.graph)
     compared, gradients, operands = 0, _Gradients(compiled), Operands()
-    recorded: list[RecordedActivity] = []
+    spikes = Counter(dict.fromkeys((spikes_of(layer.name) for layer in compiled.network.layers), 0))
+    first: RecordedActivity | None = None
     for draw in DRAWS:
         inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
-        trace = Trace(wanted, partial)
+        trace = Trace(wanted, partial, terms, spikes)
         meaning = interpret(compiled.graph, graph_inputs(compiled.graph, inputs), trace)
         for executor in (subject, reference):
             executor.write({name: value for name, value in inputs.items() if name in executor.program.inputs})
@@ -171,7 +174,9 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
             poison = KINDS[draw.number % len(KINDS)] if strict else None
             steps = subject.steps() if poison is None else strict_steps(subject, poison=poison)
             found = compare(subject, steps, reference, trace, meaning, poison=poison, observe=operands.for_next_run())
-            outputs, wrong = (0, None) if found.decided else wrong_output(subject, compiled, meaning, inputs)
+            outputs, wrong = (
+                (0, None) if found.decided else wrong_output(subject, compiled, meaning, inputs, trace.largest_term)
+            )
         except MappingError as failure:
             return [_values_failed(f"{failure}", draw.number)]
         compared += found.compared + outputs
@@ -183,16 +188,17 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
         if not compared:
             text = "nothing was compared: no superstep has a name or a `defines` entry that the compiled program knows"
             return [Finding(name="values", passed=False, text=text)]
-        gradients.add(subject, meaning)
-        recorded.append(reference.activity())
+        gradients.add(subject, meaning, trace)
+        first = first or reference.activity()
     agreed = (
         f"{compared:,} variables agree in {len(DRAWS)} draws, superstep by superstep, with the interpreter and the "
         "compiled program" + (", each vertex run alone on memory that holds only its slices" if strict else "")
     )
     values = Finding(name="values", passed=True, text=agreed)
     costs = [] if program is compiled.program else [_costs(program, compiled.program)]
-    noted = [*_crossings(compiled.network, recorded), *operands.findings()]
-    return [values, gradients.finding(), *noted, *costs, _time(program, compiled, machine, recorded[0])]
+    noted = [*_crossings(compiled.network, spikes), *operands.findings()]
+    assert first is not None
+    return [values, gradients.finding(), *noted, *costs, _time(program, compiled, machine, first)]
 
 
 def _values_failed(text: str, draw: int) -> Finding:
@@ -209,13 +215,13 @@ class _Gradients:
         self.cosines: dict[str, float] = {}
         self.sizes: dict[str, float] = {}  # of the largest element, where there is one
 
-    def add(self, subject: Executor, meaning: dict[str, Any]) -> None:
+    def add(self, subject: Executor, meaning: dict[str, Any], trace: Trace) -> None:
         """One more draw."""
         for parameter, name in self.names.items():
             held, expected = subject.read(name).astype(np.float64), np.asarray(meaning[name], np.float64)
             largest = float(np.abs(expected).max())
             self.sizes[parameter] = max(largest, self.sizes.get(parameter, 0.0)) or UNKNOWN
-            error = float(np.abs(held - expected).max() / max(largest, LEAST))
+            error = float(np.abs(held - expected).max() / max(largest, trace.largest_term(name), LEAST))
             self.errors[parameter] = max(error, self.errors.get(parameter, 0.0))
             norm = float(np.linalg.norm(held) * np.linalg.norm(expected))
             if norm:
@@ -232,14 +238,13 @@ class _Gradients:
         return Finding(name="gradients", passed=max(self.errors.values()) <= RELATIVE_TOLERANCE, text="; ".join(parts))
 
 
-def _crossings(network: SpikingNetwork, recorded: list[RecordedActivity]) -> list[Finding]:
+def _crossings(network: SpikingNetwork, spikes: Counter[str]) -> list[Finding]:
     """A warning for layers of whose potentials none crossed the threshold in all draws, or all; nothing where some did
     of every layer."""
-    said = []
+    said, turns = [], len(DRAWS) * network.timesteps * network.batch
     for layer in network.layers:
-        spikes = [activity.counts[layer.name][..., 0] for activity in recorded] if layer.spiking else []
-        crossed, every = sum(int(each.sum()) for each in spikes), sum(each.size for each in spikes) * layer.neurons
-        if spikes and crossed in (0, every):
+        crossed, every = spikes[spikes_of(layer.name)], turns * layer.neurons
+        if layer.spiking and crossed in (0, every):
             said.append(f"{crossed:,} of {every:,} potentials of '{layer.name}' crossed its threshold")
     if not said:
         return []

@@ -21,7 +21,8 @@ import numpy as np
 from mimdsim.base.rng import stream
 from mimdsim.execution import initial_weights
 from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
-from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name
+from mimdsim.graph.convolution import Patches, Planes, Window, pixels_of
+from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name, weights_of
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.spikes import STATE_BITS
 
@@ -81,9 +82,12 @@ def drawn_inputs(
     for layer in network.layers:
         if layer.selection.truncation == "random" or layer.dropout:
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
+    of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
         bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
+        if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all
+            bias = 0.02 + offset - drawn.mean(axis=0)
         values[name] = _dyadic(drawn + bias)
     if draw.groups:
         _group(network, values, random)
@@ -158,10 +162,11 @@ def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.ra
     hardly moves the others."""
     groups, most = _groups(network), network.input_capacity
     for layer in network.layers:
-        together = min(most, -(-layer.inputs // groups))
+        rows, columns = layer.parameters[0].shape  # of planes, by channel and tap: a group is of some taps
+        together = min(most, -(-rows // groups))
         lifted = _weights_for(layer, np.float32(GROUP_LIFT * layer.selection.threshold)) / together
         lifted = np.where(np.isfinite(lifted), lifted, 0.0)
-        same = np.arange(layer.inputs)[:, None] % groups == np.arange(layer.neurons) % groups
+        same = np.arange(rows)[:, None] % groups == np.arange(columns) % groups
         share = random.uniform(0.75, 1.25, same.shape) * np.where(same, 1.0, -GROUP_APART)
         values[layer.parameters[0].name] = _dyadic(lifted * share)
         for other in layer.parameters[1:]:
@@ -192,23 +197,47 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         for above in (False, True)
     ]
     weights, *others = (values[parameter.name] for parameter in layer.parameters)
+    position = 0
     for kind, potential in enumerate(wanted):
-        tied = np.arange(kind, layer.neurons, TIED * len(wanted))
+        tied = np.arange(kind, layer.columns, TIED * len(wanted))
         if not len(tied):
             continue
         found = _weights_for(layer, potential)[tied]
         weights[:, tied] = 0.0
         sources = random.choice(firing[: (len(firing) + 1) // 2], len(tied))
         sources[0] = firing[0]
-        weights[sources, tied] = np.where(np.isfinite(found), found, 0.0)
+        rows, positions = np.array([_reached(layer, source) for source in sources.tolist()]).T
+        weights[rows, tied] = np.where(np.isfinite(found), found, 0.0)
+        position = int(positions[0]) if kind <= 1 else position
         for other in others:
             other[:, tied] = 0.0
-    return np.array([min(1, layer.neurons - 1)])
+    return np.array([min(1, layer.columns - 1) * layer.positions + position])
+
+
+def _reached(layer: Layer, source: int) -> tuple[int, int]:
+    """The row of weights that a neuron before acts by, and a position of the layer that it then reaches; of planes, by
+    the first place and tap that cover its pixel, or the first of all where none does."""
+    convolution = layer.convolution
+    if convolution is None:
+        return source, 0
+    channel, pixel = divmod(source, convolution.planes.positions)
+    if convolution.before:
+        pixel, _ = _covering(convolution.planes, convolution.before.window, pixel)
+    place, tap = _covering(convolution.read, convolution.window, pixel)
+    if convolution.after:
+        place, _ = _covering(convolution.made, convolution.after.window, place)
+    return channel * convolution.window.taps + tap, place
+
+
+def _covering(planes: Planes, window: Window, pixel: int) -> tuple[int, int]:
+    """The first place of a window that covers a pixel, and its tap there."""
+    found = np.argwhere(pixels_of(Patches(planes=planes, window=window)) == pixel)
+    return (int(found[0, 0]), int(found[0, 1])) if len(found) else (0, 0)
 
 
 def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
-    """float32[neurons]: the weight with which one spike lifts a neuron at rest to `potential`, or next to it."""
-    unit = np.stack([np.zeros(layer.neurons, np.float32), np.ones(layer.neurons, np.float32)])
+    """float32[columns]: the weight with which one spike lifts a neuron at rest to `potential`, or next to it."""
+    unit = np.stack([np.zeros(layer.columns, np.float32), np.ones(layer.columns, np.float32)])
     low, high = _potentials(layer, unit)
     with np.errstate(divide="ignore", invalid="ignore"):
         middle = ((potential - low) / (high - low)).astype(np.float32)
@@ -216,12 +245,12 @@ def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
     tried = middle + steps * np.spacing(np.abs(middle))
     reached = _potentials(layer, tried)
     best = np.argmin(np.abs(reached - potential), axis=0)
-    chosen: np.ndarray = tried[best, np.arange(layer.neurons)]
+    chosen: np.ndarray = tried[best, np.arange(layer.columns)]
     return chosen
 
 
 def _potentials(layer: Layer, currents: np.ndarray) -> np.ndarray:
-    """float32[rows, neurons]: what is held against the threshold after a timestep of currents into neurons at rest."""
+    """float32[rows, columns]: what is held against the threshold after a timestep of currents into neurons at rest."""
     neuron = layer.neuron
     rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
     u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]

@@ -123,35 +123,51 @@ def _zeros(share: float) -> float:
     return round(1.0 - float(share), 6)
 
 
+class PassingSpikes:
+    """Spikes of layers that a program passes on without keeping them, copied as they are made. Called after every
+    superstep of a run."""
+
+    def __init__(self, executor: Executor):
+        program, self._names = executor.program, executor.program.observables.passing
+        self._kept = {
+            name: np.zeros((executor.timesteps, *executor.arrays[name].shape), executor.arrays[name].dtype)
+            for names in self._names.values()
+            for name in names
+        }
+        self._writes = {
+            id(superstep): self._kept.keys() & {*superstep.variables_written}
+            for superstep, _, _ in program.supersteps()
+        }
+
+    def __call__(self, superstep: Superstep, t: int, executor: Executor) -> None:
+        for name in self._writes[id(superstep)]:
+            self._kept[name][t] = executor.arrays[name]
+
+    @property
+    def layers(self) -> dict[str, tuple[np.ndarray, ...]]:
+        """By layer: sequences of ids and counts, or of rows."""
+        return {layer: tuple(self._kept[name] for name in names) for layer, names in self._names.items()}
+
+
 def run_recorded(
     executor: Executor, network: SpikingNetwork, phases: Collection[str] | None = None
 ) -> RecordedActivity:
     """Run one training step of the compiled program, or `phases` of it; its spikes, and how many were dropped."""
-    thresholds = _thresholds(network)
+    thresholds, passing = _thresholds(network), PassingSpikes(executor)
     beyond_stash = {
         each.value: layer for layer, each in executor.program.observables.potentials.items() if not each.sequence
     }
     fired = dict.fromkeys(beyond_stash.values(), 0)  # of layers whose potentials are not kept of every timestep
-    passing = executor.program.observables.passing
-    kept = {  # their spikes, which the program overwrites in the next timestep
-        name: np.zeros((executor.timesteps, *executor.arrays[name].shape), executor.arrays[name].dtype)
-        for names in passing.values()
-        for name in names
-    }
-    writes = {
-        id(superstep): kept.keys() & {*superstep.variables_written} for superstep, _, _ in executor.program.supersteps()
-    }
 
     def watch(superstep: Superstep, t: int, executor: Executor) -> None:
-        for name in writes[id(superstep)]:
-            kept[name][t] = executor.arrays[name]
+        passing(superstep, t, executor)
         for variable, value in superstep.defines if superstep.phase == "forward" else ():
             if value in beyond_stash:
                 layer = beyond_stash[value]
                 fired[layer] += int((executor.arrays[variable] > thresholds[layer]).sum())
 
-    executor.run(phases, observe=watch if fired or passing else None)
-    activity = executor.activity({layer: tuple(kept[name] for name in names) for layer, names in passing.items()})
+    executor.run(phases, observe=watch if fired or passing.layers else None)
+    activity = executor.activity(passing.layers)
     dropped = {name: spikes - int(activity.counts[name][..., 0].sum()) for name, spikes in fired.items()}
     return replace(activity, dropped=dropped_spikes(executor, network, activity) | dropped)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
+from mimdsim.execution.activity import PassingSpikes
 from mimdsim.execution.execute import Executor
 from mimdsim.execution.trainer import Samples, draw_randomness, load_batch
 from mimdsim.graph import Layer, SpikingNetwork
@@ -74,8 +75,9 @@ def _settled(executor: Executor, layer: Layer, weight: np.ndarray, wanted: Initi
     def share(factor: float) -> float:
         executor.write({weights_of(layer.name): scaled(factor)})
         draw_randomness(executor, seed, "initial activity")
-        executor.run(phases=("forward",))
-        return float(executor.activity().counts[layer.name][..., 0].mean()) / layer.neurons
+        passing = PassingSpikes(executor)
+        executor.run(phases=("forward",), observe=passing)
+        return float(executor.activity(passing.layers).counts[layer.name][..., 0].mean()) / layer.neurons
 
     low, high = 0.0, math.inf  # factors with too few and with too many spikes
     reached, factor = share(1.0), 1.0

@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.execution import Executor, draw_randomness, scheduled_values
+from mimdsim.execution.activity import PassingSpikes
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, retime
@@ -49,6 +50,7 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
             self.register_parameter(public.replace(".", "_"), torch.nn.Parameter(values, requires_grad=learns))
         program = self._compiled.program
         self._executor = Executor(program, rounded=True)
+        self._passing = PassingSpikes(self._executor)
         self._loss, operands = _loss_of(program)
         self._totals, self._gradient = operands["totals"], operands["gradient"]
         self._rest: Iterator[tuple[Superstep, int]] = iter(())  # of the step that runs
@@ -64,7 +66,7 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         """Spikes of the step that ran last."""
         if not self._turn:
             raise MappingError("nothing has run yet: call the module on spikes first")
-        return self._executor.activity()
+        return self._executor.activity(self._passing.layers)
 
     def profile(self) -> TiledProfile:
         """Time, memory and traffic of the training step on the machine, with the spikes of the step that ran last."""
@@ -97,7 +99,8 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
             executor.write({TRAINING_STEP: np.array([turn + 1])})
         draw_randomness(executor, self.workload.seed, turn)
         self._rest = executor.steps(BEFORE_UPDATE)
-        for superstep, _ in self._rest:
+        for superstep, t in self._rest:
+            self._passing(superstep, t, executor)
             if superstep is self._loss:
                 break
         return executor.arrays[self._totals].astype(np.float32)

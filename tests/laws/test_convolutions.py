@@ -24,6 +24,7 @@ from mimdsim.graph import SpikingNetwork, inference_graph, interpret, training_g
 from mimdsim.graph.convolution import POOLS, Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.machine import load_machine
 from mimdsim.workload import MappingOptions, load_workload, network_of
 
 INPUT = Planes(channels=2, height=6, width=6)
@@ -343,3 +344,33 @@ def test_planes_of_the_input_are_those_of_the_sensor(described: Path) -> None:
     convolution = network_of(load_workload(described)).layers[0].convolution
     assert convolution is not None
     assert convolution.planes == INPUT
+
+
+def test_a_mapping_of_convolutions_is_checked(described: Path) -> None:
+    """In every draw, strictly; sums whose terms cancel are held against these terms."""
+    pools = {
+        "network.convolutions.hidden0.pool": {"kind": "max", "size": 2},
+        "network.convolutions.hidden1.pool_before": {"kind": "sum", "size": 2, "stride": 1},
+        "network.convolutions.hidden1.kernel": 1,
+    }
+    for changes in (pools, {"network.dropout": 0.5, "network.dropout_per": "sequence"}):
+        workload = load_workload(described, changes)
+        machine = load_machine("tiny", {"chip.tiles": 16})
+        found = mimdsim.check(workload, machine, strict=True).findings
+        assert all(each.passed and not each.warning for each in found), [each.text for each in found]
+        assert "7 draws" in next(each.text for each in found if each.name == "values")
+
+
+def test_spikes_that_are_passed_on_are_counted_too(described: Path) -> None:
+    """Nothing of hidden0 is kept for the backward pass but what the pool makes of its spikes."""
+    pool = {"kind": "sum", "size": 2, "stride": 1}
+    changes = {"network.convolutions.hidden1.pool_before": pool, "network.convolutions.hidden1.kernel": 1}
+    workload = load_workload(
+        described,
+        changes
+        | {"training.initial_activity": 0.1, "training.initial_activity_tolerance": 0.9, "training.weight_offset": 0.2},
+    )
+    run = mimdsim.run(workload, "tiny", gpus=())
+    assert "hidden0" in {each.layer for each in run.profile.activity}
+    shares = {each.layer: np.mean(each.spikes_by_timestep) / each.neurons for each in run.profile.activity}
+    assert shares["hidden0"] > 0.02

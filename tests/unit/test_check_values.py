@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from networks import ADAM, compiled, machine, small_network
 
-from mimdsim.checking.comparison import wrong_output
+from mimdsim.checking.comparison import wrong_elements, wrong_output
+from mimdsim.checking.lockstep import terms_of_sums
 from mimdsim.checking.program import Finding, check_values
 from mimdsim.checking.test_inputs import DRAWS, drawn_inputs
 from mimdsim.compiler import Compiled
 from mimdsim.execution import Executor
+from mimdsim.graph import training_graph
 from mimdsim.program import Program, Superstep, VertexTable, verify
 
 
@@ -201,3 +203,14 @@ def test_a_vertex_that_is_missing_is_found_wherever_it_is() -> None:
                 if all(finding.passed for finding in check_values(less, made(), machine(16))):
                     missed.append((step.name, table.codelet.name, vertex))
     assert not missed
+
+
+def test_sums_that_cancel_are_held_against_their_terms() -> None:
+    """A dense layer with biases, where the gradients of a batch cancel to a ten-thousandth of each."""
+    terms = terms_of_sums(training_graph(small_network((4, 3, 2), spikes="dense", bias=True)))
+    assert terms["gradient.b.hidden0"] == terms["sum.w.hidden0.next"] == terms["hidden0.dw_now"] == "hidden0.q"
+    expected = np.full(4, 1e-6, np.float32)
+    off = expected + np.float32(1e-10)
+    assert wrong_elements(off, expected).all()
+    assert not wrong_elements(off, expected, term=1e-3).any()
+    assert wrong_elements(off, expected, term=1e-6).all()
