@@ -364,7 +364,8 @@ def test_a_mapping_of_convolutions_is_checked(described: Path) -> None:
 def test_spikes_that_are_passed_on_are_counted_too(described: Path) -> None:
     """Nothing of hidden0 is kept for the backward pass but what the pool makes of its spikes."""
     pool = {"kind": "sum", "size": 2, "stride": 1}
-    changes = {"network.convolutions.hidden1.pool_before": pool, "network.convolutions.hidden1.kernel": 1}
+    changes: dict[str, Any] = {"network.convolutions.hidden1.pool_before": pool, "data.timesteps": 12}
+    changes |= {"network.convolutions.hidden1.kernel": 1}
     workload = load_workload(
         described,
         changes
