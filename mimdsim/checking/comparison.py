@@ -72,12 +72,17 @@ def difference(
     return f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {left}; {amount} are wrong"
 
 
+def no_terms(_value: str) -> float:
+    """Of values that are no sums."""
+    return 0.0
+
+
 def wrong_output(
     subject: Executor,
     compiled: Compiled,
     meaning: dict[str, Any],
     inputs: dict[str, np.ndarray],
-    term_of: Callable[[str], float] = lambda _: 0.0,
+    term_of: Callable[[str], float] = no_terms,
 ) -> tuple[int, str | None]:
     """(outputs compared, the first wrong one in words, None if none is). term_of: the largest term of a sum.
 
@@ -112,7 +117,7 @@ def _start(compiled: Compiled, value: str, inputs: dict[str, np.ndarray]) -> np.
     return inputs.get(given) if given is not None else None
 
 
-def _wrong(held: np.ndarray, expected: np.ndarray, start: np.ndarray | None, term: float) -> np.ndarray:
+def _wrong(held: np.ndarray, expected: np.ndarray, start: np.ndarray | None, term: float = 0.0) -> np.ndarray:
     if start is None or held.dtype.kind != "f":
         return wrong_elements(held, expected, term=term)
     change = float(np.abs(expected - start).max(initial=0.0))

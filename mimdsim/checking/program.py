@@ -20,7 +20,7 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.base.schema import build as build_section
 from mimdsim.base.schema import given_keys
 from mimdsim.base.units import counted, show_bytes
-from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, wrong_output
+from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, no_terms, wrong_output
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids, terms_of_sums
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
@@ -188,7 +188,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
         if not compared:
             text = "nothing was compared: no superstep has a name or a `defines` entry that the compiled program knows"
             return [Finding(name="values", passed=False, text=text)]
-        gradients.add(subject, meaning, trace)
+        gradients.add(subject, meaning, trace.largest_term)
         first = first or reference.activity()
     agreed = (
         f"{compared:,} variables agree in {len(DRAWS)} draws, superstep by superstep, with the interpreter and the "
@@ -196,7 +196,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     )
     values = Finding(name="values", passed=True, text=agreed)
     costs = [] if program is compiled.program else [_costs(program, compiled.program)]
-    noted = [*_crossings(compiled.network, spikes), *operands.findings()]
+    noted = [*_crossings(compiled.network, spikes, len(DRAWS)), *operands.findings()]
     assert first is not None
     return [values, gradients.finding(), *noted, *costs, _time(program, compiled, machine, first)]
 
@@ -215,13 +215,13 @@ class _Gradients:
         self.cosines: dict[str, float] = {}
         self.sizes: dict[str, float] = {}  # of the largest element, where there is one
 
-    def add(self, subject: Executor, meaning: dict[str, Any], trace: Trace) -> None:
+    def add(self, subject: Executor, meaning: dict[str, Any], term_of: Callable[[str], float] = no_terms) -> None:
         """One more draw."""
         for parameter, name in self.names.items():
             held, expected = subject.read(name).astype(np.float64), np.asarray(meaning[name], np.float64)
             largest = float(np.abs(expected).max())
             self.sizes[parameter] = max(largest, self.sizes.get(parameter, 0.0)) or UNKNOWN
-            error = float(np.abs(held - expected).max() / max(largest, trace.largest_term(name), LEAST))
+            error = float(np.abs(held - expected).max() / max(largest, term_of(name), LEAST))
             self.errors[parameter] = max(error, self.errors.get(parameter, 0.0))
             norm = float(np.linalg.norm(held) * np.linalg.norm(expected))
             if norm:
@@ -238,10 +238,10 @@ class _Gradients:
         return Finding(name="gradients", passed=max(self.errors.values()) <= RELATIVE_TOLERANCE, text="; ".join(parts))
 
 
-def _crossings(network: SpikingNetwork, spikes: Counter[str]) -> list[Finding]:
+def _crossings(network: SpikingNetwork, spikes: Counter[str], draws: int) -> list[Finding]:
     """A warning for layers of whose potentials none crossed the threshold in all draws, or all; nothing where some did
     of every layer."""
-    said, turns = [], len(DRAWS) * network.timesteps * network.batch
+    said, turns = [], draws * network.timesteps * network.batch
     for layer in network.layers:
         crossed, every = spikes[spikes_of(layer.name)], turns * layer.neurons
         if layer.spiking and crossed in (0, every):

@@ -420,7 +420,8 @@ def evaluate(runner: Runner, network: SpikingNetwork, data: Samples, indices: np
     """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only."""
     chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
-    runner.write({name: np.ones(1, np.float32) for name in network.kept_shares})
+    if network.kept_shares:
+        runner.write({name: np.ones(1, np.float32) for name in network.kept_shares})
     for first in range(0, len(chosen), network.batch):
         part = chosen[first : first + network.batch]
         labels = load_batch(runner, data, np.resize(part, network.batch))

@@ -38,6 +38,10 @@ class Planes:
     def neurons(self) -> int:
         return self.channels * self.positions
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.channels, self.height, self.width
+
     def __str__(self) -> str:
         return f"{self.channels} x {self.height} x {self.width}"
 

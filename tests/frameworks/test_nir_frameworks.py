@@ -9,6 +9,8 @@ import nir_models as nm
 import numpy as np
 import pytest
 from test_nir import CHAINS, NIR_FILES
+from test_nir_planes import CHAINS as CONVOLUTIONS
+from test_nir_planes import written
 
 from mimdsim.workload.interchange.model_file import ImportedNetwork
 from mimdsim.workload.interchange.nir_neurons import Discretisation
@@ -185,3 +187,21 @@ def test_snntorch_reads_what_is_written(tmp_path: Path) -> None:
     (_, got) = nm.run(made, source)
     assert 0.02 < np.mean(expected) < 0.98
     np.testing.assert_array_equal(got, np.stack(expected))
+
+
+# nir 1.0.8 infers types by the kernel's height alone
+@pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if name != "strided"])
+def test_what_is_written_of_planes_is_read_by_the_package(name: str, tmp_path: Path) -> None:
+    network, weights = written(CONVOLUTIONS[name], tmp_path / "net.nir")
+    graph = nir.read(tmp_path / "net.nir")
+    first = network.layers[0].convolution
+    assert first is not None
+    found = next(node for node in graph.nodes.values() if isinstance(node, nir.Conv2d))
+    assert found.weight.shape == (first.channels, first.read.channels, *first.window.kernel)
+    for key in ("stride", "padding", "dilation"):
+        assert tuple(np.broadcast_to(getattr(found, key), 2)) == getattr(first.window, key)
+    module = torch.nn.Conv2d(first.read.channels, first.channels, first.window.kernel)
+    expected = weights["w.hidden0"].T.reshape(module.weight.shape) * 0.3
+    np.testing.assert_allclose(found.weight, expected, rtol=1e-5, atol=1e-7)
+    neurons = next(node for node in graph.nodes.values() if isinstance(node, nir.LIF))
+    assert neurons.tau.shape == (first.result.shape if first.result.positions > 1 else (first.channels,))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from commands import mimdsim
 from networks import small_network
@@ -14,7 +14,6 @@ from networks import small_network
 from mimdsim import api
 from mimdsim.base.errors import MimdsimError
 from mimdsim.checking.program import _crossings
-from mimdsim.program import RecordedActivity
 from mimdsim.validation.tables import check_files
 from mimdsim.workload import load_workload
 
@@ -279,17 +278,13 @@ def test_a_formula_without_a_result_is_noted(tmp_path: Path) -> None:
 
 def test_layers_whose_potentials_never_or_always_cross_the_threshold_are_noted() -> None:
     network = small_network((6, 5, 4, 3), timesteps=2, batch=3)
-    names = [layer.name for layer in network.layers]
-    counts = {name: np.zeros((2, 3, 2), np.int32) for name in names}
-    counts[names[0]][..., 0], counts[names[1]][0, 0, 0] = 5, 1
-    first = RecordedActivity(ids={}, counts={name: each.copy() for name, each in counts.items()}, dropped={})
-    (found,) = _crossings(network, [first])
+    spikes = Counter({"spikes.hidden0": 30, "spikes.hidden1": 1, "spikes.output": 0})
+    (found,) = _crossings(network, spikes, 1)
     assert (found.passed, found.mood) == (True, "note")
     assert (
         "30 of 30 potentials of 'hidden0' crossed its threshold, 0 of 18 potentials of 'output' crossed" in found.text
     )
-    counts[names[0]][1, 1, 0], counts[names[2]][1, 1, 0] = 4, 1
-    assert _crossings(network, [first, RecordedActivity(ids={}, counts=counts, dropped={})]) == []
+    assert _crossings(network, spikes + Counter({"spikes.hidden0": 29, "spikes.output": 1}), 2) == []
 
 
 def test_a_loaded_workload_is_checked_as_its_name_is() -> None:

@@ -220,8 +220,14 @@ def without_reset() -> NirGraph:
 
 
 REFUSED: list[tuple[NirGraph, str]] = [
-    (nm.graph({"c": nm.node("Conv2d"), "w": LINEAR, "n": nm.leaky(3)}), r"Conv2d \('c'\) needs one weight shared"),
-    (nm.graph({"c": nm.node("SumPool2d"), "n": nm.leaky(3)}), r"SumPool2d \('c'\) needs sums over"),
+    (
+        nm.graph({"c": nm.node("Conv2d"), "w": LINEAR, "n": nm.leaky(3)}),
+        r"'c' \(Conv2d\): reads 'input', which does not say its planes",
+    ),
+    (
+        nm.graph({"c": nm.node("SumPool2d"), "n": nm.leaky(3)}),
+        r"'c' \(SumPool2d\): reads 'input', which does not say its planes",
+    ),
     (nm.graph({"c": nm.node("Wobble"), "n": nm.leaky(3)}), r"Wobble \('c'\) is not known; known are Input"),
     (without_reset(), "'n' .LIF.: has no 'v_reset'.*give --reset zero or --reset subtract"),
     (nm.graph({"w": LINEAR, "n": nm.leaky(4)}), r"'tau' has 4 values for 3 neurons"),

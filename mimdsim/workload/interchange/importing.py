@@ -60,6 +60,8 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
     base["network"] = {"imported": f"{name}.safetensors", "hidden": widths[:-1], "capacity": widths, **kept}
     if not network.populations[-1].spiking:
         base["network"]["output"] = "membrane"
+    if any(each.convolution for each in network.populations):
+        base["network"]["spikes"] = "dense"
     base["title"] = f"{path.name}: {network.title}"
     writable_folder(folder)
     write_model(folder / f"{name}.safetensors", network)

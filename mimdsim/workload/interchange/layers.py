@@ -52,6 +52,7 @@ def layers_of(
                 bias=each.bias is not None,
                 recurrence=each.recurrence,
                 spiking=each.spiking,
+                convolution=each.convolution,
             )
         )
     return tuple(layers), delays.pop()
@@ -112,6 +113,7 @@ def network_of_layers(
                     (one.name, np.asarray(weights[f"w.{layer.name}.from.{one.name}"], np.float64), one.lag or 0)
                     for one in others
                 ),
+                convolution=layer.convolution,
             )
         )
     names = tuple(layer.name for layer in network.layers)
@@ -120,7 +122,7 @@ def network_of_layers(
 
 def _dynamics(layer: Layer) -> Dynamics:
     """The constants of a layer's neurons."""
-    wide = np.ones(layer.neurons)
+    wide = np.ones(layer.columns)
     neuron = layer.neuron
     states = len(neuron.states)
     matrix, drive, constant = (array * wide for array in neuron.quiet.arrays)
@@ -136,7 +138,7 @@ def _dynamics(layer: Layer) -> Dynamics:
         return replace(made, rest=neuron.offset * wide)
     threshold = (neuron.threshold - neuron.offset) * wide
     for candidate in _resets(made, neuron, threshold):
-        if _same(linear_neuron(candidate, neuron.model), neuron, layer.neurons):
+        if _same(linear_neuron(candidate, neuron.model), neuron, layer.columns):
             return candidate
     raise _refused(f"layer '{layer.name}'", f"the reset of neurons of model '{neuron.model}' has no counterpart in NIR")
 

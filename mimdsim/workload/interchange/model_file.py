@@ -17,16 +17,19 @@ number per neuron. Notes give the kind of every layer, its reset and delay, and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter, ValidationError
 
-from mimdsim.base.errors import DataFileError
-from mimdsim.workload.interchange.nir_nodes import Reals
+from mimdsim.base.errors import DataFileError, MappingError
+from mimdsim.graph.convolution import Convolution
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, Reals
 from mimdsim.workload.interchange.state_dict import chain_of, layer_names
 from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
@@ -78,8 +81,9 @@ class Population:
     """Neurons that read one source. weights [inputs, neurons], bias [neurons], recurrent [neurons, neurons] (from, to)
     for recurrence 'all_to_all', [neurons] for 'one_to_one'; `node` says where in the file it was.
 
-    source: the node of the population that it reads, 'input', or '': the one before it. also: of populations that are
-    written, the nodes of others, with their weights and delays.
+    convolution: how it reads planes; weights are then [channels read * taps, channels], and bias and constants of
+    neurons one for each channel. source: the node of the population that it reads, 'input', or '': the one before it.
+    also: of populations that are written, the nodes of others, with their weights and delays.
     """
 
     node: str
@@ -91,14 +95,15 @@ class Population:
     delay: int = 0
     source: str = ""
     also: tuple[tuple[str, Reals, int], ...] = ()
+    convolution: Convolution | None = None
 
     @property
     def inputs(self) -> int:
-        return int(self.weights.shape[0])
+        return self.convolution.planes.neurons if self.convolution else int(self.weights.shape[0])
 
     @property
     def neurons(self) -> int:
-        return int(self.weights.shape[1])
+        return self.convolution.result.neurons if self.convolution else int(self.weights.shape[1])
 
     @property
     def recurrence(self) -> Literal["none", "one_to_one", "all_to_all"]:
@@ -168,6 +173,8 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
         notes[f"{layer}.kind"] = each.kind
         notes[f"{layer}.reset"] = each.dynamics.reset
         notes[f"{layer}.delay"] = str(each.delay)
+        if each.convolution:
+            notes[f"{layer}.convolution"] = json.dumps(asdict(each.convolution))
     write_safetensors(path, arrays, notes)
 
 
@@ -182,8 +189,11 @@ def read_model(path: Path) -> ImportedNetwork:
     for name, values in arrays.items():
         if not np.all(np.isfinite(values)):
             raise DataFileError(path, f"'{name}' holds values that are not finite")
-    layers, _ = chain_of(path, {name: values for name, values in arrays.items() if name[:2] in ("w.", "r.", "b.")})
-    populations = tuple(_population(path, layer, arrays, notes) for layer in layers)
+    found = {name.removesuffix(NOTE): _convolution(path, name, text) for name, text in notes.items() if NOTE in name}
+    sizes = {layer: (each.planes.neurons, each.result.neurons) for layer, each in found.items()}
+    trained = {name: values for name, values in arrays.items() if name[:2] in ("w.", "r.", "b.")}
+    layers, _ = chain_of(path, trained, sizes)
+    populations = tuple(_population(path, layer, arrays, notes, found.get(layer)) for layer in layers)
     try:
         dt = float(notes.get("dt_seconds", "0"))
     except ValueError:
@@ -191,9 +201,27 @@ def read_model(path: Path) -> ImportedNetwork:
     return ImportedNetwork(populations=populations, dt_seconds=dt if np.isfinite(dt) and dt > 0 else 0.0)
 
 
-def _population(path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapping[str, str]) -> Population:
+NOTE = ".convolution"
+_CONVOLUTION = TypeAdapter(Convolution)
+
+
+def _convolution(path: Path, name: str, text: str) -> Convolution:
+    try:
+        found = _CONVOLUTION.validate_json(text)
+        if max(found.planes.neurons, found.read.neurons, found.made.neurons, found.fan_in) > MAX_VALUES:
+            raise MappingError(f"planes of {found.made} are over {MAX_VALUES} neurons")
+    except (ValidationError, MappingError) as problem:
+        raise DataFileError(path, f"says '{text[:60]}' of '{name[:60]}': {str(problem)[:200]}") from None
+    return found
+
+
+def _population(
+    path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapping[str, str], convolution: Convolution | None
+) -> Population:
     weights = arrays[f"w.{layer}"]
     neurons = weights.shape[1]
+    if convolution and weights.shape != (convolution.fan_in, convolution.channels):
+        raise DataFileError(path, f"'w.{layer}' has the shape {list(weights.shape)}, not that of its convolution")
     constants: dict[str, Reals] = {}
     for name in _CONSTANTS:
         values = arrays.get(f"{name}.{layer}")
@@ -217,4 +245,5 @@ def _population(path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapp
         bias=arrays.get(f"b.{layer}"),
         recurrent=arrays.get(f"r.{layer}"),
         delay=int(delay),
+        convolution=convolution,
     )

@@ -11,7 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirNode, NodeProblem, Reals
+from mimdsim.graph.convolution import Planes
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, OF_PLANES, NirNode, NodeProblem, Reals
+from mimdsim.workload.interchange.nir_planes import PlaneMap, planes_of
 
 WHOLE_DELAY = 1e-3  # assumed: how far a delay may be from a whole number of timesteps, in timesteps
 MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence
@@ -19,6 +21,7 @@ MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence
 
 # A linear map of rows of values: a matrix [inputs, outputs], or a factor for each value, [n], or [1] for any number.
 IDENTITY = np.ones(1)
+Term = Reals | PlaneMap
 
 
 def width(linear: Reals, axis: Literal[0, -1]) -> int | None:
@@ -66,8 +69,22 @@ def _plus(first: Reals, second: Reals) -> Reals:
 class Combination:
     """A sum of linear maps of sources, each after a delay in timesteps, and a constant ([n], or [1] for any n)."""
 
-    terms: dict[tuple[str, int], Reals]
+    terms: dict[tuple[str, int], Term]
     constant: Reals
+
+    def over_planes(self, node: NirNode, planes: Mapping[str, Planes]) -> Combination:
+        """Its only term through a convolution, a pool, or the weights after a pool; raises NodeProblem for others."""
+        if len(self.terms) != 1 or self.constant.any():
+            raise NodeProblem("adds up several sources of planes, or a constant and one; a convolution reads one")
+        ((source, delay), term) = next(iter(self.terms.items()))
+        if not isinstance(term, PlaneMap):
+            if not is_identity(term) or source not in planes:
+                raise NodeProblem(
+                    f"reads '{source}', which does not say its planes: its arrays, or the input's shape, must be "
+                    "[channels, height, width], with nothing but pools between both"
+                )
+            term = PlaneMap(planes=planes[source])
+        return Combination(terms={(source, delay): term.through(node)}, constant=np.zeros(1))
 
     def then(self, linear: Reals, bias: Reals | None) -> Combination:
         """Every term and the constant through `linear`, and then `bias` added."""
@@ -78,7 +95,8 @@ class Combination:
             constant = np.broadcast_to(self.constant, linear.shape[:1]) @ linear if product else self.constant * linear
         if bias is not None:
             constant = constant + bias
-        return Combination(terms={key: _then(term, linear) for key, term in self.terms.items()}, constant=constant)
+        terms: dict[tuple[str, int], Term] = {key: _then(_plain(each), linear) for key, each in self.terms.items()}
+        return Combination(terms=terms, constant=constant)
 
     def delayed(self, timesteps: int) -> Combination:
         """Every term later by `timesteps`; the constant has always been there."""
@@ -88,15 +106,21 @@ class Combination:
 
 def total(parts: list[Combination]) -> Combination:
     """The sum of everything that arrives at one node."""
-    terms: dict[tuple[str, int], Reals] = {}
+    terms: dict[tuple[str, int], Term] = {}
     constant = np.zeros(1)
     for part in parts:
         for key, term in part.terms.items():
-            terms[key] = _plus(terms[key], term) if key in terms else term
+            terms[key] = _plus(_plain(terms[key]), _plain(term)) if key in terms else term
         if part.constant.size > 1 and constant.size > 1:
             _agree(constant.size, part.constant.size, "gives", "gives")
         constant = constant + part.constant
     return Combination(terms=terms, constant=constant)
+
+
+def _plain(term: Term) -> Reals:
+    if isinstance(term, PlaneMap):
+        raise NodeProblem("is joined with pools or convolutions of planes; only neurons and weights may follow these")
+    return term
 
 
 def _bounded(rows: int, columns: int) -> None:
@@ -122,6 +146,8 @@ def combinations_of(
         before[end].append(start)
     sources = {name for name, node in nodes.items() if node.kind in NEURONS or node.kind == "Input"}
     sent = {name: Combination(terms={(name, 0): IDENTITY}, constant=np.zeros(1)) for name in sources}
+    sent_planes = ((name, _planes_sent(nodes[name])) for name in sources)
+    planes = {name: each for name, each in sent_planes if each is not None}
     notes: list[str] = []
     composed = 0
     for name in _in_order(before, sources):
@@ -129,11 +155,12 @@ def combinations_of(
         with _naming(f"'{name}' ({kind})"), np.errstate(all="ignore"):  # what overflows is refused later, with its node
             arriving = total([sent[one] for one in before[name]])
             late = _timesteps(nodes[name], dt) if kind == "Delay" else 0
-            sent[name] = arriving.delayed(late) if late else _through(nodes[name], arriving)
+            sent[name] = arriving.delayed(late) if late else _through(nodes[name], arriving, planes)
             if late and arriving.constant.any():
                 notes.append(f"the constant that '{name}' delays acts from the first timestep on, not {late} later")
             terms = sent[name].terms.values()
-            composed += sum(term.size for term in terms if term.ndim == 2 and term.base is None)
+            plain = [term for term in terms if not isinstance(term, PlaneMap)]
+            composed += sum(term.size for term in plain if term.ndim == 2 and term.base is None)
             if composed > MAX_VALUES:
                 raise NodeProblem(f"products of weights have over {MAX_VALUES} values")
     found = {name: sent[name] for name, node in nodes.items() if node.kind == "Output"}
@@ -162,8 +189,18 @@ def _in_order(before: Mapping[str, list[str]], sources: set[str]) -> list[str]:
         raise NodeProblem(f"{circle} is a cycle without a neuron in it, which has no value") from None
 
 
-def _through(node: NirNode, arriving: Combination) -> Combination:
+def _planes_sent(node: NirNode) -> Planes | None:
+    """Of an input by its shape, of neurons by that of their arrays."""
+    if node.kind == "Input":
+        return planes_of(node.arrays["shape"].reshape(-1))
+    return planes_of(np.array(max((values.shape for values in node.arrays.values()), key=len, default=())))
+
+
+def _through(node: NirNode, arriving: Combination, planes: Mapping[str, Planes]) -> Combination:
     """What a node without neurons and delay sends."""
+    of_planes = any(isinstance(term, PlaneMap) for term in arriving.terms.values())
+    if node.kind in OF_PLANES or (of_planes and node.kind not in ("Flatten", "Output")):
+        return arriving.over_planes(node, planes)
     if node.kind == "Scale":
         return arriving.then(node.arrays["scale"].reshape(-1), None)
     if "weight" not in node.arrays:  # Flatten and Output: values are rows here anyway

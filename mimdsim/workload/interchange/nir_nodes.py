@@ -32,6 +32,10 @@ NODE_TYPES: dict[str, tuple[str, ...]] = {
     "Affine": ("weight", "bias"),
     "Scale": ("scale",),
     "Flatten": (),
+    "Conv1d": ("weight", "bias", "stride", "padding", "dilation", "groups"),
+    "Conv2d": ("weight", "bias", "stride", "padding", "dilation", "groups"),
+    "SumPool2d": ("kernel_size", "stride", "padding"),
+    "AvgPool2d": ("kernel_size", "stride", "padding"),
     "Delay": ("delay",),
     "Threshold": ("threshold",),
     "IF": ("r", "v_threshold", "v_reset"),
@@ -41,15 +45,12 @@ NODE_TYPES: dict[str, tuple[str, ...]] = {
     "CubaLIF": ("tau_syn", "tau_mem", "r", "v_leak", "v_threshold", "v_reset", "w_in"),
 }
 OPTIONAL = ("v_reset", "w_in")
+WORDS = ("padding",)  # arrays that may be a word
+POOLS = {"SumPool2d": "sum", "AvgPool2d": "average"}
+OF_PLANES = ("Conv1d", "Conv2d", *POOLS)
 NEURONS = frozenset({"Threshold", "IF", "LI", "LIF", "CubaLI", "CubaLIF"})
-SHARED_WEIGHTS = "one weight shared by many connections (a convolution), which layers here do not have"
-POOLING = "sums over neighbouring neurons between two layers, which layers here do not have"
 # Known node types that are not supported, with what would be needed.
 WANTING = {
-    "Conv1d": SHARED_WEIGHTS,
-    "Conv2d": SHARED_WEIGHTS,
-    "SumPool2d": POOLING,
-    "AvgPool2d": POOLING,
     "I": "a neuron that adds up its input and never fires (an integrator without threshold)",
 }
 

@@ -24,6 +24,7 @@ from mimdsim.workload.interchange.nir_nodes import (
     MAX_VALUES,
     NODE_TYPES,
     OPTIONAL,
+    WORDS,
     NirGraph,
     NirNode,
     Reals,
@@ -119,14 +120,17 @@ class _Walk:
             return self.graph(place, depth + 1)
         arrays: dict[str, Any] = {}
         known, group = kind in NODE_TYPES, self._group(place)
+        words: dict[str, str] = {}
         for name in NODE_TYPES.get(kind, ()):
-            if name in group:
+            if name in WORDS and self._is_text(f"{place}/{name}"):
+                words[name] = self.text(f"{place}/{name}")
+            elif name in group:
                 arrays[name] = self._array(f"{place}/{name}")
             elif name not in OPTIONAL:
                 has = ", ".join(self._names(place)[:20])
                 raise DataFileError(self._path, f"/{place} is a {kind} without '{name}'; it has {has}")
         noted = self._metadata(f"{place}/metadata") if known and "metadata" in group else {}
-        return {"kind": kind, "arrays": arrays, "metadata": noted}
+        return {"kind": kind, "arrays": arrays, "metadata": noted | words}
 
     def _array(self, place: str) -> list[int]:
         found = plain_dataset(self._path, self._file, place, expected="the arrays of its type")
@@ -158,6 +162,15 @@ class _Walk:
         if h5py.check_string_dtype(found.dtype) is None:
             raise DataFileError(self._path, f"/{place} holds {found.dtype}, not names of nodes")
         return [[self._decoded(place, end) for end in pair] for pair in found[()]]
+
+    def _is_text(self, place: str) -> bool:
+        import h5py
+
+        group, _, name = place.rpartition("/")
+        if name not in self._group(group):
+            return False
+        found = plain_dataset(self._path, self._file, place, expected="the arrays of its type")
+        return h5py.check_string_dtype(found.dtype) is not None
 
     def text(self, place: str) -> str:
         """The text in data set `place`."""

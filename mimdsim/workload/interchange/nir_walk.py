@@ -13,9 +13,17 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population
-from mimdsim.workload.interchange.nir_composition import Combination, as_matrix, combinations_of, is_identity, width
+from mimdsim.workload.interchange.nir_composition import (
+    Combination,
+    Term,
+    as_matrix,
+    combinations_of,
+    is_identity,
+    width,
+)
 from mimdsim.workload.interchange.nir_neurons import Discretisation, ambiguities_of, dt_of_file, dynamics_of
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flatten
+from mimdsim.workload.interchange.nir_planes import PlaneMap, by_channel
 
 AS_FILE = Discretisation()
 
@@ -92,11 +100,23 @@ class _Walk:
             delay, term = _one_delay(arriving, source)
             node = self._nodes[name]
             own = max((values.size for values in node.arrays.values()), default=1) if node.kind in NEURONS else 1
-            neurons = width(term, -1) or (own if own > 1 else size)
-            weights = self._finite(name, as_matrix(term, size))
-            if weights.shape != (size, neurons):
-                raise NodeProblem(f"takes {weights.shape[0]} values, '{source}' gives {size}")
+            convolution, bias = None, None
+            if isinstance(term, PlaneMap):
+                convolution = term.convolution
+                assert term.weights is not None
+                neurons, takes = convolution.result.neurons, convolution.planes.neurons
+                weights = self._finite(name, term.weights)
+                bias = None if term.bias is None else self._finite(name, term.bias)
+            else:
+                neurons = width(term, -1) or (own if own > 1 else size)
+                weights = self._finite(name, as_matrix(term, size))
+                takes = weights.shape[0] if weights.shape[1] == neurons else 0
+            if takes != size:
+                raise NodeProblem(f"takes {takes or weights.shape[0]} values, '{source}' gives {size}")
             if node.kind in NEURONS:
+                if convolution:
+                    node = by_channel(node, convolution.result)
+                    neurons = convolution.channels
                 dynamics = dynamics_of(node, neurons, self._dt, self._how)
                 for doubt in ambiguities_of(node, dynamics, self._how):
                     self._doubts.setdefault(doubt, []).append(f"'{name}'")
@@ -107,9 +127,10 @@ class _Walk:
                 kind=node.kind if node.kind in NEURONS else "Linear",
                 weights=weights,
                 dynamics=dynamics,
-                bias=self._bias(name, arriving, neurons),
+                bias=bias if convolution else self._bias(name, arriving, neurons),
                 recurrent=self._recurrent(name, arriving, neurons),
                 delay=delay,
+                convolution=convolution,
             )
         except NodeProblem as problem:
             kind = self._nodes[name].kind
@@ -119,6 +140,8 @@ class _Walk:
         if name not in _sources(arriving):
             return None
         delay, term = _one_delay(arriving, name)
+        if isinstance(term, PlaneMap):
+            raise NodeProblem("reads itself over planes; neurons of planes have no synapses onto themselves")
         if delay > 1:  # a cycle takes one timestep, both without a delay node and with one of one timestep
             raise NodeProblem(f"reads itself after {delay} timesteps; one is supported")
         if term.ndim == 1:
@@ -165,7 +188,7 @@ def _sources(arriving: Combination) -> set[str]:
     return {source for source, _ in arriving.terms}
 
 
-def _one_delay(arriving: Combination, source: str) -> tuple[int, Reals]:
+def _one_delay(arriving: Combination, source: str) -> tuple[int, Term]:
     found = [(delay, term) for (name, delay), term in arriving.terms.items() if name == source]
     if len(found) != 1:
         raise NodeProblem(f"reads '{source}' {len(found)} times after different delays; one is supported")
@@ -175,4 +198,5 @@ def _one_delay(arriving: Combination, source: str) -> tuple[int, Reals]:
 def _passes_on(arriving: Combination, source: str) -> bool:
     """Whether what arrives is exactly what `source` sends."""
     term = arriving.terms.get((source, 0))
-    return len(arriving.terms) == 1 and term is not None and is_identity(term) and not arriving.constant.any()
+    passes = isinstance(term, np.ndarray) and is_identity(term)
+    return len(arriving.terms) == 1 and passes and not arriving.constant.any()

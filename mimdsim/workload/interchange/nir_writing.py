@@ -8,6 +8,7 @@ NIR only has resets to a value; other resets are recorded in a neuron's metadata
 from __future__ import annotations
 
 import io
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,19 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MissingExtra
 from mimdsim.base.files import writable_folder, write_atomically
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.workload.description.network import network_of
 from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.layers import network_of_layers
 from mimdsim.workload.interchange.model_file import ImportedNetwork, Population
-from mimdsim.workload.interchange.nir_nodes import GRAPH, NirGraph, NirNode, NodeProblem, Reals
+from mimdsim.workload.interchange.nir_nodes import GRAPH, POOLS, NirGraph, NirNode, NodeProblem, Reals
 from mimdsim.workload.interchange.start import accuracies_of, given_weights, neuron_differences
 from mimdsim.workload.interchange.weights_file import check_weights, read_arrays
 
 VERSION = "1.0.8"
 _FLOAT32 = frozenset({"weight", "bias"})
+_SIDES = ("kernel_size", "stride", "padding", "dilation")
+_WHOLE = frozenset({*_SIDES, "shape", "input_shape", "input_type", "start_dim", "end_dim", "groups"})
 
 
 def write_nir(path: Path, graph: NirGraph) -> None:
@@ -52,7 +56,7 @@ def _write_graph(group: Any, graph: NirGraph) -> None:
             continue
         _text(place, "type", node.kind)
         for array, values in node.arrays.items():
-            kept = np.int64 if array == "shape" else np.float32 if array in _FLOAT32 else np.float64
+            kept = np.int64 if array in _WHOLE else np.float32 if array in _FLOAT32 else np.float64
             place.create_dataset(array, data=values.astype(kept))
         if node.metadata:
             about = place.create_group("metadata")
@@ -76,9 +80,14 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
     dt = network.dt_seconds
     if dt <= 0:
         raise DescriptionError("NIR", ["its time constants are in seconds; give the length of a timestep, --dt 1e-3"])
-    nodes: dict[str, NirNode | NirGraph] = {
-        "input": NirNode(kind="Input", arrays={"shape": np.array([network.inputs])})
-    }
+    read = network.populations[0].convolution
+    shape = np.array(read.planes.shape if read else [network.inputs])
+    nodes: dict[str, NirNode | NirGraph] = {"input": NirNode(kind="Input", arrays={"shape": shape})}
+    of_planes = {
+        name: each.convolution.result
+        for name, each in zip(names, network.populations, strict=True)
+        if each.convolution and each.convolution.result.positions > 1
+    } | ({"input": read.planes} if read else {})
     edges: list[tuple[str, str]] = []
     senders = {"input": "input"} | {
         name: _sender(name, each) for name, each in zip(names, network.populations, strict=True)
@@ -96,8 +105,13 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
                 nodes[waits] = NirNode(kind="Delay", arrays={"delay": np.full(len(weights), lag * dt)})
                 edges.append((given, waits))
                 given = waits
-            nodes[product] = _product(weights, bias, gain)
-            edges += [(given, product), *([(product, sender)] if product != sender else [])]
+            chain = {product: _product(weights, bias, gain)}
+            if population.convolution:
+                chain = _convolved(name, product, population.convolution, chain[product])
+            elif source in of_planes:
+                chain = {product.replace("_weights", "_flat"): _flatten(of_planes[source]), **chain}
+            nodes |= chain
+            edges += itertools.pairwise([given, *chain, *([sender] if product != sender else [])])
             bias = None
         if population.kind == "Linear":
             continue
@@ -128,8 +142,41 @@ def _product(weights: Reals, bias: Reals | None, gain: Reals) -> NirNode:
     return NirNode(kind="Affine", arrays={"weight": weight, "bias": bias * gain})
 
 
+def _convolved(name: str, product: str, convolution: Convolution, linear: NirNode) -> dict[str, NirNode]:
+    """The nodes by which a layer reads planes, from those of the matrix that its weights are."""
+    found: dict[str, NirNode] = {}
+    window, read, made = convolution.window, convolution.read, convolution.made
+    if convolution.before:
+        found[f"{name}_pooled"] = _pool(name, convolution.before)
+    if made.positions == 1 and window == Window.whole(read):
+        found |= {f"{name}_flat": _flatten(read), product: linear}
+    else:
+        weight = linear.arrays["weight"].reshape(made.channels, read.channels, *window.kernel)
+        arrays = {"input_shape": np.array([read.height, read.width]), "weight": weight, "groups": np.array(1)}
+        arrays |= {key: np.array(getattr(window, key)) for key in ("stride", "padding", "dilation")}
+        arrays["bias"] = linear.arrays.get("bias", np.zeros(made.channels))
+        found[product] = NirNode(kind="Conv2d", arrays=arrays)
+    if convolution.after:
+        found[f"{name}_pool"] = _pool(name, convolution.after)
+    return found
+
+
+def _pool(name: str, pool: Pool) -> NirNode:
+    kind = next((node for node, kind in POOLS.items() if kind == pool.kind), None)
+    if kind is None:
+        raise DescriptionError("NIR", [f"layer '{name}' has a {pool.kind} pool, for which NIR has no node"])
+    sides = {"kernel_size": pool.window.kernel, "stride": pool.window.stride, "padding": pool.window.padding}
+    return NirNode(kind=kind, arrays={key: np.array(pair) for key, pair in sides.items()})
+
+
+def _flatten(planes: Planes) -> NirNode:
+    arrays = {"input_type": np.array(planes.shape), "start_dim": np.array(0), "end_dim": np.array(-1)}
+    return NirNode(kind="Flatten", arrays=arrays)
+
+
 def _neurons(population: Population, dt: float) -> NirNode:
-    dynamics, zeros = population.dynamics, np.zeros(population.neurons)
+    """Constants of planes are written for each neuron, [channels, height, width]."""
+    dynamics, zeros = population.dynamics, np.zeros(population.weights.shape[1])
     arrays: dict[str, Reals] = {}
     metadata: dict[str, str] = {}
     adds_up = dynamics.synapse_decay is None and np.all(dynamics.decay == 1)
@@ -150,6 +197,9 @@ def _neurons(population: Population, dt: float) -> NirNode:
             metadata["reset"] = dynamics.reset
     elif adds_up:
         raise NodeProblem("adds up its input and never fires")
+    if population.convolution and population.convolution.result.positions > 1:
+        planes = population.convolution.result.shape
+        arrays = {name: np.broadcast_to(values[:, None, None], planes) for name, values in arrays.items()}
     kind = "LI" if dynamics.threshold is None else "IF" if adds_up else "LIF"
     return NirNode(kind=kind if dynamics.synapse_decay is None else f"Cuba{kind}", arrays=arrays, metadata=metadata)
 

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,25 +95,28 @@ def weights_of_state_dict(
     return weights, assigned, unused
 
 
-def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def chain_of(
+    path: Path, weights: Mapping[str, Array], sizes: Mapping[str, tuple[int, int]] = MappingProxyType({})
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """(layers in order, widths from the input to the output); raises DataFileError if they do not form a chain of
-    layers."""
+    layers. sizes: inputs and neurons of those with a convolution, whose weights have other extents."""
     found = sorted((name[2:] for name in weights if name.startswith("w.")), key=_natural)
     layers = layer_names(len(found))
     if not found or set(found) != set(layers):
         raise DataFileError(
             path, f"has weights for layers {', '.join(found) or '(none)'}; needed are hidden0, hidden1, ..., output"
         )
-    widths = [int(weights[f"w.{layers[0]}"].shape[0])]
+    widths = [sizes.get(layers[0], weights[f"w.{layers[0]}"].shape)[0]]
     for layer in layers:
         inputs, neurons = weights[f"w.{layer}"].shape
+        inputs, wide = sizes.get(layer, (inputs, neurons))
         if inputs != widths[-1]:
             raise DataFileError(path, f"w.{layer} takes {inputs} inputs, the layer before it has {widths[-1]} neurons")
         for kind, shapes in (("r", ((neurons, neurons), (neurons,))), ("b", ((neurons,),))):
             other = weights.get(f"{kind}.{layer}")
             if other is not None and other.shape not in shapes:
                 raise DataFileError(path, f"{kind}.{layer} has the shape {list(other.shape)} for {neurons} neurons")
-        widths.append(int(neurons))
+        widths.append(int(wide))
     strays = [name for name in weights if name[2:] not in layers]
     if strays:
         raise DataFileError(path, f"{', '.join(strays)} belong to no layer; layers are {', '.join(layers)}")

@@ -1,0 +1,235 @@
+"""Convolutions and pools in NIR files: read, written, and refused."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_convolutions import INPUT, PLAIN, after, network_of_planes, pooled
+
+import mimdsim
+from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.execution import initial_weights
+from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.convolution import Convolution, Patches, Planes, Pool, Window
+from mimdsim.graph.operations import OPERATIONS
+from mimdsim.workload import load_workload, network_of
+from mimdsim.workload.interchange.importing import import_nir
+from mimdsim.workload.interchange.layers import network_of_layers
+from mimdsim.workload.interchange.model_file import read_model, write_model
+from mimdsim.workload.interchange.nir_neurons import Discretisation
+from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
+from mimdsim.workload.interchange.nir_reading import read_nir
+from mimdsim.workload.interchange.nir_walk import network_of_nir
+from mimdsim.workload.interchange.nir_writing import nir_of_network, write_nir
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "nir"
+STRIDED = replace(PLAIN, window=Window(kernel=(3, 2), stride=(2, 1), padding=(1, 1), dilation=(1, 2)))
+AVERAGED = replace(PLAIN, after=pooled("average"))
+CHAINS: dict[str, tuple[Convolution, ...]] = {
+    "plain": (PLAIN,),
+    "two": (PLAIN, after(PLAIN, 2, 4)),
+    "strided": (STRIDED,),
+    "pools": (AVERAGED, after(AVERAGED, 1, 2, before=pooled("sum", 2))),
+    "of the input": (replace(PLAIN, before=pooled("sum"), window=Window(kernel=(2, 2))),),
+    "weights after a pool": (PLAIN, after(PLAIN, 2, 5, before=pooled("sum"))),
+}
+
+
+def written(chain: tuple[Convolution, ...], path: Path) -> tuple[SpikingNetwork, dict[str, np.ndarray]]:
+    network = network_of_planes(*chain, bias=True, delay=0)
+    weights = initial_weights(network, 3, 1.0, 0.1)
+    weights |= {name: values + np.float32(0.25) for name, values in weights.items() if name.startswith("b.")}
+    populations, names = network_of_layers(network, weights, 1e-3)
+    write_nir(path, nir_of_network(populations, names))
+    return network, weights
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_what_is_written_is_read_again(chain: tuple[Convolution, ...], tmp_path: Path) -> None:
+    network, weights = written(chain, tmp_path / "net.nir")
+    found = network_of_nir(tmp_path / "net.nir", read_nir(tmp_path / "net.nir"))
+    write_model(tmp_path / "net.safetensors", found)
+    for each in (found, read_model(tmp_path / "net.safetensors")):
+        for layer, (name, population) in zip(network.layers, each.layers, strict=True):
+            assert (population.inputs, population.neurons) == (layer.inputs, layer.neurons)
+            assert population.convolution == layer.convolution
+            gain = population.dynamics.gain
+            np.testing.assert_allclose(population.weights * gain, weights[f"w.{name}"] * 0.3, rtol=1e-5, atol=1e-7)
+            assert population.bias is not None
+            np.testing.assert_allclose(population.bias * gain, weights[f"b.{name}"][0] * 0.3, rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(population.dynamics.decay, 0.95, rtol=1e-6)
+
+
+def test_an_imported_network_of_planes_runs(tmp_path: Path) -> None:
+    network, _ = written(CHAINS["pools"], tmp_path / "net.nir")
+    path, lines = import_nir(tmp_path / "net.nir", tmp_path / "made", Discretisation())
+    assert lines[0].startswith("72-12-2-3")
+    changes = {"training.max_training_steps": 2, "data.timesteps": 6, "training.batch": 4, "training.evaluate": "never"}
+    workload = load_workload(path, changes)
+    assert workload.network.spikes == "dense"
+    assert [each.convolution for each in network_of(workload).layers] == [each.convolution for each in network.layers]
+    run = mimdsim.run(workload, "tiny", gpus=())
+    assert run.gradients["hidden0"].shape == (18, 3)
+
+
+def node(kind: str, metadata: dict[str, str] | None = None, **arrays: Any) -> NirNode:
+    made = {name: np.asarray(each, np.float64) for name, each in arrays.items()}
+    return NirNode(kind=kind, arrays=made, metadata=metadata or {})
+
+
+def convolution(**changes: Any) -> NirNode:
+    given = {
+        "weight": np.ones((3, 2, 3, 3)),
+        "bias": np.zeros(3),
+        "stride": 1,
+        "padding": 0,
+        "dilation": 1,
+        "groups": 1,
+    }
+    metadata = changes.pop("metadata", None)
+    return node("Conv2d", metadata, **{name: each for name, each in (given | changes).items() if each is not None})
+
+
+def neurons(*shape: int, **changes: Any) -> NirNode:
+    wide = np.ones(shape)
+    return node("IF", **({"r": wide, "v_threshold": wide, "v_reset": 0 * wide} | changes))
+
+
+def graph(*middle: NirNode, shape: tuple[int, ...] = (2, 6, 6), out: int = 5, edges: Any = ()) -> NirGraph:
+    """The nodes in a row, and weights for `out` neurons."""
+    names = ["input", *(str(number) for number in range(len(middle))), "w", "n", "output"]
+    last = [node("Linear", weight=np.ones((out, 48))), neurons(out), node("Output", shape=[out])]
+    every = [node("Input", shape=shape), *middle, *last]
+    pairs = [*itertools.pairwise(names), *edges]
+    return NirGraph(nodes=dict(zip(names, every, strict=True)), edges=tuple(pairs))
+
+
+def test_a_convolution_of_one_dimension_and_paddings_in_words() -> None:
+    line = node("Conv1d", weight=np.ones((4, 2, 3)), bias=np.zeros(4), stride=[1], padding=[0], dilation=[2], groups=1)
+    found = network_of_nir(Path("x"), graph(line, neurons(4, 12), shape=(2, 16)))
+    assert found.populations[0].convolution == Convolution(
+        planes=Planes(channels=2, height=1, width=16), window=Window(kernel=(1, 3), dilation=(1, 2)), channels=4
+    )
+    for word, padding, side in (("same", (1, 1), 6), ("valid", (0, 0), 4)):
+        given = graph(
+            convolution(padding=None, metadata={"padding": word}), neurons(3, side, side), node("Flatten"), out=5
+        )
+        linear = node("Linear", weight=np.ones((5, 3 * side * side)))
+        given = NirGraph(nodes={**given.nodes, "w": linear}, edges=given.edges)
+        made = network_of_nir(Path("x"), given).populations[0].convolution
+        assert made is not None
+        assert made.window.padding == padding
+
+
+SPIKES = neurons(3, 4, 4)
+REFUSED: dict[str, tuple[NirGraph, str]] = {
+    "groups": (graph(convolution(groups=2), SPIKES), "has .2.0. groups; one can run"),
+    "two convolutions": (
+        graph(convolution(), convolution(weight=np.ones((3, 3, 1, 1))), SPIKES),
+        "follows a convolution without neurons between both",
+    ),
+    "weights after a convolution": (graph(convolution()), "follows a convolution without neurons between both"),
+    "three pools": (
+        graph(*[node("SumPool2d", kernel_size=[1, 1], stride=[1, 1], padding=[0, 0])] * 2, convolution(), SPIKES),
+        "follows another pool",
+    ),
+    "no planes": (graph(convolution(), SPIKES, shape=(72,)), "does not say its planes"),
+    "scaled planes": (graph(node("Scale", scale=[2.0]), convolution(), SPIKES), "nothing but pools between both"),
+    "scaled currents": (graph(convolution(), node("Scale", scale=[2.0]), SPIKES), "follows a convolution"),
+    "another sum": (
+        graph(convolution(), SPIKES, edges=[("input", "1")]),
+        "joined with pools or convolutions of planes",
+    ),
+    "onto itself": (graph(convolution(), SPIKES, edges=[("1", "0")]), "adds up several sources of planes"),
+    "neurons that differ": (
+        graph(convolution(), neurons(3, 4, 4, v_threshold=np.arange(1, 49).reshape(3, 4, 4))),
+        "'v_threshold' differs within a channel",
+    ),
+    "other channels": (graph(convolution(weight=np.ones((3, 1, 3, 3))), SPIKES), "a window that covers 18"),
+    "too large": (graph(convolution(weight=np.ones((3, 2, 9, 9))), SPIKES), "is larger than planes of 6 x 6"),
+    "huge padding": (graph(convolution(padding=1e7), SPIKES), "over 33554432 neurons"),
+    "negative": (graph(convolution(padding=-1), SPIKES), "at least 0 is needed"),
+    "no stride": (graph(convolution(stride=0), SPIKES), "at least 1 is needed"),
+    "halves": (graph(convolution(stride=1.5), SPIKES), "'stride' is .1.5.; one or two whole numbers are needed"),
+    "flat weights": (graph(convolution(weight=np.ones((3, 18))), SPIKES), "'weight' has the shape .3, 18."),
+    "a word": (graph(convolution(padding=None, metadata={"padding": "full"}), SPIKES), "its padding is 'full'"),
+    "uneven": (
+        graph(convolution(weight=np.ones((3, 2, 2, 3)), padding=None, metadata={"padding": "same"}), SPIKES),
+        "not the same on both sides",
+    ),
+    "bias": (graph(convolution(bias=np.zeros(2)), SPIKES), "'bias' has 2 values for 3 channels"),
+    "only a pool": (
+        graph(node("SumPool2d", kernel_size=[2, 2], stride=[2, 2], padding=[0, 0]), neurons(2, 3, 3)),
+        "gets pools of planes without weights",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_no_layer_of_planes_does_is_refused_by_name(given: NirGraph, message: str) -> None:
+    with pytest.raises(DescriptionError, match=message) as refused:
+        network_of_nir(Path("x"), given)
+    assert "'" in str(refused.value)
+
+
+def test_max_pools_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError, match="layer 'hidden0' has a max pool, for which NIR has no node"):
+        written((replace(PLAIN, after=pooled("max")),), tmp_path / "net.nir")
+
+
+@pytest.mark.parametrize("note", ["", "{", "[1]", '{"planes": {"channels": 1e9, "height": 1, "width": 1}}', "1"])
+def test_a_damaged_note_of_a_convolution_is_refused(note: str, tmp_path: Path) -> None:
+    written(CHAINS["plain"], tmp_path / "net.nir")
+    found = network_of_nir(tmp_path / "net.nir", read_nir(tmp_path / "net.nir"))
+    write_model(tmp_path / "net.safetensors", found)
+    held = (tmp_path / "net.safetensors").read_bytes()
+    start = held.index(b'"hidden0.convolution":"') + 23
+    text = held[start : held.index(b'","', start)]
+    changed = note.replace('"', '\\"').encode().ljust(len(text))[: len(text)]
+    (tmp_path / "net.safetensors").write_bytes(held.replace(text, changed))
+    with pytest.raises(DataFileError, match=r"says '|has the shape"):
+        read_model(tmp_path / "net.safetensors")
+
+
+def test_a_network_of_sinabs_spikes_as_its_equations_say() -> None:
+    """34x34x2, four convolutions and weights with pools between them, evaluated here pixel by pixel."""
+    path = SHARED / "cnn_sinabs.nir"
+    if not path.exists():
+        pytest.skip("no ../shared")
+    found = network_of_nir(path, read_nir(path), Discretisation(reset="subtract"))
+    assert found.title == "2312-4096-4096-512-256-10"
+    kinds = [each.convolution for each in found.populations]
+    assert kinds[0] == Convolution(
+        planes=Planes(channels=2, height=34, width=34),
+        window=Window(kernel=(5, 5), stride=(2, 2), padding=(1, 1)),
+        channels=16,
+    )
+    halved = Pool(kind="sum", window=Window(kernel=(2, 2), stride=(2, 2)))
+    assert kinds[2] is not None
+    assert kinds[2].before == halved
+    assert kinds[3] is not None
+    assert (kinds[3].before, kinds[3].window) == (halved, Window(kernel=(4, 4)))
+    assert kinds[4] is None
+    first = found.populations[0]
+    spikes = (np.random.default_rng(1).random((2, 34, 34)) < 0.2).astype(float)
+    padded = np.pad(spikes, ((0, 0), (1, 1), (1, 1)))
+    weights = first.weights.T.reshape(16, 2, 5, 5)
+    assert first.bias is not None
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), axis=(1, 2))[:, ::2, ::2]
+    expected = np.einsum("cyxij,ocij->oyx", windows, weights) + first.bias[:, None, None]
+    patches = Patches(planes=kinds[0].planes, window=kinds[0].window, by_channel=True)
+    (rows,) = OPERATIONS["unfold"].evaluate(patches, spikes.reshape(1, -1))
+    np.testing.assert_allclose((rows @ first.weights + first.bias).T.reshape(16, 16, 16), expected, atol=1e-12)
+
+
+def test_the_input_has_planes_of_its_shape() -> None:
+    assert INPUT.shape == (2, 6, 6)
+    found = network_of_nir(Path("x"), graph(convolution(), SPIKES, node("Flatten")))
+    assert found.populations[0].convolution == replace(PLAIN, planes=INPUT)
+    assert found.populations[1].convolution is None
+    assert found.populations[1].inputs == 48
