@@ -76,8 +76,8 @@ def row(name: str, made: Any) -> str:
         if parameter not in double:
             continue  # frozen
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
-        wanted = double[parameter].T if turned else double[parameter]
-        ours.append(off(mine, wanted.reshape(-1, mine.shape[1])[first : first + len(mine)]))
+        wanted = zoo.as_here(double[parameter], turned, mine)
+        ours.append(off(mine, wanted[first : first + len(mine)]))
     theirs = max(off(single[parameter], double[parameter]) for parameter in double)
     result = mimdsim.run(workload, "bow")
     fastest = min(each.seconds_per_training_step for each in result.profile.gpus)

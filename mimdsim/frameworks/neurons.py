@@ -268,6 +268,9 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
 def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width: int) -> Reading:
     """The reading with the surrogate and the reset gradient that the module has; raises DescriptionError where what it
     does is not what was read."""
+    for key, value in reading.parameters.items():
+        if isinstance(value, tuple) and len(value) != width:
+            raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")
     run = NEURONS[neuron_key(module)].run
     plain = copy.deepcopy(module).double()
     plain.train()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.neurons import neuron_key, refusal, run_neuron
+from mimdsim.frameworks.planes import currents_of, keys_of
 from mimdsim.frameworks.recording import (
     Feed,
     FunctionResult,
@@ -29,17 +31,21 @@ from mimdsim.frameworks.recording import (
     LayerOutput,
     NeuronCalls,
     Origin,
+    Parameter,
+    Pooled,
     Product,
     Recorded,
     Sum,
     feeds_of,
     record,
 )
+from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.names import INPUT
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.interchange.importing import base_table, random_table
 from mimdsim.workload.interchange.weights_file import read_notes, write_safetensors
 
+SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
@@ -62,6 +68,11 @@ class Source:
     transposed: bool
     first: int
     last: int
+    convolution: Convolution | None
+
+    @property
+    def inputs(self) -> int:
+        return self.convolution.planes.neurons if self.convolution else self.last - self.first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +86,10 @@ class TorchLayer:
     recurrent: str = ""
     recurrent_transposed: bool = False
     recurrent_rows: tuple[int, int | None] = (0, None)
+
+    @property
+    def convolution(self) -> Convolution | None:
+        return self.sources[0].convolution
 
     @property
     def weights(self) -> list[str]:
@@ -107,7 +122,7 @@ def workload_of(
     layers = _layers(module, recorded)
     weights = _weights(module, layers)
     _check_spikes(layers, weights)
-    values = _read_input(layers, example_input)
+    values = _find_input(layers, weights, example_input)
     table = base_table(workload, Path(out or ".")) if workload else _random(values, _widths(layers)[-1])
     table["network"] = _network(layers, table.get("network", {}))
     training = table.setdefault("training", {})
@@ -138,7 +153,7 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _widths(layers: list[TorchLayer]) -> list[int]:
-    return [layer.calls.outputs[0].shape[-1] for layer in layers]
+    return [layer.calls.neurons for layer in layers]
 
 
 def _names(layers: list[TorchLayer]) -> list[str]:
@@ -167,6 +182,7 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     for layer in order:
         _check_every_call(layer)
+        _check_planes(layer, order)
     if "" not in {source.layer for source in order[0].sources}:
         raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
     for index, layer in enumerate(order):
@@ -187,7 +203,8 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     origin = calls.origins[-1]
     if reading.weights:  # the module multiplies by itself
         of = origin or FunctionResult(by="?", of=())
-        origin = Product(of=of, given=calls.currents[-1], weight=prefix + reading.weights, bias="", transposed=True)
+        inputs = calls.currents[-1].shape[-1]
+        origin = Product(of=of, inputs=inputs, weight=prefix + reading.weights, bias="", transposed=True)
     for part in origin.parts if isinstance(origin, Sum) else (origin,):
         if not isinstance(part, Product):
             raise refusal(f"layer '{name}' reads {_describe(part)}; neurons read products of spikes and weights")
@@ -243,7 +260,30 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
         transposed=product.transposed,
         first=feed.first,
         last=feed.last,
+        convolution=product.convolution,
     )
+
+
+def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
+    """A convolution reads the planes that another layer, or the input, has, and nothing else."""
+    name, convolution = layer.calls.name, layer.convolution
+    if not any(source.convolution for source in layer.sources):
+        return
+    if convolution is None or len(layer.sources) > 1 or layer.recurrent:
+        raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
+    result = convolution.result
+    if result.neurons != layer.calls.neurons:
+        raise refusal(
+            f"layer '{name}' has {layer.calls.neurons} neurons a sample, its convolution makes planes of {result}; "
+            "give spikes with an axis of samples"
+        )
+    if layer is every[-1] and result.positions > 1:
+        raise refusal(f"layer '{name}', the last, makes planes of {result}; let a linear layer and neurons read them")
+    made = {each.calls.name: each.convolution.result for each in every if each.convolution}
+    source = layer.sources[0].layer
+    if source and made.get(source) != convolution.planes:
+        has = f"makes planes of {made[source]}" if source in made else "has no planes"
+        raise refusal(f"layer '{name}' reads planes of {convolution.planes} of '{source}', which {has}")
 
 
 def _check_every_call(layer: TorchLayer) -> None:
@@ -254,11 +294,12 @@ def _check_every_call(layer: TorchLayer) -> None:
             raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 
-def _products_read(origin: Origin | None, t: int) -> set[tuple[str, str, int]]:
-    """(weights, layer, timesteps ago) of every product that a layer adds up in timestep t."""
+def _products_read(origin: Origin | None, t: int) -> set[tuple[Any, ...]]:
+    """(weights, convolution, layer, timesteps ago) of every product that a layer adds up in timestep t."""
     return {
         (
             feed.product.weight,
+            feed.product.convolution,
             feed.of.layer if isinstance(feed.of, LayerOutput) else "",
             t - feed.of.call if isinstance(feed.of, LayerOutput) else 0,
         )
@@ -278,14 +319,18 @@ def _describe(origin: Origin | None) -> str:
         return "what is side by side with other spikes"
     if isinstance(origin, Product):
         return f"a product with '{origin.weight}', without neurons between both"
+    if isinstance(origin, Pooled):
+        return f"a pool of {_describe(origin.of)}"
     if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
-    return "the input itself"
+    return f"'{origin.name}' itself" if isinstance(origin, Parameter) else "the input itself"
 
 
 def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
     if isinstance(origin, LayerOutput):
         return {(origin.layer, origin.spikes)}
+    if isinstance(origin, Pooled):
+        return _sources(origin.of)
     if isinstance(origin, (FunctionResult, Sum)):
         return set().union(*map(_sources, origin.of if isinstance(origin, FunctionResult) else origin.parts))
     return set()
@@ -294,7 +339,7 @@ def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
 def _functions(origin: Origin | None) -> set[str]:
     if isinstance(origin, FunctionResult):
         return {origin.by}.union(*map(_functions, origin.of))
-    return set()
+    return {"pool"} | _functions(origin.of) if isinstance(origin, Pooled) else set()
 
 
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add"}
@@ -327,12 +372,14 @@ def _parameters(module: torch.nn.Module) -> dict[str, np.ndarray]:
 
 
 def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.ndarray]:
-    """Arrays by mimdsim's names: w.hidden0 [inputs, neurons], r.hidden0 [from, to] or [neurons], b.hidden0."""
+    """Arrays by mimdsim's names: w.hidden0 [inputs, neurons] or [channels * window, channels], r.hidden0 [from, to] or
+    [neurons], b.hidden0."""
     held, made = _parameters(module), {}
     for name, layer in zip(_names(layers), layers, strict=True):
-        neurons = layer.calls.outputs[0].shape[-1]
+        neurons = layer.calls.neurons
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
-            values = held[source.weight].T if source.transposed else held[source.weight]
+            values = held[source.weight]
+            values = values.reshape(len(values), -1).T if source.transposed else values
             made[array] = values[source.first : source.last]
         if layer.recurrent:
             own = held[layer.recurrent]
@@ -401,7 +448,71 @@ def parameter_names(workload: Workload) -> list[tuple[str, str, bool, int]]:
     return [(str(of), str(array), bool(turned), int(row)) for of, array, turned, row in json.loads(note)]
 
 
-# ---- the same spikes from the recorded currents
+# ---- the same currents from the recorded spikes, and the same spikes from the recorded currents
+
+
+def _values(calls: NeuronCalls, tensors: list[torch.Tensor]) -> np.ndarray:
+    """float64[timesteps, samples, neurons]"""
+    values: np.ndarray = calls.sequence(tensors).cpu().numpy().astype(np.float64)
+    return values
+
+
+def _earlier(values: np.ndarray) -> np.ndarray:
+    """Those of the timestep before, zeros in the first."""
+    return np.concatenate([np.zeros_like(values[:1]), values[:-1]])
+
+
+def _find_input(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], example: torch.Tensor) -> np.ndarray:
+    """float64[timesteps, samples, inputs]: the example with its axes as the layers read it, so that all currents are
+    those of their weights."""
+    calls = layers[0].calls
+    steps, samples = calls.sequence(calls.currents).shape[:2]
+    inputs = layers[0].sources[0].inputs
+    array = example.detach().cpu().numpy().astype(np.float64)
+    by_axis = [np.moveaxis(array, axis, 0) for axis in (0, 1) if axis < array.ndim]
+    offered = [*by_axis, np.broadcast_to(array, (steps, *array.shape))]
+    fit = [each for each in offered if len(each) == steps and each.size == steps * samples * inputs]
+    problems = []
+    for given in fit:
+        values = given.reshape(steps, samples, inputs)
+        problem = _wrong_currents(layers, weights, values)
+        if not problem:
+            return values
+        problems.append(problem)
+    raise refusal(
+        *problems[:1]
+        or [
+            f"the first layer reads {[steps, samples, inputs]} [timesteps, samples, inputs], which is not the example "
+            f"input {list(example.shape)} with its first or second axis as time: give spikes as the first layer reads "
+            "them"
+        ]
+    )
+
+
+def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], values: np.ndarray) -> str:
+    """What is wrong with a layer whose recorded currents are not those of its weights and of what it reads; else ''."""
+    sent = {layer.calls.name: _values(layer.calls, layer.calls.outputs) for layer in layers} | {"": values}
+    for name, layer in zip(_names(layers), layers, strict=True):
+        calls, reading = layer.calls, layer.calls.reading
+        recorded = _values(calls, calls.currents)
+        bias = weights.get(f"b.{name}", 0.0) - (_own_bias(layer) if reading.recurrent_bias else 0.0)
+        currents = np.zeros_like(recorded)
+        for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
+            spikes = _earlier(sent[source.layer]) if source.lag else sent[source.layer]
+            what = f"what '{source.layer}' sends" if source.layer else "the input"
+            if spikes.shape[-1] != source.inputs:
+                return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
+            currents += spikes if reading.weights else currents_of(source.convolution, spikes, weights[array], bias)
+            bias = 0.0
+        if layer.recurrent and not reading.recurrent:
+            currents += _earlier(sent[calls.name]) @ weights[f"r.{name}"]
+        off, largest = np.abs(currents - recorded).max(), np.abs(recorded).max()
+        if not off <= SAME_CURRENT * max(largest, SAME_CURRENT):
+            return (
+                f"layer '{calls.name}' gets currents that differ by up to {off:.2g}, of {largest:.2g} at most, from "
+                f"those of its weights and of {what}: axes are swapped, values reordered or added on the way"
+            )
+    return ""
 
 
 def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
@@ -409,12 +520,19 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
         calls, reading = layer.calls, layer.calls.reading
         if not reading.spiking:
             continue
-        sent = calls.sequence(calls.outputs).numpy().astype(np.float64)
-        currents = calls.sequence(calls.currents).numpy().astype(np.float64)
+        sent = _values(calls, calls.outputs)
+        if not sent.any():
+            warnings.warn(
+                f"layer '{calls.name}' sends no spikes on the example, so that little of it and of what reads it is "
+                "compared: give an example, or weights, with which it fires",
+                UserWarning,
+                stacklevel=4,
+            )
+        currents = _values(calls, calls.currents)
         if reading.weights:
             currents = currents @ weights[f"w.{name}"]
         if reading.recurrent:
-            before = np.concatenate([np.zeros_like(sent[:1]), sent[:-1]])
+            before = _earlier(sent)
             own = weights[f"r.{name}"]
             currents = currents + (before @ own if own.ndim == 2 else before * own)
         if reading.recurrent_bias:
@@ -472,10 +590,12 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
         ]
         if aged != [before]:
             made.setdefault("sources", {})[name] = aged
+        if layer.convolution:
+            made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0][0] == INPUT)
     for key in ("spikes", "truncation", "neurons_per_class"):
         if key in old:
             made[key] = old[key]
-    return made
+    return made | ({"spikes": "dense"} if "convolutions" in made else {})
 
 
 NONE = -100.0  # a second threshold that every potential is above: gradients of all neurons, as PyTorch's
@@ -526,24 +646,6 @@ def _objective(
         return {"loss": "cross_entropy", "reading": reading}
     scale = {"logit_scale": 1 / timesteps} if "mean" in functions else {}
     return {"loss": "cross_entropy", "reading": "sum", **scale}
-
-
-def _read_input(layers: list[TorchLayer], example: torch.Tensor) -> np.ndarray:
-    """float64[timesteps, batch, inputs]: what the first layer read, which must be the example as it was given."""
-    calls = layers[0].calls
-    read = [tensor.reshape(tensor.shape[0], -1) if not calls.in_time else tensor for tensor in calls.fed]
-    sequence = read[0] if calls.in_time else torch.stack(read)
-    sequence = sequence.reshape(*sequence.shape[:2], -1)
-    steps = len(sequence)
-    by_axis = [example.movedim(axis, 0) for axis in (0, 1) if axis < example.ndim]
-    for given in (*by_axis, example.expand(steps, *example.shape)):
-        if given.numel() == sequence.numel() and torch.equal(given.reshape(sequence.shape), sequence):
-            values: np.ndarray = sequence.detach().cpu().numpy().astype(np.float64)
-            return values
-    raise refusal(
-        f"the first layer reads {list(sequence.shape)} [timesteps, batch, inputs] that are not the example input "
-        f"{list(example.shape)} with its first or second axis as time: give spikes as the first layer reads them"
-    )
 
 
 def _random(values: np.ndarray, classes: int) -> dict[str, Any]:

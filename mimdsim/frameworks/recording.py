@@ -8,9 +8,10 @@ layer, where it is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -26,18 +27,32 @@ from mimdsim.frameworks.neurons import (
     read_neuron,
     refusal,
 )
+from mimdsim.frameworks.planes import (
+    FUNCTIONS,
+    PlaneFunction,
+    convolution_of,
+    function_of,
+    options_of,
+    planes_of,
+    pool_of,
+)
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 
 # what comes nearest to modules that are no layers here
 _DROPOUT = "train without it (p = 0): dropout is not built"
-_CONVOLUTION = "torch.nn.Flatten and torch.nn.Linear, with weights of its size at most"
-_NORM = "fold it into the linear layer before it and train that"
-_POOLING = "reduce the input beforehand (data.grid, data.crop)"
+_CONVOLUTION = "torch.nn.Conv2d, of every timestep"
+_NORM = "fold it into the convolution or linear layer before it and train that"
+_POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _CELL = "a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
     **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
-    **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), _CONVOLUTION),
+    **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
     **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
-    **dict.fromkeys(("MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool2d"), _POOLING),
+    **dict.fromkeys(
+        ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
+    ),
+    **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
+    **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
     **dict.fromkeys(("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell", "SLSTM"), _CELL),
     "ParametricLIFNode": "spikingjelly LIFNode with a fixed tau",
     "SpikingNeuron": "snntorch Leaky",
@@ -56,6 +71,7 @@ class Kind(Enum):
     """What a module is to the recorder."""
 
     LINEAR = "weights and a bias"
+    PLANES = "a convolution or a pool"
     NEURON = "neurons"
     SAME = "hands its values on"
     CONTAINER = "its own calls are recorded instead"
@@ -69,6 +85,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.NEURON
     if isinstance(module, torch.nn.Linear):
         return Kind.LINEAR
+    if function_of(module):
+        return Kind.PLANES
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
         return Kind.SAME
@@ -112,15 +130,26 @@ class Parameter:
     name: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Product:
-    """Something times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs]."""
+    """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
+    convolution: how planes are multiplied, with the pools before and after it."""
 
     of: Origin
-    given: torch.Tensor
+    inputs: int
     weight: str
     bias: str
     transposed: bool
+    convolution: Convolution | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled:
+    """What a pool made of planes."""
+
+    of: Origin
+    planes: Planes
+    pool: Pool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,7 +174,7 @@ class FunctionResult:
     of: tuple[Origin, ...]
 
 
-Origin = Input | LayerOutput | Parameter | Product | Sum | Joined | FunctionResult
+Origin = Input | LayerOutput | Parameter | Product | Pooled | Sum | Joined | FunctionResult
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,20 +186,14 @@ class Feed:
     first: int
     last: int
 
-    @property
-    def given(self) -> torch.Tensor:
-        return self.product.given[..., self.first : self.last]
-
 
 def feeds_of(origin: Origin | None) -> list[Feed]:
     """The products that are added up in an origin, source by source."""
     found = []
     for each in origin.parts if isinstance(origin, Sum) else (origin,):
         if isinstance(each, Product):
-            width = each.given.shape[-1]
-            parts, widths = (
-                ((each.of,), (width,)) if not isinstance(each.of, Joined) else (each.of.parts, each.of.widths)
-            )
+            several = isinstance(each.of, Joined) and sum(each.of.widths) == each.inputs
+            parts, widths = (each.of.parts, each.of.widths) if several else ((each.of,), (each.inputs,))
             first = 0
             for part, wide in zip(parts, widths, strict=True):
                 found.append(Feed(of=part, product=each, first=first, last=first + wide))
@@ -181,7 +204,7 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
 @dataclass(kw_only=True)
 class NeuronCalls:
     """The calls of one layer of neurons, in order. currents, outputs: [batch, neurons] a call, or with `in_time`
-    [timesteps, batch, neurons] in the only one."""
+    [timesteps, batch, neurons] in the only one; neurons may be planes."""
 
     name: str
     module: torch.nn.Module
@@ -195,13 +218,8 @@ class NeuronCalls:
         return self.reading.in_time
 
     @property
-    def fed(self) -> list[torch.Tensor]:
-        """What was multiplied for the currents of each call, of the input."""
-        found = []
-        for origin, current in zip(self.origins, self.currents, strict=True):
-            feeds = [feed for feed in feeds_of(origin) if isinstance(feed.of, Input)]
-            found.append(feeds[0].given if feeds else current)
-        return found
+    def neurons(self) -> int:
+        return math.prod(self.outputs[0].shape[2 if self.in_time else 1 :])
 
     def sequence(self, tensors: list[torch.Tensor]) -> torch.Tensor:
         """[timesteps, batch, neurons]"""
@@ -264,8 +282,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 return self.mark(made, Sum(parts=tuple(known)) if len(known) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
+        if name == "stack" and (same := self._in_time(args, kwargs)) is not None:
+            return self.mark(made, same)
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
+        if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
+            return self.mark(made, planes)
         self.functions.add(name)
         return self.mark(made, FunctionResult(by=name, of=tuple(dict.fromkeys(known))))
 
@@ -276,6 +298,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         return Joined(parts=tuple(map(self.origin, tensors)), widths=tuple(each.shape[-1] for each in tensors))
 
+    def _in_time(self, args: Any, kwargs: Any) -> Origin | None:
+        """The timesteps of one product or pool, one after another."""
+        origins, axis = set(map(self.origin, args[0])), kwargs.get("dim", args[1] if len(args) > 1 else 0)
+        only = origins.pop()
+        return only if not origins and axis == 0 and isinstance(only, (Product, Pooled)) else None
+
     def _product(self, name: str, args: Any, kwargs: Any) -> Product | None:
         """A product with a parameter, as written by hand."""
         if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
@@ -285,13 +313,50 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if of is None or args[1].ndim != 2 or not isinstance(bias, (Parameter, type(None))):
             return None
         turned = args[1].stride() != self.parameters[weight.name].stride()
-        return Product(
-            of=of,
-            given=args[0],
-            weight=weight.name,
-            bias=bias.name if bias else "",
-            transposed=turned != (name == "linear"),
-        )
+        return _dense(of, args[0], args[1], weight.name, bias.name if bias else "", turned != (name == "linear"))
+
+    def _function_of_planes(self, name: str, args: Any, kwargs: Any) -> Origin | None:
+        """A convolution with a parameter, or a pool, called as a function."""
+        given, options = FUNCTIONS[name].bind(args, kwargs)
+        weight, bias = (self.origin(options.get(each)) for each in ("weight", "bias"))
+        if not all(isinstance(each, (Parameter, type(None))) for each in (weight, bias)):
+            return None
+        names = [each.name if isinstance(each, Parameter) else "" for each in (weight, bias)]
+        for each, role in zip(names, ("weight", "bias"), strict=True):
+            tensor = options.get(role)
+            if tensor is not None and (not each or tensor.stride() != self.parameters[each].stride()):
+                return None
+        return self._of_planes(f"'{name}'", FUNCTIONS[name], given, options, *names)
+
+    def _of_planes(
+        self, where: str, function: PlaneFunction, given: torch.Tensor, options: Any, weight: str, bias: str
+    ) -> Origin:
+        """What a convolution or a pool makes."""
+        of = self.origin(given) or FunctionResult(by="a tensor of unknown origin", of=())
+        planes = planes_of(where, function, given)
+        if function.convolves:
+            pooled = of if isinstance(of, Pooled) else None
+            read, before = (pooled.planes, pooled.pool) if pooled else (planes, None)
+            convolution = convolution_of(where, function, options, read, before)
+            _check_same(where, convolution.read, planes)
+            return Product(
+                of=pooled.of if pooled else of,
+                inputs=convolution.fan_in,
+                weight=weight,
+                bias=bias,
+                transposed=True,
+                convolution=convolution,
+            )
+        pool = pool_of(where, function, options, planes)
+        convolution = of.convolution if isinstance(of, Product) else None
+        if isinstance(of, Pooled) or (convolution and convolution.after):
+            raise refusal(f"{where} pools what another pool made; nearest: one pool over the windows of both")
+        if not isinstance(of, Product):
+            return Pooled(of=of, planes=planes, pool=pool)
+        if not convolution:
+            raise refusal(f"{where} pools a product with '{of.weight}'; pools of convolutions, and of spikes, can run")
+        _check_same(where, convolution.made, planes)
+        return replace(of, convolution=replace(convolution, after=pool))
 
     @contextmanager
     def calls(self) -> Iterator[None]:
@@ -329,15 +394,24 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 raise refusal(f"{where}: {NEAREST['Dropout']}")
             if of is not None:
                 self.mark(made, of)
-        elif kind is Kind.LINEAR:
-            of = of if of is not None else FunctionResult(by="a tensor of unknown origin", of=())
+        elif kind is Kind.NEURON:
+            self._record_neurons(name, where, module, args, made)
+        else:
             prefix = f"{name}." if name else ""
             bias = f"{prefix}bias" if getattr(module, "bias", None) is not None else ""
-            if not torch.allclose(made, torch.nn.functional.linear(given, module.weight, module.bias)):
-                raise refusal(f"{where} does more than a linear layer; write it as torch.nn.Linear")
-            self.mark(made, Product(of=of, given=given, weight=f"{prefix}weight", bias=bias, transposed=True))
-        else:
-            self._record_neurons(name, where, module, args, made)
+            self.mark(made, self._of_weights(where, module, given, made, f"{prefix}weight", bias))
+
+    def _of_weights(
+        self, where: str, module: torch.nn.Module, given: torch.Tensor, made: Any, weight: str, bias: str
+    ) -> Origin:
+        """What a linear layer, a convolution or a pool makes."""
+        if function := function_of(module):
+            options = options_of(where, function, module, given, made)
+            return self._of_planes(where, function, given, options, weight, bias)
+        if not torch.allclose(made, torch.nn.functional.linear(given, module.weight, module.bias)):
+            raise refusal(f"{where} does more than a linear layer; write it as torch.nn.Linear")
+        of = self.origin(given) or FunctionResult(by="a tensor of unknown origin", of=())
+        return _dense(of, given, module.weight, weight, bias, transposed=True)
 
     def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
         if name not in self.layers:
@@ -358,6 +432,26 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self.mark(parts[0], LayerOutput(layer=name, call=number, spikes=calls.reading.spiking))
 
 
+def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
+    """A product of all that is given, which of pooled planes is a convolution with one position."""
+    plain = Product(of=of, inputs=given.shape[-1], weight=weight, bias=bias, transposed=transposed)
+    if not isinstance(of, Pooled):
+        return plain
+    pooled = of.pool.over(of.planes)
+    if pooled.neurons != plain.inputs:
+        raise refusal(
+            f"'{weight}' is multiplied by {plain.inputs} of {pooled.neurons} pooled values; nearest: flatten them all"
+        )
+    outputs = values.numel() // plain.inputs
+    convolution = Convolution(planes=of.planes, window=Window.whole(pooled), channels=outputs, before=of.pool)
+    return replace(plain, of=of.of, convolution=convolution)
+
+
+def _check_same(where: str, made: Planes, read: Planes) -> None:
+    if made != read:
+        raise refusal(f"{where} reads planes of {read}, which were made as {made}: leave out what reshapes them")
+
+
 def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None) -> Recorded:
     """A forward pass on the example: one call, or one for each of the timesteps.
 
@@ -374,7 +468,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
             made = module(step)
     for name, calls in recorder.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
-        calls.reading = match_gradients(where, calls.module, calls.reading, calls.outputs[0].shape[-1])
+        calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
     returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
     return Recorded(layers=recorder.layers, returned=returned, functions=recorder.functions)
 

@@ -24,7 +24,8 @@ reading = pytest.importorskip("mimdsim.frameworks.reading")
 
 
 def given_to(network: SpikingNetwork, weights: Any, spikes: np.ndarray, labels: np.ndarray) -> Given:
-    """One training step's inputs with these weights and spikes [timesteps, batch, inputs]."""
+    """One training step's inputs with these weights and spikes [timesteps, batch, inputs or planes]."""
+    spikes = spikes.reshape(*spikes.shape[:2], -1)
     arrays: dict[str, np.ndarray] = {}
     for name, parameter in network.parameters.items():
         arrays[name] = weights[name].reshape(parameter.shape).astype(np.float32)
@@ -66,8 +67,8 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
         if parameter not in learning:
             continue
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
-        every = (each[parameter].T if transposed else each[parameter] for each in (double, single))
-        wanted, rounded = (each.reshape(-1, mine.shape[1])[row : row + len(mine)] for each in every)
+        every = (zoo.as_here(each[parameter], transposed, mine) for each in (double, single))
+        wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0
         assert off(mine, wanted) <= max(2 * off(rounded, wanted), 2e-6), array
 

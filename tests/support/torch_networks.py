@@ -316,7 +316,7 @@ class FirstOf(nn.Module):  # type: ignore[misc]
 @dataclass(frozen=True, kw_only=True)
 class TorchNetwork:
     """make: the module; loss: as given to from_torch, `judge`: the same by PyTorch of what the module returns;
-    single: it takes a timestep a call."""
+    single: it takes a timestep a call; sample: the shape of a timestep of one."""
 
     make: Callable[[], Any]
     loss: Any = "ce_count_loss"
@@ -324,6 +324,7 @@ class TorchNetwork:
     single: bool = False
     batch_first: bool = False
     scale: float = 3.0
+    sample: tuple[int, ...] = (INPUTS,)
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -351,6 +352,83 @@ def of_highest_membrane(returned: Any, labels: Any) -> Any:
 
 
 EVERY = {"loss": "cross_entropy", "reading": "every"}
+
+
+class Functions(nn.Module):  # type: ignore[misc]
+    """Convolutions and pools called as functions, with parameters of the module; the first pool is of the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w1, self.b1 = nn.Parameter(torch.randn(3, 2, 3, 3) * 0.3), nn.Parameter(torch.randn(3) * 0.1)
+        self.w2, self.fc = nn.Parameter(torch.randn(4, 3, 2, 3) * 0.3), nn.Linear(4, CLASSES)
+        self.cells = nn.ModuleList([snn.Leaky(beta=beta) for beta in (0.9, 0.8, 0.95)])
+
+    def forward(self, x: Any) -> Any:
+        f, states, out = torch.nn.functional, [cell.reset_mem() for cell in self.cells], []
+        for step in x:
+            current = f.conv2d(f.max_pool2d(step, 2, stride=1), self.w1, self.b1, padding="same")
+            one, states[0] = self.cells[0](f.avg_pool2d(current, (2, 1)), states[0])
+            two, states[1] = self.cells[1](f.conv2d(one, self.w2, stride=(1, 2)), states[1])
+            three, states[2] = self.cells[2](self.fc(f.adaptive_avg_pool2d(two, 1).flatten(1)), states[2])
+            out.append(three)
+        return torch.stack(out)
+
+
+class NorsePlanes(nn.Module):  # type: ignore[misc]
+    """Norse, a loop over time; pools of spikes add up or take the largest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        fast = norse.LIFParameters(tau_mem_inv=torch.tensor(300.0), alpha=torch.tensor(1.0))
+        self.net = norse.SequentialState(
+            nn.Conv2d(2, 3, 3, padding=1), norse.LIFCell(p=fast), nn.AvgPool2d(2, divisor_override=1),
+            nn.Conv2d(3, 4, 2, bias=False), norse.LIFCell(p=fast), nn.MaxPool2d(2, stride=1, padding=1),
+            nn.Flatten(), nn.Linear(4 * 9, CLASSES, bias=False), norse.LICell(),
+        )  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        state, voltages = None, []
+        for step in x:
+            v, state = self.net(step, state)
+            voltages.append(v)
+        return torch.stack(voltages)
+
+
+def _norse_lifted() -> Any:
+    """Norse: modules of whole sequences, and Lift for those that know no time."""
+    fast = norse.LIFParameters(tau_mem_inv=torch.tensor(300.0), alpha=torch.tensor(1.0))
+    return norse.SequentialState(
+        norse.Lift(nn.Conv2d(2, 3, 3)), norse.LIF(p=fast), norse.Lift(nn.MaxPool2d(2)), nn.Flatten(2),
+        nn.Linear(12, CLASSES, bias=False), norse.LI(),
+    )  # fmt: skip
+
+
+def _jelly_planes(step_mode: str) -> Any:
+    """SpikingJelly's network for DVS Gesture, without batch norm and dropout."""
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), neuron.LIFNode(tau=2.0, detach_reset=True), jelly.MaxPool2d(2, 2),
+        jelly.Conv2d(4, 4, 3, padding=1, bias=False), neuron.LIFNode(tau=2.0, detach_reset=True), jelly.MaxPool2d(2, 2),
+        jelly.Flatten(), jelly.Linear(16, 12), neuron.LIFNode(detach_reset=True),
+        jelly.Linear(12, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, step_mode)
+    return net
+
+
+def _snntorch_planes() -> Any:
+    """snnTorch's convolutional tutorial."""
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 5), nn.MaxPool2d(2), _leaky(init_hidden=True), nn.Conv2d(3, 5, 2), nn.MaxPool2d(2),
+        _leaky(init_hidden=True), nn.Flatten(), nn.Linear(20, CLASSES), _leaky(init_hidden=True, output=True),
+    )  # fmt: skip
+
+
+def _one_dimension() -> Any:
+    return nn.Sequential(
+        nn.Unflatten(1, (3, 10)), nn.Conv1d(3, 4, 3, padding=1, dilation=2, bias=False), _leaky(init_hidden=True),
+        nn.AvgPool1d(2, padding=1), nn.Conv1d(4, 5, 2), nn.MaxPool1d(2), _leaky(init_hidden=True), nn.Flatten(),
+        nn.Linear(10, CLASSES), _leaky(init_hidden=True, output=True),
+    )  # fmt: skip
 
 
 def _leaky(**more: Any) -> Any:
@@ -421,6 +499,24 @@ ZOO: dict[str, TorchNetwork] = {
     "norse LSNN": TorchNetwork(
         make=lambda: FirstOf(_lsnn()), judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0
     ),
+    "snntorch convolutions": TorchNetwork(
+        make=_snntorch_planes, judge=of_counts, single=True, sample=(1, 14, 14), scale=2.0
+    ),
+    "snntorch in one dimension": TorchNetwork(make=_one_dimension, judge=of_counts, single=True),
+    "convolutions as functions": TorchNetwork(make=Functions, judge=of_counts, sample=(2, 7, 8), scale=2.0),
+    "norse convolutions": TorchNetwork(
+        make=NorsePlanes, judge=of_membrane, loss="ce_max_membrane_loss", sample=(2, 6, 6), scale=6.0
+    ),
+    "norse convolutions, lifted": TorchNetwork(
+        make=lambda: FirstOf(_norse_lifted()), judge=of_membrane, loss="ce_max_membrane_loss", sample=(2, 6, 6),
+        scale=6.0,
+    ),
+    "spikingjelly, gestures": TorchNetwork(
+        make=lambda: _jelly_planes("s"), judge=of_counts, single=True, sample=(2, 8, 8), scale=8.0
+    ),
+    "spikingjelly, gestures in time": TorchNetwork(
+        make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
+    ),
 }  # fmt: skip
 
 
@@ -431,9 +527,14 @@ def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             parameter.mul_(1.0 if name.endswith("V") else network.scale).mul_(1024).round_().div_(1024)
-    spikes = (torch.rand(TIMESTEPS, BATCH, INPUTS) < 0.3).float()
+    spikes = (torch.rand(TIMESTEPS, BATCH, *network.sample) < 0.3).float()
     labels = torch.randint(0, CLASSES, (BATCH,))
     return module, spikes.movedim(0, 1) if network.batch_first else spikes, labels
+
+
+def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray) -> np.ndarray:
+    """A gradient of the module's, [rows, columns] as the array `mine` lies."""
+    return (values.reshape(len(values), -1).T if transposed else values).reshape(-1, mine.shape[1])
 
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
