@@ -357,7 +357,7 @@ def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Read
     spikes, u, _ = run_neuron(quiet, given)
     mine = spikes if reading.spiking else u
     theirs = sent.detach().numpy()
-    if not _agree(mine, theirs):
+    if not agree(mine, theirs):
         raise _mismatch(where, reading, "what it sends", mine, theirs)
     offered = RESET_GRADIENTS if reading.spiking and reading.reset != "none" else ("mask",)
     tried = {}
@@ -369,13 +369,13 @@ def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Read
             reading.surrogate if reading.spiking else "",
             reading.slope,
         )
-        if _agree(tried[name], gradient, SAME_GRADIENT):
+        if agree(tried[name], gradient, SAME_GRADIENT):
             return name
     raise _mismatch(where, reading, "the gradient of its currents", tried["mask"], gradient)
 
 
-def _agree(one: np.ndarray, other: np.ndarray, relative: float = SAME) -> bool:
-    return bool(np.abs(one - other).max() <= relative * max(np.abs(other).max(), 1e-30))
+def agree(one: np.ndarray, other: np.ndarray, relative: float = SAME) -> bool:
+    return bool(abs(one - other).max() <= relative * max(abs(other).max(), 1e-30))
 
 
 def _mismatch(where: str, reading: Reading, what: str, mine: np.ndarray, theirs: np.ndarray) -> DescriptionError:

@@ -6,39 +6,31 @@ must then be what that function makes. A function that is called directly is rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
-from torch.nn import functional
 
-from mimdsim.base.errors import MappingError
-from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.neurons import agree, refusal
 from mimdsim.graph import OPERATIONS
 from mimdsim.graph.convolution import Convolution, Pair, Patches, Planes, Pool, Pooling, Window
 
 Options = dict[str, Any]
-_WEIGHTS = ("weight", "bias", "stride", "padding", "dilation", "groups")
-_LARGEST = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
-_MEAN = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-_SIZES = ("output_size",)
+SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlaneFunction:
-    """A function of torch.nn.functional, the module that calls it, and its arguments after the input, in order."""
+class LayerFunction:
+    """A function of torch.nn.functional, the module that calls it, and its arguments after the input, in order; so many
+    dimensions have its planes (0: no planes)."""
 
+    kind: str
     call: Callable[..., torch.Tensor]
     module: type[torch.nn.Module]
     dimensions: int
     arguments: tuple[str, ...]
-
-    @property
-    def convolves(self) -> bool:
-        return self.arguments == _WEIGHTS
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[torch.Tensor, Options]:
         """(the input, the other arguments by name) of a call."""
@@ -47,44 +39,55 @@ class PlaneFunction:
 
     def pair(self, value: Any, along_height: int) -> Pair:
         """An option along the height and the width."""
-        sizes = (value,) if isinstance(value, int) or value is None else tuple(value)
+        sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.dimensions
         sizes = sizes * (self.dimensions // len(sizes))
         return (along_height, sizes[0]) if self.dimensions == 1 else (sizes[0], sizes[1])
 
 
+_PRODUCT, _PLACES = ("weight", "bias"), ("kernel_size", "stride", "padding")
 FUNCTIONS = {
-    call.__name__: PlaneFunction(call=call, module=module, dimensions=dimensions, arguments=arguments)
-    for call, module, dimensions, arguments in (
-        (functional.conv1d, nn.Conv1d, 1, _WEIGHTS),
-        (functional.conv2d, nn.Conv2d, 2, _WEIGHTS),
-        (functional.max_pool1d, nn.MaxPool1d, 1, _LARGEST),
-        (functional.max_pool2d, nn.MaxPool2d, 2, _LARGEST),
-        (functional.avg_pool1d, nn.AvgPool1d, 1, _MEAN),
-        (functional.avg_pool2d, nn.AvgPool2d, 2, _MEAN),
-        (functional.adaptive_avg_pool1d, nn.AdaptiveAvgPool1d, 1, _SIZES),
-        (functional.adaptive_avg_pool2d, nn.AdaptiveAvgPool2d, 2, _SIZES),
+    name: LayerFunction(
+        kind=kind,
+        call=getattr(torch.nn.functional, name),
+        module=getattr(torch.nn, module),
+        dimensions=dimensions,
+        arguments=arguments,
+    )
+    for kind, name, module, dimensions, arguments in (
+        ("linear", "linear", "Linear", 0, _PRODUCT),
+        *(
+            (kind, f"{name}{d}d", f"{module}{d}d", d, arguments)
+            for kind, name, module, arguments in (
+                ("convolution", "conv", "Conv", (*_PRODUCT, "stride", "padding", "dilation", "groups")),
+                ("max", "max_pool", "MaxPool", (*_PLACES, "dilation", "ceil_mode", "return_indices")),
+                ("average", "avg_pool", "AvgPool", (*_PLACES, "ceil_mode", "count_include_pad", "divisor_override")),
+                ("adaptive", "adaptive_avg_pool", "AdaptiveAvgPool", ("output_size",)),
+            )
+            for d in (1, 2)
+        ),
     )
 }
 
 
-def function_of(module: torch.nn.Module) -> PlaneFunction | None:
-    """What a module calls, if it is a convolution or a pool."""
+def function_of(module: torch.nn.Module) -> LayerFunction | None:
+    """What a module calls, if it is a linear layer, a convolution or a pool."""
     return next((each for each in FUNCTIONS.values() if isinstance(module, each.module)), None)
 
 
-def options_of(where: str, function: PlaneFunction, module: Any, given: torch.Tensor, made: Any) -> Options:
+def options_of(where: str, function: LayerFunction, module: Any, given: torch.Tensor, made: Any) -> Options:
     """The arguments that a module calls its function with; raises DescriptionError where it does anything else."""
     options = {name: getattr(module, name) for name in function.arguments if hasattr(module, name)}
     if (mode := getattr(module, "padding_mode", "zeros")) != "zeros":
         raise refusal(f"{where} has padding_mode='{mode}'; nearest: padding_mode='zeros'")
-    if not options.get("return_indices"):
-        wanted = function.call(given.reshape(-1, *given.shape[-1 - function.dimensions :]), **options)
-        if made.numel() != wanted.numel() or not torch.allclose(made.reshape(wanted.shape), wanted, atol=1e-6):
-            raise refusal(f"{where} does more than its class says; write it as torch.nn.{function.module.__name__}")
+    if options.get("return_indices"):
+        raise refusal(f"{where} returns where its largest values are; nearest: return_indices=False")
+    wanted = function.call(given.reshape(-1, *given.shape[-1 - function.dimensions :]), **options)
+    if made.numel() != wanted.numel() or not agree(made.reshape(wanted.shape), wanted, SAME_CURRENT):
+        raise refusal(f"{where} does more than its class says; write it as torch.nn.{function.module.__name__}")
     return options
 
 
-def planes_of(where: str, function: PlaneFunction, given: torch.Tensor) -> Planes:
+def planes_of(where: str, function: LayerFunction, given: torch.Tensor) -> Planes:
     """Those that a function reads; samples, and timesteps, lie before them."""
     if given.ndim < 2 + function.dimensions:
         axes = "channels, width" if function.dimensions == 1 else "channels, height, width"
@@ -95,7 +98,7 @@ def planes_of(where: str, function: PlaneFunction, given: torch.Tensor) -> Plane
 
 
 def convolution_of(
-    where: str, function: PlaneFunction, options: Options, planes: Planes, before: Pool | None
+    where: str, function: LayerFunction, options: Options, planes: Planes, before: Pool | None
 ) -> Convolution:
     """Weights over a window of `planes`, pooled `before`; raises DescriptionError for options that nothing here has."""
     if (groups := options.get("groups", 1)) != 1:
@@ -104,52 +107,37 @@ def convolution_of(
     kernel = function.pair(tuple(weight.shape[2:]), 1)
     dilation = function.pair(options.get("dilation", 1), 1)
     if padding == "same":
-        total = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
-        if any(each % 2 for each in total):
+        high, wide = (step * (size - 1) for step, size in zip(dilation, kernel, strict=True))
+        if high % 2 or wide % 2:
             raise refusal(f"{where} has padding='same' that differs from side to side; nearest: an odd kernel")
-        pads = (total[0] // 2, total[1] // 2)
+        pads = (high // 2, wide // 2)
     else:
         pads = function.pair(0 if padding == "valid" else padding, 0)
-    try:
-        window = Window(
-            kernel=kernel, stride=function.pair(options.get("stride", 1), 1), padding=pads, dilation=dilation
-        )
-        return Convolution(planes=planes, window=window, channels=len(weight), before=before)
-    except MappingError as problem:
-        raise refusal(f"{where}: {problem}") from None
+    stride = function.pair(options.get("stride", 1), 1)
+    window = Window(kernel=kernel, stride=stride, padding=pads, dilation=dilation)
+    return Convolution(planes=planes, window=window, channels=len(weight), before=before)
 
 
-def pool_of(where: str, function: PlaneFunction, options: Options, planes: Planes) -> Pool:
+def pool_of(where: str, function: LayerFunction, options: Options, planes: Planes) -> Pool:
     """A pool over `planes`; raises DescriptionError for options that nothing here has."""
-    if function.arguments == _SIZES:
+    if function.kind == "adaptive":
         return Pool(kind="average", window=_equal_windows(where, function.pair(options["output_size"], 1), planes))
     kernel = function.pair(options["kernel_size"], 1)
     padding = function.pair(options.get("padding", 0), 0)
-    for problem in _problems(options, padding):
+    divisor, dilation = options.get("divisor_override"), options.get("dilation", 1)
+    refused = {
+        "has ceil_mode=True, whose last windows are smaller; nearest: ceil_mode=False": options.get("ceil_mode"),
+        f"has dilation={dilation}; nearest: dilation=1": function.pair(dilation, 1) != (1, 1),
+        "leaves its padding out of the mean; nearest: count_include_pad=True": (
+            not options.get("count_include_pad", True) and any(padding)
+        ),
+        f"has divisor_override={divisor}; nearest: 1 (a sum) or None (a mean)": divisor not in (None, 1),
+    }
+    for problem in (text for text, wrong in refused.items() if wrong):
         raise refusal(f"{where} {problem}")
-    divisor = options.get("divisor_override")
-    kind = "max" if function.arguments == _LARGEST else "sum" if divisor == 1 else "average"
     stride = function.pair(options.get("stride") or kernel[-function.dimensions :], 1)
-    try:
-        return Pool(kind=kind, window=Window(kernel=kernel, stride=stride, padding=padding))
-    except MappingError as problem:
-        raise refusal(f"{where}: {problem}") from None
-
-
-def _problems(options: Options, padding: Pair) -> Iterator[str]:
-    if options.get("ceil_mode"):
-        yield "has ceil_mode=True, whose last windows are smaller; nearest: ceil_mode=False"
-    if options.get("return_indices"):
-        yield "returns where its largest values are; nearest: return_indices=False"
-    if options.get("dilation", 1) not in (1, (1,), (1, 1)):
-        yield f"has dilation={options['dilation']}; nearest: dilation=1"
-    if not options.get("count_include_pad", True) and any(padding):
-        yield "leaves its padding out of the mean; nearest: count_include_pad=True"
-    if (divisor := options.get("divisor_override")) not in (None, 1):
-        yield (
-            f"has divisor_override={divisor}; nearest: 1 (a sum) or None (a mean), with a factor in the weights after "
-            "it"
-        )
+    kind = "sum" if divisor == 1 else function.kind
+    return Pool(kind=kind, window=Window(kernel=kernel, stride=stride, padding=padding))
 
 
 def _equal_windows(where: str, sizes: Pair, planes: Planes) -> Window:
@@ -170,31 +158,27 @@ def _equal_windows(where: str, sizes: Pair, planes: Planes) -> Window:
 def keys_of(convolution: Convolution, of_input: bool) -> dict[str, Any]:
     """The section [network.convolutions.<layer>]."""
     window, planes = convolution.window, convolution.planes
-    pools = {"pool_before": convolution.before, "pool": convolution.after}
-    made: dict[str, Any] = {
-        "channels": convolution.channels,
-        "kernel": list(window.kernel),
-        "stride": list(window.stride),
-        "padding": list(window.padding),
-        "dilation": list(window.dilation),
-    }
+    made: dict[str, Any] = {"channels": convolution.channels, "dilation": window.dilation, **_places(window, "kernel")}
     if of_input:
-        made["planes"] = [planes.channels, planes.height, planes.width]
-    for name, pool in pools.items():
+        made["planes"] = (planes.channels, planes.height, planes.width)
+    for name, pool in (("pool_before", convolution.before), ("pool", convolution.after)):
         if pool:
-            window = pool.window
-            sizes = {"size": window.kernel, "stride": window.stride, "padding": window.padding}
-            made[name] = {"kind": pool.kind} | {key: list(pair) for key, pair in sizes.items()}
+            made[name] = {"kind": pool.kind, **_places(pool.window, "size")}
     return made
+
+
+def _places(window: Window, size: str) -> dict[str, Pair]:
+    return {size: window.kernel, "stride": window.stride, "padding": window.padding}
 
 
 def currents_of(
     convolution: Convolution | None, spikes: np.ndarray, weights: np.ndarray, bias: np.ndarray | float
 ) -> np.ndarray:
     """float64[timesteps, samples, neurons] of spikes [timesteps, samples, inputs], channels outermost."""
-    if convolution is None:
-        return spikes @ weights + bias
-    return np.stack([_currents_of_planes(convolution, each, weights, bias) for each in spikes])
+    if convolution:
+        return np.stack([_currents_of_planes(convolution, each, weights, bias) for each in spikes])
+    found: np.ndarray = spikes @ weights + bias
+    return found
 
 
 def _currents_of_planes(
@@ -203,17 +187,17 @@ def _currents_of_planes(
     before, after, result = convolution.before, convolution.after, convolution.result
     samples = len(values)
     if before:
-        values = _pooled(before, convolution.planes, values, by_channel=True)
+        values = _pooled(
+            Pooling(planes=convolution.planes, window=before.window, kind=before.kind, by_channel=True), values
+        )
     patches = Patches(planes=convolution.read, window=convolution.window, by_channel=not before)
-    (rows,) = OPERATIONS["unfold"].evaluate(patches, values)
-    made = rows @ weights + bias
+    made = OPERATIONS["unfold"].evaluate(patches, values)[0] @ weights + bias
     if after:
-        made = _pooled(after, convolution.made, made, by_channel=False)
-    return made.reshape(samples, result.positions, result.channels).transpose(0, 2, 1).reshape(samples, -1)
+        made = _pooled(Pooling(planes=convolution.made, window=after.window, kind=after.kind), made)
+    found: np.ndarray = made.reshape(samples, result.positions, result.channels).transpose(0, 2, 1)
+    return found.reshape(samples, -1)
 
 
-def _pooled(pool: Pool, planes: Planes, values: np.ndarray, *, by_channel: bool) -> np.ndarray:
-    pooling = Pooling(planes=planes, window=pool.window, kind=pool.kind, by_channel=by_channel)
-    (made,) = OPERATIONS["pool"].evaluate(pooling, values)
-    result: np.ndarray = made
-    return result
+def _pooled(pooling: Pooling, values: np.ndarray) -> np.ndarray:
+    made: np.ndarray = OPERATIONS["pool"].evaluate(pooling, values)[0]
+    return made

@@ -22,7 +22,7 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.neurons import neuron_key, refusal, run_neuron
-from mimdsim.frameworks.planes import currents_of, keys_of
+from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of
 from mimdsim.frameworks.recording import (
     Feed,
     FunctionResult,
@@ -45,7 +45,6 @@ from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.interchange.importing import base_table, random_table
 from mimdsim.workload.interchange.weights_file import read_notes, write_safetensors
 
-SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
@@ -271,14 +270,6 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
         return
     if convolution is None or len(layer.sources) > 1 or layer.recurrent:
         raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
-    result = convolution.result
-    if result.neurons != layer.calls.neurons:
-        raise refusal(
-            f"layer '{name}' has {layer.calls.neurons} neurons a sample, its convolution makes planes of {result}; "
-            "give spikes with an axis of samples"
-        )
-    if layer is every[-1] and result.positions > 1:
-        raise refusal(f"layer '{name}', the last, makes planes of {result}; let a linear layer and neurons read them")
     made = {each.calls.name: each.convolution.result for each in every if each.convolution}
     source = layer.sources[0].layer
     if source and made.get(source) != convolution.planes:
@@ -474,7 +465,7 @@ def _find_input(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], exa
     fit = [each for each in offered if len(each) == steps and each.size == steps * samples * inputs]
     problems = []
     for given in fit:
-        values = given.reshape(steps, samples, inputs)
+        values: np.ndarray = given.reshape(steps, samples, inputs)
         problem = _wrong_currents(layers, weights, values)
         if not problem:
             return values
@@ -496,7 +487,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
         calls, reading = layer.calls, layer.calls.reading
         recorded = _values(calls, calls.currents)
         bias = weights.get(f"b.{name}", 0.0) - (_own_bias(layer) if reading.recurrent_bias else 0.0)
-        currents = np.zeros_like(recorded)
+        currents: np.ndarray | float = 0.0
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
             spikes = _earlier(sent[source.layer]) if source.lag else sent[source.layer]
             what = f"what '{source.layer}' sends" if source.layer else "the input"
@@ -506,7 +497,8 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             bias = 0.0
         if layer.recurrent and not reading.recurrent:
             currents += _earlier(sent[calls.name]) @ weights[f"r.{name}"]
-        off, largest = np.abs(currents - recorded).max(), np.abs(recorded).max()
+        off = np.abs(currents - recorded).max() if np.shape(currents) == recorded.shape else np.inf
+        largest = np.abs(recorded).max()
         if not off <= SAME_CURRENT * max(largest, SAME_CURRENT):
             return (
                 f"layer '{calls.name}' gets currents that differ by up to {off:.2g}, of {largest:.2g} at most, from "

@@ -29,7 +29,7 @@ from mimdsim.frameworks.neurons import (
 )
 from mimdsim.frameworks.planes import (
     FUNCTIONS,
-    PlaneFunction,
+    LayerFunction,
     convolution_of,
     function_of,
     options_of,
@@ -70,8 +70,7 @@ CONTAINERS = {"SequentialState", "Lift", "SeqToANNContainer", "MultiStepContaine
 class Kind(Enum):
     """What a module is to the recorder."""
 
-    LINEAR = "weights and a bias"
-    PLANES = "a convolution or a pool"
+    FUNCTION = "weights and a bias, or a pool"
     NEURON = "neurons"
     SAME = "hands its values on"
     CONTAINER = "its own calls are recorded instead"
@@ -83,10 +82,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
     key = neuron_key(module)
     if key in NEURONS:
         return Kind.NEURON
-    if isinstance(module, torch.nn.Linear):
-        return Kind.LINEAR
     if function_of(module):
-        return Kind.PLANES
+        return Kind.FUNCTION
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
         return Kind.SAME
@@ -192,8 +189,8 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
     found = []
     for each in origin.parts if isinstance(origin, Sum) else (origin,):
         if isinstance(each, Product):
-            several = isinstance(each.of, Joined) and sum(each.of.widths) == each.inputs
-            parts, widths = (each.of.parts, each.of.widths) if several else ((each.of,), (each.inputs,))
+            side_by_side = each.of if isinstance(each.of, Joined) and not each.convolution else None
+            parts, widths = (side_by_side.parts, side_by_side.widths) if side_by_side else ((each.of,), (each.inputs,))
             first = 0
             for part, wide in zip(parts, widths, strict=True):
                 found.append(Feed(of=part, product=each, first=first, last=first + wide))
@@ -233,7 +230,6 @@ class Recorded:
 
     layers: dict[str, NeuronCalls]
     returned: list[Origin | None]
-    functions: set[str]
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -243,7 +239,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.names = {id(each): name for name, each in module.named_modules()}
         self.layers: dict[str, NeuronCalls] = {}
-        self.functions: set[str] = set()
         self._inside = 0
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
@@ -288,7 +283,6 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, product)
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
-        self.functions.add(name)
         return self.mark(made, FunctionResult(by=name, of=tuple(dict.fromkeys(known))))
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
@@ -318,35 +312,30 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _function_of_planes(self, name: str, args: Any, kwargs: Any) -> Origin | None:
         """A convolution with a parameter, or a pool, called as a function."""
         given, options = FUNCTIONS[name].bind(args, kwargs)
-        weight, bias = (self.origin(options.get(each)) for each in ("weight", "bias"))
-        if not all(isinstance(each, (Parameter, type(None))) for each in (weight, bias)):
-            return None
-        names = [each.name if isinstance(each, Parameter) else "" for each in (weight, bias)]
-        for each, role in zip(names, ("weight", "bias"), strict=True):
-            tensor = options.get(role)
-            if tensor is not None and (not each or tensor.stride() != self.parameters[each].stride()):
+        names = {"weight": "", "bias": ""}
+        for role in names:
+            if (tensor := options.get(role)) is None:
+                continue
+            origin = self.origin(tensor)
+            if not isinstance(origin, Parameter) or tensor.stride() != self.parameters[origin.name].stride():
                 return None
-        return self._of_planes(f"'{name}'", FUNCTIONS[name], given, options, *names)
+            names[role] = origin.name
+        return self._of_function(f"'{name}'", FUNCTIONS[name], given, options, **names)
 
-    def _of_planes(
-        self, where: str, function: PlaneFunction, given: torch.Tensor, options: Any, weight: str, bias: str
+    def _of_function(
+        self, where: str, function: LayerFunction, given: torch.Tensor, options: Any, weight: str, bias: str
     ) -> Origin:
-        """What a convolution or a pool makes."""
+        """What a linear layer, a convolution or a pool makes."""
         of = self.origin(given) or FunctionResult(by="a tensor of unknown origin", of=())
+        if function.kind == "linear":
+            return _dense(of, given, options["weight"], weight, bias, transposed=True)
         planes = planes_of(where, function, given)
-        if function.convolves:
-            pooled = of if isinstance(of, Pooled) else None
-            read, before = (pooled.planes, pooled.pool) if pooled else (planes, None)
-            convolution = convolution_of(where, function, options, read, before)
-            _check_same(where, convolution.read, planes)
-            return Product(
-                of=pooled.of if pooled else of,
-                inputs=convolution.fan_in,
-                weight=weight,
-                bias=bias,
-                transposed=True,
-                convolution=convolution,
-            )
+        if function.kind == "convolution":
+            read, before = (of.planes, of.pool) if isinstance(of, Pooled) else (planes, None)
+            made = convolution_of(where, function, options, read, before)
+            _check_same(where, made.read, planes)
+            source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
+            return Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):
@@ -369,9 +358,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self._inside += 1
             try:
                 made = plain(module, *args, **kwargs)
+                self._record_call(kind, module, args, made)
             finally:
                 self._inside -= 1
-            self._record_call(kind, module, args, made)
             return made
 
         torch.nn.Module.__call__ = call
@@ -394,24 +383,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 raise refusal(f"{where}: {NEAREST['Dropout']}")
             if of is not None:
                 self.mark(made, of)
-        elif kind is Kind.NEURON:
+        elif (function := function_of(module)) is None:
             self._record_neurons(name, where, module, args, made)
         else:
             prefix = f"{name}." if name else ""
             bias = f"{prefix}bias" if getattr(module, "bias", None) is not None else ""
-            self.mark(made, self._of_weights(where, module, given, made, f"{prefix}weight", bias))
-
-    def _of_weights(
-        self, where: str, module: torch.nn.Module, given: torch.Tensor, made: Any, weight: str, bias: str
-    ) -> Origin:
-        """What a linear layer, a convolution or a pool makes."""
-        if function := function_of(module):
             options = options_of(where, function, module, given, made)
-            return self._of_planes(where, function, given, options, weight, bias)
-        if not torch.allclose(made, torch.nn.functional.linear(given, module.weight, module.bias)):
-            raise refusal(f"{where} does more than a linear layer; write it as torch.nn.Linear")
-        of = self.origin(given) or FunctionResult(by="a tensor of unknown origin", of=())
-        return _dense(of, given, module.weight, weight, bias, transposed=True)
+            self.mark(made, self._of_function(where, function, given, options, f"{prefix}weight", bias))
 
     def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
         if name not in self.layers:
@@ -470,7 +448,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
     returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
-    return Recorded(layers=recorder.layers, returned=returned, functions=recorder.functions)
+    return Recorded(layers=recorder.layers, returned=returned)
 
 
 def reset_states(module: torch.nn.Module) -> None:

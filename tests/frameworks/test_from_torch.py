@@ -224,12 +224,6 @@ def test_inputs_that_are_no_spikes_are_refused() -> None:
     assert "loss 'ce'" in refusal(loop(), SPIKES, loss="ce")
 
 
-def test_a_convolution_is_refused_with_what_comes_near() -> None:
-    module = nn.Sequential(nn.Conv2d(1, 2, 3), snn.Leaky(beta=0.9, init_hidden=True))
-    text = refusal(module, torch.zeros(3, 2, 1, 8, 8), timesteps=3)
-    assert "'0' (Conv2d) is not among the layers that run here; nearest: torch.nn.Flatten" in text
-
-
 def test_a_trained_network_goes_back_into_its_module() -> None:
     import mimdsim
 

@@ -1,0 +1,441 @@
+"""Convolutions and pools of networks written in PyTorch: what they are read as, what is refused, weights back."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mimdsim
+from mimdsim.base.errors import MimdsimError
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
+from mimdsim.workload import network_of
+from mimdsim.workload.interchange.start import given_weights
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+zoo = pytest.importorskip("torch_networks")
+nn, snn, functional = zoo.nn, zoo.snn, torch.nn.functional
+STEPS, BATCH = 5, 3
+INPUT = Planes(channels=2, height=6, width=6)
+
+
+def spikes(*sample: int, batch: int = BATCH) -> Any:
+    draw = torch.Generator().manual_seed(4)
+    return (torch.rand((STEPS, batch, *(sample or (2, 6, 6))), generator=draw) < 0.4).float()
+
+
+def leaky(**more: Any) -> Any:
+    return snn.Leaky(beta=0.8, init_hidden=True, **more)
+
+
+def sequential(*layers: Any) -> Any:
+    torch.manual_seed(0)
+    module = nn.Sequential(*layers)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(3)
+    return module
+
+
+def chain(*layers: Any, outputs: int, sample: tuple[int, ...] = ()) -> Any:
+    """The layers, and a linear one that reads their outputs, one timestep a call."""
+    return sequential(*layers, leaky(), nn.Flatten(), nn.Linear(outputs, 4), leaky())
+
+
+def read(module: Any, example: Any = None, timesteps: int | None = STEPS, **more: Any) -> Any:
+    example = spikes() if example is None else example
+    return network_of(mimdsim.from_torch(module, example, timesteps=timesteps, **more))
+
+
+def first(module: Any, example: Any = None) -> Convolution:
+    found = read(module, example).layers[0].convolution
+    assert found is not None
+    return found
+
+
+def window(*kernel: int, **more: Any) -> Window:
+    return Window(kernel=(kernel[0], kernel[-1]), **more)
+
+
+READ: dict[str, tuple[Any, Window, Pool | None]] = {
+    "same": (lambda: nn.Conv2d(2, 3, (3, 5), padding="same"), window(3, 5, padding=(1, 2)), None),
+    "valid": (lambda: nn.Conv2d(2, 3, 3, padding="valid", stride=(2, 1)), window(3, stride=(2, 1)), None),
+    "a sum": (
+        lambda: (nn.Conv2d(2, 3, 3), nn.AvgPool2d(2, divisor_override=1)),
+        window(3), Pool(kind="sum", window=window(2, stride=(2, 2))),
+    ),
+    "a stride, padding": (
+        lambda: (nn.Conv2d(2, 3, 3), nn.MaxPool2d((2, 3), stride=1, padding=(1, 0))),
+        window(3), Pool(kind="max", window=window(2, 3, padding=(1, 0))),
+    ),
+    "padding that is not there": (
+        lambda: (nn.Conv2d(2, 3, 3), nn.AvgPool2d(2, count_include_pad=False)),
+        window(3), Pool(kind="average", window=window(2, stride=(2, 2))),
+    ),
+    "adaptive": (
+        lambda: (nn.Conv2d(2, 3, 3), nn.AdaptiveAvgPool2d((2, None))),
+        window(3), Pool(kind="average", window=window(2, 1, stride=(2, 1))),
+    ),
+    "adaptive, overlapping": (
+        lambda: (nn.Conv2d(2, 3, 3), nn.AdaptiveAvgPool2d(3)),
+        window(3), Pool(kind="average", window=window(2)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ.values(), ids=READ)
+def test_options_are_read(case: tuple[Any, Window, Pool | None]) -> None:
+    make, expected, after = case
+    layers = make()
+    layers = layers if isinstance(layers, tuple) else (layers,)
+    with torch.no_grad():
+        outputs = nn.Sequential(*layers)(spikes()[0]).flatten(1).shape[1]
+    convolution = first(chain(*layers, outputs=outputs))
+    assert convolution == Convolution(planes=INPUT, window=expected, channels=3, after=after)
+
+
+class Loop(nn.Module):  # type: ignore[misc, name-defined]
+    """A convolution and a linear layer, with functions on the way."""
+
+    def __init__(self, given: Any = None, sent: Any = None, current: Any = None, time: int = 0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.fc = nn.Conv2d(2, 3, 3), nn.Linear(48, 4)
+        self.one, self.two = snn.Leaky(beta=0.8), snn.Leaky(beta=0.8)
+        same = lambda x: x  # noqa: E731
+        self.given, self.sent, self.current, self.time = given or same, sent or same, current or same, time
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.mul_(3)
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.one.reset_mem(), self.two.reset_mem(), []
+        for step in x.unbind(self.time):
+            spk, one = self.one(self.current(self.conv(self.given(step))), one)
+            spk2, two = self.two(self.fc(self.sent(spk).flatten(1)), two)
+            out.append(spk2)
+        return torch.stack(out)
+
+
+def test_axes_of_time_and_samples_are_found() -> None:
+    expected = read(Loop(), timesteps=None)
+    assert expected.layers[0].convolution == Convolution(planes=INPUT, window=window(3), channels=3)
+    assert read(Loop(time=1), spikes().movedim(0, 1), timesteps=None) == expected
+    square = spikes(batch=STEPS)  # as many samples as timesteps: currents tell which axis is which
+    assert read(Loop(time=1), square.movedim(0, 1), timesteps=None).layers == expected.layers
+    flat = spikes().flatten(2)
+    assert read(Loop(given=lambda x: x.view(-1, 2, 6, 6)), flat, timesteps=None) == expected
+    assert read(Loop(given=lambda x: x.unflatten(1, (2, 6, 6))), flat, timesteps=None) == expected
+
+
+def test_an_image_shown_in_every_timestep_is_read() -> None:
+    module = chain(nn.Conv2d(2, 3, 3), outputs=48)
+    assert first(module, spikes()[0]) == first(module)
+
+
+class WholeSequence(Loop):
+    """Products of all timesteps at once, neurons one after another."""
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.one.reset_mem(), self.two.reset_mem(), []
+        currents = self.conv(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        for step in currents:
+            spk, one = self.one(step, one)
+            spk2, two = self.two(self.fc(spk.flatten(1)), two)
+            out.append(spk2)
+        return torch.stack(out)
+
+
+def test_a_product_of_the_whole_sequence_is_read() -> None:
+    assert read(WholeSequence(), timesteps=None) == read(Loop(), timesteps=None)
+
+
+def test_containers_of_spikingjelly_are_read() -> None:
+    jelly, neuron = zoo.jelly, zoo.neuron
+    plain = (nn.Conv2d(2, 3, 3, bias=False), nn.AvgPool2d(2))
+    net = sequential(
+        jelly.SeqToANNContainer(*plain), neuron.LIFNode(step_mode="m"),
+        jelly.SeqToANNContainer(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 4)), neuron.LIFNode(step_mode="m"),
+    )  # fmt: skip
+    one, two = read(net, timesteps=None).layers
+    pool = Pool(kind="average", window=window(2, stride=(2, 2)))
+    assert one.convolution == Convolution(planes=INPUT, window=window(3), channels=3, after=pool)
+    largest = Pool(kind="max", window=window(2, stride=(2, 2)))
+    planes = Planes(channels=3, height=2, width=2)
+    assert two.convolution == Convolution(planes=planes, window=window(1), channels=4, before=largest)
+
+
+class Reshaped(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self, *planes: int):
+        super().__init__()
+        self.planes = planes
+
+    def forward(self, x: Any) -> Any:
+        return x.view(-1, *self.planes)
+
+
+class Twice(nn.Conv2d):  # type: ignore[misc, name-defined]
+    def forward(self, x: Any) -> Any:
+        return 2 * super().forward(x)
+
+
+class Both(nn.Module):  # type: ignore[misc, name-defined]
+    """Spikes of two convolutions of the input are joined."""
+
+    def __init__(self, join: Any):
+        super().__init__()
+        self.a, self.b, self.fc = nn.Conv2d(2, 3, 3), nn.Conv2d(2, 3, 3), nn.Linear(96, 4)
+        self.cells, self.join = nn.ModuleList([leaky() for _ in range(3)]), join
+
+    def forward(self, x: Any) -> Any:
+        first, second, last = self.cells
+        return last(self.fc(self.join(first(self.a(x)), second(self.b(x))).flatten(1)))
+
+
+class Past(nn.Module):  # type: ignore[misc, name-defined]
+    """The second convolution, and a linear layer of the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(2, 3, 3), nn.Conv2d(3, 4, 4)
+        self.past, self.fc = nn.Linear(72, 4), nn.Linear(4, 4)
+        self.cells = nn.ModuleList([leaky() for _ in range(3)])
+
+    def forward(self, x: Any) -> Any:
+        first, second, last = self.cells
+        return last(self.fc(second(self.b(first(self.a(x))).flatten(1) + self.past(x.flatten(1)))))
+
+
+class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.own, self.fc = nn.Conv2d(2, 3, 6), nn.Linear(3, 3), nn.Linear(3, 4)
+        self.one, self.two = leaky(), leaky()
+
+    def forward(self, x: Any) -> Any:
+        spk, out = torch.zeros(x.shape[1], 3), []
+        for step in x:
+            spk = self.one(self.conv(step).flatten(1) + self.own(spk))
+            out.append(self.two(self.fc(spk)))
+        return torch.stack(out)
+
+
+def conv(*more: Any, **options: Any) -> Any:
+    return lambda: chain(nn.Conv2d(2, 3, 3, **options), *more, outputs=48)
+
+
+def pool(kind: Any, *args: Any, **options: Any) -> Any:
+    """A pool of spikes, then a convolution."""
+    return lambda: chain(nn.Conv2d(2, 3, 3), leaky(), kind(*args, **options), nn.Conv2d(3, 3, 1), outputs=12)
+
+
+def reading_planes(*layers: Any) -> Any:
+    return lambda: chain(nn.Conv2d(2, 3, 3), leaky(), *layers, outputs=1)
+
+
+REFUSED = {
+    "'0' (Conv2d) has groups=2; nearest: groups=1": lambda: chain(nn.Conv2d(2, 4, 3, groups=2), outputs=64),
+    "has padding_mode='circular'; nearest: padding_mode='zeros'": conv(padding=1, padding_mode="circular"),
+    "has padding='same' that differs from side to side; nearest: an odd kernel": lambda: chain(
+        nn.Conv2d(2, 3, 2, padding="same"), outputs=108
+    ),
+    "'0' (ConvTranspose2d) is not among the layers that run here; nearest: torch.nn.Conv2d": lambda: chain(
+        nn.ConvTranspose2d(2, 3, 3), outputs=192
+    ),
+    "'1' (BatchNorm2d) is not among the layers that run here; nearest: fold it": conv(nn.BatchNorm2d(3)),
+    "'0' (Twice) does more than its class says; write it as torch.nn.Conv2d": lambda: chain(
+        Twice(2, 3, 3), outputs=48
+    ),
+    "'0' (WSConv2d) does more than its class says": lambda: chain(zoo.jelly.WSConv2d(2, 3, 3), outputs=48),
+    "'1.weight' is multiplied by a product with '0.weight', without neurons between": conv(nn.Conv2d(3, 3, 1)),
+    "'2.weight' is multiplied by a product with '0.weight', without": conv(nn.MaxPool2d(1), nn.Conv2d(3, 3, 1)),
+    "'2' (MaxPool2d) pools what another pool made; nearest: one pool over the windows": conv(
+        nn.AvgPool2d(1), nn.MaxPool2d(1)
+    ),
+    "'3' (AvgPool2d) pools what another pool made": reading_planes(nn.MaxPool2d(2), nn.AvgPool2d(2)),
+    "'2' (MaxPool2d) has ceil_mode=True, whose last windows are smaller; nearest: ceil_mode=False": pool(
+        nn.MaxPool2d, 3, ceil_mode=True
+    ),
+    "(AvgPool2d) has ceil_mode=True": pool(nn.AvgPool2d, 3, ceil_mode=True),
+    "'2' (MaxPool2d) returns where its largest values are; nearest: return_indices=False": pool(
+        nn.MaxPool2d, 2, return_indices=True
+    ),
+    "'2' (MaxPool2d) has dilation=2; nearest: dilation=1": pool(nn.MaxPool2d, 2, dilation=2),
+    "leaves its padding out of the mean; nearest: count_include_pad=True": pool(
+        nn.AvgPool2d, 2, padding=1, count_include_pad=False
+    ),
+    "has divisor_override=3; nearest: 1 (a sum) or None (a mean)": pool(nn.AvgPool2d, 2, divisor_override=3),
+    "'2' (LPPool2d) is not among the layers that run here; nearest: torch.nn.MaxPool2d or AvgPool2d": pool(
+        nn.LPPool2d, 2, 2
+    ),
+    "'2' (AdaptiveMaxPool2d) is not among the layers that run here; nearest: torch.nn.MaxPool2d": pool(
+        nn.AdaptiveMaxPool2d, 2
+    ),
+    "'1' (AdaptiveAvgPool2d) makes 3 of 5 pixels by windows of several sizes; nearest: AvgPool2d": lambda: chain(
+        nn.Conv2d(2, 3, 2), nn.AdaptiveAvgPool2d(3), outputs=27
+    ),
+    "'1' (MaxPool1d) pools a product with '0.weight'; pools of convolutions, and of spikes": lambda: sequential(
+        nn.Linear(6, 6), nn.MaxPool1d(2), leaky()
+    ),
+    "'3' (MaxPool2d) reads [3, 12, 4]; [samples, channels, height, width] is needed": reading_planes(
+        nn.Flatten(1, 2), nn.MaxPool2d(2)
+    ),
+    "layer '3' reads a pool of what '1' sent, without weights": lambda: chain(
+        nn.Conv2d(2, 3, 3), leaky(), nn.MaxPool2d(2), outputs=12
+    ),
+    "'3.weight' is multiplied by 2 of 12 pooled values; nearest: flatten them all": reading_planes(
+        nn.MaxPool2d(2), nn.Linear(2, 2)
+    ),
+    "'4' (Conv2d) reads planes of 4 x 3 x 1, which were made as 3 x 2 x 2: leave out what": reading_planes(
+        nn.MaxPool2d(2), Reshaped(4, 3, 1), nn.Conv2d(4, 4, 1)
+    ),
+    "layer '4' reads planes of 4 x 3 x 4 of '1', which makes planes of 3 x 4 x 4": lambda: chain(
+        nn.Conv2d(2, 3, 3), leaky(), Reshaped(4, 3, 4), nn.Conv2d(4, 4, 1), outputs=48
+    ),
+    "reads planes of 2 x 4 x 4 of '2', which has no planes": lambda: chain(
+        nn.Flatten(), nn.Linear(72, 32), leaky(), nn.Unflatten(1, (2, 4, 4)), nn.Conv2d(2, 3, 3), outputs=12
+    ),
+    "makes planes of 3 x 4 x 4; let a layer without a convolution read them": lambda: sequential(
+        nn.Conv2d(2, 3, 3), leaky()
+    ),
+    "has 3 values of beta for 48 neurons; nearest: one for all of them": lambda: chain(
+        nn.Conv2d(2, 3, 3), snn.Leaky(beta=torch.linspace(0.5, 0.9, 3)[:, None, None], init_hidden=True), leaky(),
+        outputs=48,
+    ),
+    "layer 'cells.1' reads planes by a convolution or a pool, and more: one source alone": Past,
+    "'fc.weight' is multiplied by what 'cat' made": lambda: Both(lambda *both: torch.cat(both, dim=1)),
+    "layer 'cells.2' reads 4 of 48 values of what 'cells.0' sends; all can run": lambda: Both(
+        lambda *both: torch.cat(both, dim=-1)
+    ),
+}  # fmt: skip
+
+
+def refusal(module: Any, example: Any, timesteps: int | None) -> str:
+    with pytest.raises(MimdsimError) as refused:
+        mimdsim.from_torch(module, example, timesteps=timesteps)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_no_convolution_can_be_is_refused_by_name(said: str) -> None:
+    module = REFUSED[said]()
+    linear = isinstance(module, nn.Sequential) and isinstance(module[0], nn.Linear)
+    text = refusal(module, spikes(1, 6) if linear else spikes(), STEPS)
+    assert said in text, text
+
+
+BETWEEN: dict[str, dict[str, Any]] = {
+    "'conv.weight' is multiplied by what 'lp_pool2d' made": {"given": lambda x: functional.lp_pool2d(x, 2, 1)},
+    "'fc.weight' is multiplied by what 'max_pool2d_with_indices' made": {
+        "sent": lambda x: functional.max_pool2d(x, 1, return_indices=True)[0]
+    },
+    "'avg_pool2d' has divisor_override=2": {"sent": lambda x: functional.avg_pool2d(x, 1, divisor_override=2)},
+    "layer 'one' gets currents that differ by up to": {"given": lambda x: x.transpose(2, 3)},
+    "layer 'two' gets currents that differ by up to": {"sent": lambda x: x.permute(0, 2, 3, 1)},
+    "of its weights and of what 'one' sends: axes are swapped, values reordered": {
+        "sent": lambda x: x.index_select(1, torch.tensor([1, 0, 2]))
+    },
+    "layer 'one' reads what 'roll' made": {"current": lambda x: x.roll(1, -1)},
+    "layer 'one' gets currents": {"current": lambda x: x.transpose(2, 3)},
+}
+
+
+@pytest.mark.parametrize("said", BETWEEN)
+def test_what_acts_between_layers_is_refused(said: str) -> None:
+    text = refusal(Loop(**BETWEEN[said]), spikes(), None)
+    assert said in text, text
+
+
+def test_recurrent_planes_are_refused() -> None:
+    text = refusal(Recurrent(), spikes(), None)
+    assert "layer 'one' reads planes by a convolution or a pool, and more: one source alone can run" in text
+
+
+def test_neurons_of_a_linear_layer_that_are_reordered_are_refused() -> None:
+    """Not of convolutions only."""
+    order = list(reversed(range(48)))
+    text = refusal(Loop(sent=lambda x: x.flatten(1)[:, order]), spikes(), None)
+    assert "layer 'two' gets currents that differ" in text
+
+
+def test_a_bias_that_only_some_timesteps_have_is_refused() -> None:
+    class Late(zoo.HandRecurrent):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.rec = nn.Linear(zoo.HIDDEN, zoo.HIDDEN)
+
+        def forward(self, x: Any) -> Any:
+            mem, mem_out, spk, out = self.hidden.reset_mem(), self.read.reset_mem(), None, []
+            for t in range(x.shape[1]):
+                spk, mem = self.hidden(self.inp(x[:, t]) + (0 if spk is None else self.rec(spk)), mem)
+                found, mem_out = self.read(self.out(spk), mem_out)
+                out.append(found)
+            return torch.stack(out)
+
+    torch.manual_seed(1)
+    example = spikes(zoo.INPUTS).movedim(0, 1)
+    assert "layer 'hidden' gets currents that differ by up to" in refusal(Late(), example, None)
+
+
+def test_a_layer_that_never_spikes_is_told() -> None:
+    module = chain(nn.Conv2d(2, 3, 3), outputs=48)
+    with torch.no_grad():
+        module[3].weight.zero_()
+        module[3].bias.zero_()
+    with pytest.warns(UserWarning, match="layer '4' sends no spikes on the example") as told:
+        read(module)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+
+
+def test_trained_weights_go_back_in_their_own_shape() -> None:
+    module, example, _ = zoo.example(zoo.ZOO["convolutions as functions"])
+    before = {name: each.detach().clone() for name, each in module.named_parameters()}
+    workload = mimdsim.from_torch(module, example, changes={"training.max_training_steps": 2})
+    assert (workload.network.spikes, workload.data.inputs) == ("dense", 2 * 7 * 8)
+    run = mimdsim.run(workload, "tiny", gpus=())
+    mimdsim.to_torch(module, run)
+    for name, each in module.named_parameters():
+        assert not torch.equal(each, before[name]), name
+        assert each.shape == before[name].shape
+    kernel = module.w1.detach().numpy()
+    np.testing.assert_array_equal(run.weights["hidden0"].T.reshape(kernel.shape), kernel)
+    again = mimdsim.from_torch(module, example)
+    found = given_weights(again, network_of(again))
+    assert found is not None
+    for name, parameter in network_of(again).parameters.items():
+        np.testing.assert_array_equal(found[name], run.weights[parameter.public].reshape(parameter.shape))
+
+
+@pytest.mark.parametrize("name", ["convolutions as functions", "spikingjelly, gestures in time"])
+def test_a_program_of_planes_is_trained_from_pytorch(name: str) -> None:
+    module, example, labels = zoo.example(zoo.ZOO[name])
+    workload = mimdsim.from_torch(module, example, loss="ce_count_loss")
+    program = mimdsim.torch_function(workload, "bow")
+    scores = program(example.flatten(2))
+    loss = functional.multi_margin_loss(scores, labels)
+    loss.backward()
+    zoo.functional.reset_net(module)
+    wanted = module(example).sum(0)
+    assert torch.equal(scores, wanted)
+    functional.multi_margin_loss(wanted, labels).backward()
+    gradients = {each: getattr(program, each).grad for each in ("hidden0", "hidden1")}
+    for mine, theirs in zip(gradients.values(), (each for each in module.parameters() if each.ndim == 4), strict=True):
+        theirs = theirs.grad.flatten(1).T
+        assert float((mine - theirs).abs().max()) < 2e-6 * float(theirs.abs().max())
+    assert program.profile().cycles > 0
+
+
+def test_what_a_convolution_reads_is_the_same_in_every_timestep() -> None:
+    turns = itertools.count()
+
+    def grows(x: Any) -> Any:
+        size = 1 + 2 * (next(turns) % 2)
+        return functional.max_pool2d(x, size, stride=1, padding=size // 2)
+
+    assert "layer 'one' reads other things in timestep 1 than in the last one" in refusal(
+        Loop(given=grows), spikes(), None
+    )
