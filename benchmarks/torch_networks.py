@@ -25,6 +25,7 @@ from test_from_torch import given_to, off  # noqa: E402
 
 import mimdsim  # noqa: E402
 from mimdsim.frameworks.neurons import NEURONS  # noqa: E402
+from mimdsim.frameworks.planes import FUNCTIONS  # noqa: E402
 from mimdsim.frameworks.reading import parameter_names  # noqa: E402
 from mimdsim.frameworks.recording import NEAREST  # noqa: E402
 from mimdsim.workload import network_of  # noqa: E402
@@ -39,6 +40,12 @@ train too.
 ## Neurons
 """
 NETWORKS = """
+## Convolutions and pools
+{functions};
+the modules that call them, and subclasses that do the same. Chains and options:
+[docs/pytorch.md](pytorch.md#convolutions-and-pools).
+
+## How neurons are compared
 A neuron is read by its class and then compared with the model in float64: spikes, surrogate, gradients through time and
 the reset. One whose options change what it does is refused. Any surrogate that has the values of one of
 [docs/neurons.md](neurons.md) is recognised, also one of your own.
@@ -46,8 +53,8 @@ the reset. One whose options change what it does is refused. Any surrogate that 
 ## Networks that were tried
 *off*: largest difference of a gradient from PyTorch's in float64, relative to the largest element of the parameter, of
 one training step by the compiled program; *PyTorch*: that of PyTorch's own float32. Widths {widths} (some networks have
-more layers), {timesteps} timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons listed for
-gradients.
+more layers, or planes), {timesteps} timesteps, batch {batch}; *cycles*: of that training step on Bow, all neurons
+listed for gradients, or dense spikes where there are planes.
 
 | network | neurons | read | off | PyTorch | cycles | strongest A100 strategy, us |
 |---|---|---|---|---|---|---|
@@ -94,7 +101,8 @@ def main() -> None:
         by_package.setdefault(package, []).append(name)
     text = HEAD + "".join(f"- {package}: {', '.join(names)}\n" for package, names in by_package.items())
     widths = f"{zoo.INPUTS}-{zoo.HIDDEN}-{zoo.CLASSES}"
-    text += NETWORKS.format(widths=widths, timesteps=zoo.TIMESTEPS, batch=zoo.BATCH)
+    functions = ", ".join(name for name, each in FUNCTIONS.items() if each.dimensions)
+    text += NETWORKS.format(functions=functions, widths=widths, timesteps=zoo.TIMESTEPS, batch=zoo.BATCH)
     text += "".join(f"{row(name, made)}\n" for name, made in zoo.ZOO.items())
     text += REFUSED + "".join(f"| {name} | {near} |\n" for name, near in sorted(NEAREST.items()))
     PAGE.write_text(text, encoding="utf-8")

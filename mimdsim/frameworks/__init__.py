@@ -51,10 +51,10 @@ def from_torch(
 ) -> Workload:
     """The workload of a network written in PyTorch, with its weights, for `run`, `check`, `place` and `compare`.
 
-    module: layers of torch.nn.Linear (or products with parameters of its own) and neurons of snnTorch, Norse or
-    SpikingJelly, in a chain, each optionally recurrent; it may loop over time in any way. example_input: spikes as the
-    module takes them, with time as its first or second axis. timesteps: for a module that takes one timestep a call:
-    how many calls make a sequence; example_input[t] is given to call t, or all of it to each.
+    module: layers of torch.nn.Linear (or products with parameters of its own), Conv1d, Conv2d and pools, and neurons of
+    snnTorch, Norse or SpikingJelly, each optionally recurrent; it may loop over time in any way. example_input: spikes
+    as the module takes them, with time as its first or second axis. timesteps: for a module that takes one timestep a
+    call: how many calls make a sequence; example_input[t] is given to call t, or all of it to each.
     loss: a name of snnTorch's ("ce_count_loss", "ce_rate_loss", "mse_count_loss", "ce_max_membrane_loss"), or keys of
     the section `training`; default: the cross-entropy of what the module returns, added up over the timesteps unless
     it returns their mean or their maximum. output: what the loss
@@ -62,8 +62,8 @@ def from_torch(
     workload: one to take data, training and mapping from; default: random spikes as frequent as the example's. changes:
     keys of the made description. out: a folder to write it to (default: one for this process).
 
-    Raises DescriptionError, by its name, for what is not understood: a layer, a function between layers, an option of
-    neurons that changes what they do.
+    Raises DescriptionError, by its name, for what is not understood: a layer, a function between layers, an option that
+    changes what they do. Warns of layers that never spike on the example.
     """
     _require_torch()
     from mimdsim.frameworks.reading import workload_of

@@ -40,7 +40,7 @@ from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 
 # what comes nearest to modules that are no layers here
 _DROPOUT = "train without it (p = 0): dropout is not built"
-_CONVOLUTION = "torch.nn.Conv2d, of every timestep"
+_CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
 _NORM = "fold it into the convolution or linear layer before it and train that"
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _CELL = "a recurrent spiking layer, such as snntorch.RLeaky"
@@ -277,7 +277,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 return self.mark(made, Sum(parts=tuple(known)) if len(known) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
-        if name == "stack" and (same := self._in_time(args, kwargs)) is not None:
+        if name == "stack" and args and (same := self._in_time(args, kwargs)) is not None:
             return self.mark(made, same)
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)

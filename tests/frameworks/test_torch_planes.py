@@ -242,7 +242,7 @@ REFUSED = {
     "has padding='same' that differs from side to side; nearest: an odd kernel": lambda: chain(
         nn.Conv2d(2, 3, 2, padding="same"), outputs=108
     ),
-    "'0' (ConvTranspose2d) is not among the layers that run here; nearest: torch.nn.Conv2d": lambda: chain(
+    "'0' (ConvTranspose2d) is not among the layers that run here; nearest: torch.nn.Conv1d or Conv2d": lambda: chain(
         nn.ConvTranspose2d(2, 3, 3), outputs=192
     ),
     "'1' (BatchNorm2d) is not among the layers that run here; nearest: fold it": conv(nn.BatchNorm2d(3)),
@@ -359,6 +359,14 @@ def test_neurons_of_a_linear_layer_that_are_reordered_are_refused() -> None:
     order = list(reversed(range(48)))
     text = refusal(Loop(sent=lambda x: x.flatten(1)[:, order]), spikes(), None)
     assert "layer 'two' gets currents that differ" in text
+
+
+def test_a_pool_of_the_output_is_refused() -> None:
+    class Voted(Loop):
+        def forward(self, x: Any) -> Any:
+            return functional.avg_pool1d(super().forward(x), 2)
+
+    assert "the output goes through 'pool'; return what the last layer sent" in refusal(Voted(), spikes(), None)
 
 
 def test_a_bias_that_only_some_timesteps_have_is_refused() -> None:
