@@ -6,7 +6,7 @@ must then be what that function makes. A function that is called directly is rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +31,6 @@ class LayerFunction:
     module: type[torch.nn.Module]
     dimensions: int
     arguments: tuple[str, ...]
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[torch.Tensor, Options]:
-        """(the input, the other arguments by name) of a call."""
-        options = dict(zip(("input", *self.arguments), args, strict=False)) | dict(kwargs)
-        return options.pop("input"), options
 
     def pair(self, value: Any, along_height: int) -> Pair:
         """An option along the height and the width."""
@@ -157,17 +152,17 @@ def _equal_windows(where: str, sizes: Pair, planes: Planes) -> Window:
 
 def keys_of(convolution: Convolution, of_input: bool) -> dict[str, Any]:
     """The section [network.convolutions.<layer>]."""
-    window, planes = convolution.window, convolution.planes
-    made: dict[str, Any] = {"channels": convolution.channels, "dilation": window.dilation, **_places(window, "kernel")}
+    planes, window = convolution.planes, convolution.window
+    made = {"channels": convolution.channels, "dilation": window.dilation, **_places("kernel", window)}
     if of_input:
         made["planes"] = (planes.channels, planes.height, planes.width)
     for name, pool in (("pool_before", convolution.before), ("pool", convolution.after)):
         if pool:
-            made[name] = {"kind": pool.kind, **_places(pool.window, "size")}
+            made[name] = {"kind": pool.kind, **_places("size", pool.window)}
     return made
 
 
-def _places(window: Window, size: str) -> dict[str, Pair]:
+def _places(size: str, window: Window) -> dict[str, Any]:
     return {size: window.kernel, "stride": window.stride, "padding": window.padding}
 
 

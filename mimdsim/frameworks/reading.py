@@ -442,12 +442,6 @@ def parameter_names(workload: Workload) -> list[tuple[str, str, bool, int]]:
 # ---- the same currents from the recorded spikes, and the same spikes from the recorded currents
 
 
-def _values(calls: NeuronCalls, tensors: list[torch.Tensor]) -> np.ndarray:
-    """float64[timesteps, samples, neurons]"""
-    values: np.ndarray = calls.sequence(tensors).cpu().numpy().astype(np.float64)
-    return values
-
-
 def _earlier(values: np.ndarray) -> np.ndarray:
     """Those of the timestep before, zeros in the first."""
     return np.concatenate([np.zeros_like(values[:1]), values[:-1]])
@@ -460,32 +454,26 @@ def _find_input(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], exa
     steps, samples = calls.sequence(calls.currents).shape[:2]
     inputs = layers[0].sources[0].inputs
     array = example.detach().cpu().numpy().astype(np.float64)
-    by_axis = [np.moveaxis(array, axis, 0) for axis in (0, 1) if axis < array.ndim]
-    offered = [*by_axis, np.broadcast_to(array, (steps, *array.shape))]
-    fit = [each for each in offered if len(each) == steps and each.size == steps * samples * inputs]
-    problems = []
-    for given in fit:
-        values: np.ndarray = given.reshape(steps, samples, inputs)
-        problem = _wrong_currents(layers, weights, values)
-        if not problem:
-            return values
-        problems.append(problem)
-    raise refusal(
-        *problems[:1]
-        or [
-            f"the first layer reads {[steps, samples, inputs]} [timesteps, samples, inputs], which is not the example "
-            f"input {list(example.shape)} with its first or second axis as time: give spikes as the first layer reads "
-            "them"
-        ]
+    by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0) if axis < array.ndim]
+    problem = (
+        f"the first layer reads {[steps, samples, inputs]} [timesteps, samples, inputs], which is not the example "
+        f"{list(example.shape)} with its first or second axis as time: give spikes as the first layer reads them"
     )
+    for given in (np.broadcast_to(array, (steps, *array.shape)), *by_axis):
+        if len(given) == steps and given.size == steps * samples * inputs:
+            values: np.ndarray = given.reshape(steps, samples, inputs)
+            problem = _wrong_currents(layers, weights, values)
+            if not problem:
+                return values
+    raise refusal(problem)
 
 
 def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], values: np.ndarray) -> str:
     """What is wrong with a layer whose recorded currents are not those of its weights and of what it reads; else ''."""
-    sent = {layer.calls.name: _values(layer.calls, layer.calls.outputs) for layer in layers} | {"": values}
+    sent = {layer.calls.name: layer.calls.sequence(layer.calls.outputs) for layer in layers} | {"": values}
     for name, layer in zip(_names(layers), layers, strict=True):
         calls, reading = layer.calls, layer.calls.reading
-        recorded = _values(calls, calls.currents)
+        recorded = calls.sequence(calls.currents)
         bias = weights.get(f"b.{name}", 0.0) - (_own_bias(layer) if reading.recurrent_bias else 0.0)
         currents: np.ndarray | float = 0.0
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
@@ -512,7 +500,7 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
         calls, reading = layer.calls, layer.calls.reading
         if not reading.spiking:
             continue
-        sent = _values(calls, calls.outputs)
+        sent = calls.sequence(calls.outputs)
         if not sent.any():
             warnings.warn(
                 f"layer '{calls.name}' sends no spikes on the example, so that little of it and of what reads it is "
@@ -520,7 +508,7 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
                 UserWarning,
                 stacklevel=4,
             )
-        currents = _values(calls, calls.currents)
+        currents = calls.sequence(calls.currents)
         if reading.weights:
             currents = currents @ weights[f"w.{name}"]
         if reading.recurrent:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -218,10 +219,11 @@ class NeuronCalls:
     def neurons(self) -> int:
         return math.prod(self.outputs[0].shape[2 if self.in_time else 1 :])
 
-    def sequence(self, tensors: list[torch.Tensor]) -> torch.Tensor:
-        """[timesteps, batch, neurons]"""
+    def sequence(self, tensors: list[torch.Tensor]) -> np.ndarray:
+        """float64[timesteps, batch, neurons]"""
         together = tensors[0] if self.in_time else torch.stack(tensors)
-        return together.detach().reshape(together.shape[0], together.shape[1], -1)
+        values: np.ndarray = together.detach().reshape(*together.shape[:2], -1).cpu().numpy().astype(np.float64)
+        return values
 
 
 @dataclass(kw_only=True)
@@ -311,7 +313,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def _function_of_planes(self, name: str, args: Any, kwargs: Any) -> Origin | None:
         """A convolution with a parameter, or a pool, called as a function."""
-        given, options = FUNCTIONS[name].bind(args, kwargs)
+        function = FUNCTIONS[name]
+        options = dict(zip(("input", *function.arguments), args, strict=False)) | kwargs
         names = {"weight": "", "bias": ""}
         for role in names:
             if (tensor := options.get(role)) is None:
@@ -320,7 +323,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if not isinstance(origin, Parameter) or tensor.stride() != self.parameters[origin.name].stride():
                 return None
             names[role] = origin.name
-        return self._of_function(f"'{name}'", FUNCTIONS[name], given, options, **names)
+        return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
 
     def _of_function(
         self, where: str, function: LayerFunction, given: torch.Tensor, options: Any, weight: str, bias: str
