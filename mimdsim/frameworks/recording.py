@@ -93,7 +93,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
     of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
-    of_framework = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ not in CONTAINERS
+    own_model = ".model" in type(module).__module__  # a network that a framework ships
+    of_framework = key.partition(".")[0] in FRAMEWORKS and type(module).__name__ not in CONTAINERS and not own_model
     return Kind.UNKNOWN if of_torch or of_framework else Kind.CONTAINER
 
 

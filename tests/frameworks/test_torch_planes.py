@@ -132,8 +132,14 @@ def test_axes_of_time_and_samples_are_found() -> None:
 
 
 def test_an_image_shown_in_every_timestep_is_read() -> None:
+    class Shown(Loop):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x.unsqueeze(0).expand(STEPS, -1, -1, -1, -1))
+
     module = chain(nn.Conv2d(2, 3, 3), outputs=48)
     assert first(module, spikes()[0]) == first(module)
+    shown = read(Shown(), spikes()[0], timesteps=None)
+    assert (shown.timesteps, shown.layers) == (STEPS, read(Loop(), timesteps=None).layers)
 
 
 class WholeSequence(Loop):
@@ -223,6 +229,13 @@ class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
+def gesture_net() -> Any:
+    """As SpikingJelly ships it."""
+    from spikingjelly.activation_based.model.parametric_lif_net import DVSGestureNet
+
+    return DVSGestureNet(channels=4, spiking_neuron=zoo.neuron.LIFNode)
+
+
 def conv(*more: Any, **options: Any) -> Any:
     return lambda: chain(nn.Conv2d(2, 3, 3, **options), *more, outputs=48)
 
@@ -246,6 +259,7 @@ REFUSED = {
         nn.ConvTranspose2d(2, 3, 3), outputs=192
     ),
     "'1' (BatchNorm2d) is not among the layers that run here; nearest: fold it": conv(nn.BatchNorm2d(3)),
+    "'conv_fc.1' (BatchNorm2d) is not among the layers that run here": gesture_net,
     "'0' (Twice) does more than its class says; write it as torch.nn.Conv2d": lambda: chain(
         Twice(2, 3, 3), outputs=48
     ),
