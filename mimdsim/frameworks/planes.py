@@ -23,8 +23,8 @@ SAME_CURRENT = 1e-5  # of the largest: float32 sums in another order
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFunction:
-    """A function of torch.nn.functional, the module that calls it, and its arguments after the input, in order; so many
-    dimensions have its planes (0: no planes)."""
+    """A function of torch.nn.functional, the module that calls it, and its arguments after the input, in order.
+    dimensions: of its planes; 0: it has none."""
 
     kind: str
     call: Callable[..., torch.Tensor]

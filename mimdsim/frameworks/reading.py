@@ -1,8 +1,8 @@
 """A network as its author wrote it in PyTorch becomes a workload.
 
 The module runs once on its example input (recording.py) and its neurons are compared with the models of docs/neurons.md
-in float64 (neurons.py). The layers are then put together from what ran on what, and run again from the recorded
-currents: spikes must be those that the module sent.
+in float64 (neurons.py). The layers are then put together from what ran on what, and run again from what was recorded:
+currents must be those of the weights and of what a layer reads, and spikes those that the module sent.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def workload_of(
     recorded = record(module, example_input, timesteps)
     layers = _layers(module, recorded)
     weights = _weights(module, layers)
-    _check_spikes(layers, weights)
     values = _find_input(layers, weights, example_input)
+    _check_spikes(layers, weights)
     table = base_table(workload, Path(out or ".")) if workload else _random(values, _widths(layers)[-1])
     table["network"] = _network(layers, table.get("network", {}))
     training = table.setdefault("training", {})

@@ -163,8 +163,8 @@ def test_containers_of_spikingjelly_are_read() -> None:
     jelly, neuron = zoo.jelly, zoo.neuron
     plain = (nn.Conv2d(2, 3, 3, bias=False), nn.AvgPool2d(2))
     net = sequential(
-        jelly.SeqToANNContainer(*plain), neuron.LIFNode(step_mode="m"),
-        jelly.SeqToANNContainer(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 4)), neuron.LIFNode(step_mode="m"),
+        jelly.SeqToANNContainer(*plain), neuron.IFNode(step_mode="m"),
+        jelly.SeqToANNContainer(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 4)), neuron.IFNode(step_mode="m"),
     )  # fmt: skip
     one, two = read(net, timesteps=None).layers
     pool = Pool(kind="average", window=window(2, stride=(2, 2)))
@@ -257,6 +257,9 @@ REFUSED = {
     ),
     "'0' (ConvTranspose2d) is not among the layers that run here; nearest: torch.nn.Conv1d or Conv2d": lambda: chain(
         nn.ConvTranspose2d(2, 3, 3), outputs=192
+    ),
+    "'1' (Conv3d) is not among the layers that run here; nearest: torch.nn.Conv1d or Conv2d": lambda: chain(
+        Reshaped(1, 2, 6, 6), nn.Conv3d(1, 3, (2, 3, 3)), outputs=48
     ),
     "'1' (BatchNorm2d) is not among the layers that run here; nearest: fold it": conv(nn.BatchNorm2d(3)),
     "'conv_fc.1' (BatchNorm2d) is not among the layers that run here": gesture_net,
@@ -449,6 +452,10 @@ def test_a_program_of_planes_is_trained_from_pytorch(name: str) -> None:
         theirs = theirs.grad.flatten(1).T
         assert float((mine - theirs).abs().max()) < 2e-6 * float(theirs.abs().max())
     assert program.profile().cycles > 0
+
+
+def test_a_workload_of_planes_is_checked() -> None:
+    assert mimdsim.check(mimdsim.from_torch(Loop(), spikes()), "tiny", strict=True).passed
 
 
 def test_what_a_convolution_reads_is_the_same_in_every_timestep() -> None:
