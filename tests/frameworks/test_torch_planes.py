@@ -416,19 +416,24 @@ def test_a_layer_that_never_spikes_is_told() -> None:
     assert told[0].filename == __file__
 
 
-def test_trained_weights_go_back_in_their_own_shape() -> None:
-    module, example, _ = zoo.example(zoo.ZOO["convolutions as functions"])
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("convolutions as functions", "w1"), ("snntorch in one dimension", "1.weight")]
+)
+def test_trained_weights_go_back_in_their_own_shape(name: str, kernel: str) -> None:
+    network = zoo.ZOO[name]
+    module, example, _ = zoo.example(network)
+    steps = zoo.TIMESTEPS if network.single else None
     before = {name: each.detach().clone() for name, each in module.named_parameters()}
-    workload = mimdsim.from_torch(module, example, changes={"training.max_training_steps": 2})
-    assert (workload.network.spikes, workload.data.inputs) == ("dense", 2 * 7 * 8)
+    workload = mimdsim.from_torch(module, example, timesteps=steps, changes={"training.max_training_steps": 2})
+    assert (workload.network.spikes, workload.data.inputs) == ("dense", np.prod(network.sample))
     run = mimdsim.run(workload, "tiny", gpus=())
     mimdsim.to_torch(module, run)
     for name, each in module.named_parameters():
         assert not torch.equal(each, before[name]), name
         assert each.shape == before[name].shape
-    kernel = module.w1.detach().numpy()
-    np.testing.assert_array_equal(run.weights["hidden0"].T.reshape(kernel.shape), kernel)
-    again = mimdsim.from_torch(module, example)
+    values = dict(module.named_parameters())[kernel].detach().numpy()
+    np.testing.assert_array_equal(run.weights["hidden0"].T.reshape(values.shape), values)
+    again = mimdsim.from_torch(module, example, timesteps=steps)
     found = given_weights(again, network_of(again))
     assert found is not None
     for name, parameter in network_of(again).parameters.items():
