@@ -79,7 +79,7 @@ def row(name: str, made: Any) -> str:
     _, single = zoo.gradients_of(made, module, spikes, labels)
     _, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     ours = []
-    for parameter, array, turned, first in parameter_names(workload):
+    for parameter, array, turned, first, _ in parameter_names(workload):
         if parameter not in double:
             continue  # frozen
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)

@@ -11,7 +11,7 @@ import json
 import tempfile
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.neurons import neuron_key, refusal, run_neuron
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of
 from mimdsim.frameworks.recording import (
+    Dropout,
+    Dropped,
     Feed,
     FunctionResult,
     Input,
@@ -38,6 +40,7 @@ from mimdsim.frameworks.recording import (
     Sum,
     feeds_of,
     record,
+    undropped,
 )
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.names import INPUT
@@ -68,6 +71,8 @@ class Source:
     first: int
     last: int
     convolution: Convolution | None
+    norm: str = ""
+    dropout: Dropout | None = None
 
     @property
     def inputs(self) -> int:
@@ -89,6 +94,10 @@ class TorchLayer:
     @property
     def convolution(self) -> Convolution | None:
         return self.sources[0].convolution
+
+    @property
+    def norm(self) -> str:
+        return self.sources[0].norm
 
     @property
     def weights(self) -> list[str]:
@@ -172,7 +181,7 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     read = {source.layer for layer in order for source in layer.sources}
     order.sort(key=lambda layer: bool(_returned(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
-    every = [name for layer in order for name in (*layer.weights, *layer.biases) if name]
+    every = [name for layer in order for name in (*layer.weights, *layer.biases, *_of_norm(module, layer)) if name]
     shared = [name for name in every if every.count(name) > 1]
     if shared:
         raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
@@ -181,6 +190,8 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     for layer in order:
         _check_every_call(layer)
+        if any(each.norm for each in layer.sources) and (len(layer.sources) > 1 or layer.recurrent):
+            raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
         _check_planes(layer, order)
     if "" not in {source.layer for source in order[0].sources}:
         raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
@@ -238,6 +249,8 @@ def _twice(names: list[str]) -> str:
 
 def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     """What a layer reads by one product."""
+    of, dropout = undropped(feed.of) if feed.of else (None, None)
+    feed = replace(feed, of=of)
     if not isinstance(feed.of, (LayerOutput, Input)):
         raise refusal(
             f"'{feed.product.weight}' is multiplied by {_describe(feed.of)}; a layer reads spikes of others, side by "
@@ -260,6 +273,8 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
         first=feed.first,
         last=feed.last,
         convolution=product.convolution,
+        norm=product.norm,
+        dropout=product.dropout or dropout,
     )
 
 
@@ -291,6 +306,8 @@ def _products_read(origin: Origin | None, t: int) -> set[tuple[Any, ...]]:
         (
             feed.product.weight,
             feed.product.convolution,
+            feed.product.norm,
+            feed.product.dropout,
             feed.of.layer if isinstance(feed.of, LayerOutput) else "",
             t - feed.of.call if isinstance(feed.of, LayerOutput) else 0,
         )
@@ -310,8 +327,8 @@ def _describe(origin: Origin | None) -> str:
         return "what is side by side with other spikes"
     if isinstance(origin, Product):
         return f"a product with '{origin.weight}', without neurons between both"
-    if isinstance(origin, Pooled):
-        return f"a pool of {_describe(origin.of)}"
+    if isinstance(origin, (Pooled, Dropped)):
+        return f"{'a pool' if isinstance(origin, Pooled) else 'what dropout leaves'} of {_describe(origin.of)}"
     if isinstance(origin, LayerOutput):
         return f"what '{origin.layer}' sent, without weights"
     return f"'{origin.name}' itself" if isinstance(origin, Parameter) else "the input itself"
@@ -320,7 +337,7 @@ def _describe(origin: Origin | None) -> str:
 def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
     if isinstance(origin, LayerOutput):
         return {(origin.layer, origin.spikes)}
-    if isinstance(origin, Pooled):
+    if isinstance(origin, (Pooled, Dropped)):
         return _sources(origin.of)
     if isinstance(origin, (FunctionResult, Sum)):
         return set().union(*map(_sources, origin.of if isinstance(origin, FunctionResult) else origin.parts))
@@ -330,7 +347,9 @@ def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
 def _functions(origin: Origin | None) -> set[str]:
     if isinstance(origin, FunctionResult):
         return {origin.by}.union(*map(_functions, origin.of))
-    return {"pool"} | _functions(origin.of) if isinstance(origin, Pooled) else set()
+    if isinstance(origin, (Pooled, Dropped)):
+        return {"pool" if isinstance(origin, Pooled) else "dropout"} | _functions(origin.of)
+    return set()
 
 
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add"}
@@ -362,6 +381,23 @@ def _parameters(module: torch.nn.Module) -> dict[str, np.ndarray]:
     return {name: each.detach().cpu().numpy().astype(np.float64) for name, each in module.named_parameters()}
 
 
+def _of_norm(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
+    """The parameters of a batch norm that is folded into a layer."""
+    named = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
+    return [f"{layer.norm}.{name}" for name, _ in named]
+
+
+def folded(module: torch.nn.Module, norm: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """float64[channels] (scale, mean, shift) of a batch norm with constants: it makes (x - mean) * scale + shift."""
+    of: Any = module.get_submodule(norm)
+    mean, variance = (each.detach().cpu().numpy().astype(np.float64) for each in (of.running_mean, of.running_var))
+    gain, shift = (
+        np.full(mean.shape, plain) if each is None else each.detach().cpu().numpy().astype(np.float64)
+        for each, plain in ((of.weight, 1.0), (of.bias, 0.0))
+    )
+    return gain / np.sqrt(variance + of.eps), mean, shift
+
+
 def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.ndarray]:
     """Arrays by mimdsim's names: w.hidden0 [inputs, neurons] or [channels * window, channels], r.hidden0 [from, to] or
     [neurons], b.hidden0."""
@@ -372,6 +408,8 @@ def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.
             values = held[source.weight]
             values = values.reshape(len(values), -1).T if source.transposed else values
             made[array] = values[source.first : source.last]
+            if source.norm:
+                made[array] = made[array] * folded(module, source.norm)[0]
         if layer.recurrent:
             own = held[layer.recurrent]
             if own.ndim < 2 and own.size != neurons:
@@ -383,6 +421,9 @@ def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.
                 made[f"r.{name}"] = made[f"r.{name}"][slice(*layer.recurrent_rows)]
         if layer.biases:
             made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
+        if layer.norm:
+            scale, mean, shift = folded(module, layer.norm)
+            made[f"b.{name}"] = (made.get(f"b.{name}", 0.0) - mean) * scale + shift
     return made
 
 
@@ -404,16 +445,20 @@ def _arrays(layers: list[TorchLayer], name: str, layer: TorchLayer) -> list[str]
     return [f"w.{name}", *(f"w.{name}.from.{other}" for other in others)]
 
 
-def _links(layers: list[TorchLayer]) -> list[tuple[str, str, bool, int]]:
-    """(parameter of the module, array here, whether it is transposed, from which row on); biases that are added up name
-    one array."""
+Link = tuple[str, str, bool, int, str]
+
+
+def _links(layers: list[TorchLayer]) -> list[Link]:
+    """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
+    it); biases that are added up name one array, with a batch norm that of its shift."""
     made = []
     for name, layer in zip(_names(layers), layers, strict=True):
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
-            made.append((source.weight, array, source.transposed, source.first))
+            made.append((source.weight, array, source.transposed, source.first, source.norm))
         if layer.recurrent:
-            made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0]))
-        made += [(bias, f"b.{name}", False, 0) for bias in layer.biases]
+            made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0], ""))
+        biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
+        made += [(bias, f"b.{name}", False, 0, layer.norm) for bias in biases]
     return made
 
 
@@ -429,14 +474,15 @@ def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
     return [f"{array[2:]}{ROLE[array[0]]}" for array, learning in arrays.items() if not learning]
 
 
-def parameter_names(workload: Workload) -> list[tuple[str, str, bool, int]]:
-    """(parameter of the module, the array that it is here, whether that is transposed, the row that it begins at) of a
-    workload that `from_torch` made; raises DescriptionError for another."""
+def parameter_names(workload: Workload) -> list[Link]:
+    """(parameter of the module, the array that it is here, whether that is transposed, the row that it begins at, the
+    batch norm folded into it) of a workload that `from_torch` made; raises DescriptionError for another."""
     path = with_home(workload.training.initial_weights)
     note = read_notes(path).get(NOTE) if workload.training.initial_weights else None
     if note is None:
         raise DescriptionError(f"workload '{workload.name}'", ["was not made by mimdsim.from_torch"])
-    return [(str(of), str(array), bool(turned), int(row)) for of, array, turned, row in json.loads(note)]
+    links = ((*each, "")[:5] for each in json.loads(note))  # those of before have no batch norm
+    return [(str(of), str(array), bool(turned), int(row), str(norm)) for of, array, turned, row, norm in links]
 
 
 # ---- the same currents from the recorded spikes, and the same spikes from the recorded currents
@@ -553,7 +599,7 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
         "surrogate": [each.surrogate for each in readings],
         "surrogate_slope": [each.slope for each in readings],
         "recurrence": [_recurrence(layer) for layer in layers],
-        "bias": [bool(layer.biases) for layer in layers],
+        "bias": [bool(layer.biases or layer.norm) for layer in layers],
         "delay": int(_delayed(layers)),
         "second_threshold": NONE,
         "output_second_threshold": NONE,
@@ -575,7 +621,23 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
     for key in ("spikes", "truncation", "neurons_per_class"):
         if key in old:
             made[key] = old[key]
-    return made | ({"spikes": "dense"} if "convolutions" in made else {})
+    made |= _dropout(layers)
+    return made | ({"spikes": "dense"} if made.keys() & {"convolutions", "dropout"} else {})
+
+
+def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
+    """Keys of the section [network] for what is left out."""
+    every = {layer.calls.name: {source.dropout for source in layer.sources} for layer in layers}
+    several = [name for name, found in every.items() if len(found) > 1]
+    if several:
+        raise refusal(f"layer '{several[0]}' reads sources with dropout of several kinds; one for all can run")
+    found = [one for (one,) in every.values()]
+    ways = sorted({each.per for each in found if each})
+    if len(ways) > 1:
+        raise refusal("some dropout is drawn for every timestep, other for every sequence; one of both can run")
+    if not ways:
+        return {}
+    return {"dropout": [each.share if each else 0.0 for each in found], "dropout_per": ways[0]}
 
 
 NONE = -100.0  # a second threshold that every potential is above: gradients of all neurons, as PyTorch's
@@ -655,11 +717,11 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
         )
     done: set[str] = set()
     with torch.no_grad():
-        for name, array, turned, row in names:
+        for name, array, turned, row, norm in names:
             if array in done:
                 continue
             done.add(array)
-            values = torch.as_tensor(np.array(weights[f"{array[2:]}{ROLE[array[0]]}"]))
+            values = torch.as_tensor(_unfolded(module, weights[f"{array[2:]}{ROLE[array[0]]}"], array, names, norm))
             others = [other for other, same, *_ in names if same == array and other != name]
             target = held[name]
             if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
@@ -672,3 +734,16 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
                 )
             values = values.reshape(target.shape).to(target)
             target.copy_(values - sum(held[other] for other in others))
+
+
+def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: list[Link], norm: str) -> np.ndarray:
+    """Weights before a batch norm, or its shift, of what was trained with it folded in; others as they are."""
+    if not norm:
+        return np.array(trained)
+    scale, mean, _ = folded(module, norm)
+    if array.startswith("w."):
+        return np.asarray(trained / scale)
+    weight = next(of for of, other, *_ in names if other == f"w.{array[2:]}")
+    before = dict(module.named_parameters()).get(weight.removesuffix("weight") + "bias")
+    bias = 0.0 if before is None else before.detach().cpu().numpy().astype(np.float64)
+    return np.asarray(trained.reshape(-1) - (bias - mean) * scale)

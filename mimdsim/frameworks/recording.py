@@ -9,6 +9,7 @@ layer, where it is refused.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -40,13 +41,16 @@ from mimdsim.frameworks.planes import (
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 
 # what comes nearest to modules that are no layers here
-_DROPOUT = "train without it (p = 0): dropout is not built"
+_DROPOUT = "torch.nn.Dropout, neuron by neuron"
 _CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
-_NORM = "fold it into the convolution or linear layer before it and train that"
+_NORM = (
+    "module.eval(), in which BatchNorm1d and 2d have constants, which are folded into the weights before them, or "
+    "another start of these weights"
+)
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _CELL = "a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
-    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
+    **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
     **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
     **dict.fromkeys(
@@ -74,6 +78,8 @@ class Kind(Enum):
     FUNCTION = "weights and a bias, or a pool"
     NEURON = "neurons"
     SAME = "hands its values on"
+    DROPOUT = "leaves some of its values out"
+    NORM = "gain and shift, folded into the product before it"
     CONTAINER = "its own calls are recorded instead"
     UNKNOWN = "refused"
 
@@ -88,8 +94,10 @@ def kind_of(module: torch.nn.Module) -> Kind:
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
         return Kind.SAME
-    if any(kind.__name__.startswith("Dropout") for kind in parents):
-        return Kind.SAME
+    if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
+        return Kind.DROPOUT
+    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)) and not module.training:
+        return Kind.NORM
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
     of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
@@ -132,7 +140,8 @@ class Parameter:
 @dataclass(frozen=True, kw_only=True)
 class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
-    convolution: how planes are multiplied, with the pools before and after it."""
+    convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it.
+    dropout: of what it reads."""
 
     of: Origin
     inputs: int
@@ -140,6 +149,24 @@ class Product:
     bias: str
     transposed: bool
     convolution: Convolution | None = None
+    norm: str = ""
+    dropout: Dropout | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropout:
+    """A share that is left out, drawn anew in every timestep or once a 'sequence'."""
+
+    share: float
+    per: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """What dropout leaves."""
+
+    of: Origin
+    dropout: Dropout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +200,7 @@ class FunctionResult:
     of: tuple[Origin, ...]
 
 
-Origin = Input | LayerOutput | Parameter | Product | Pooled | Sum | Joined | FunctionResult
+Origin = Input | LayerOutput | Parameter | Product | Pooled | Dropped | Sum | Joined | FunctionResult
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -259,7 +286,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        made = func(*args, **kwargs)
+        drops = func is torch.nn.functional.dropout  # which is recorded, and leaves nothing out here
+        made = args[0].clone() if drops else func(*args, **kwargs)
         if not self._inside:
             self._follow(func, args, kwargs, made)
         return made
@@ -272,6 +300,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if func is torch.nn.functional.dropout:
+            share, training = (*args[1:], *[kwargs.get("p", 0.5), kwargs.get("training", True)][len(args) - 1 :])[:2]
+            return self.mark(made, _dropped(known[0], share if training else 0.0, "timestep"))
         if name in KEEPS_VALUES and len(known) == 1:
             return self.mark(made, known[0])
         if name in ADDS and not kwargs:
@@ -333,13 +364,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of = self.origin(given) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
             return _dense(of, given, options["weight"], weight, bias, transposed=True)
+        of, dropout = undropped(of)
+        if dropout and function.kind != "convolution":
+            raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
         planes = planes_of(where, function, given)
         if function.kind == "convolution":
             read, before = (of.planes, of.pool) if isinstance(of, Pooled) else (planes, None)
             made = convolution_of(where, function, options, read, before)
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
-            return Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
+            product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
+            return replace(product, dropout=dropout)
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):
@@ -383,10 +418,16 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         given = args[0]
         of = self.origin(given)
         if kind is Kind.SAME:
-            if getattr(module, "p", 0) > 0:
-                raise refusal(f"{where}: {NEAREST['Dropout']}")
             if of is not None:
                 self.mark(made, of)
+        elif kind is Kind.DROPOUT:
+            if module.p and not module.training:
+                warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
+            if of is not None:
+                per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
+                self.mark(made, _dropped(of, module.p if module.training else 0.0, per))
+        elif kind is Kind.NORM:
+            self.mark(made, _normalised(where, name, module, of))
         elif (function := function_of(module)) is None:
             self._record_neurons(name, where, module, args, made)
         else:
@@ -416,7 +457,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
 def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
     """A product of all that is given, which of pooled planes is a convolution with one position."""
-    plain = Product(of=of, inputs=given.shape[-1], weight=weight, bias=bias, transposed=transposed)
+    of, dropout = undropped(of)
+    plain = Product(of=of, inputs=given.shape[-1], weight=weight, bias=bias, transposed=transposed, dropout=dropout)
     if not isinstance(of, Pooled):
         return plain
     pooled = of.pool.over(of.planes)
@@ -427,6 +469,32 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
     outputs = values.numel() // plain.inputs
     convolution = Convolution(planes=of.planes, window=Window.whole(pooled), channels=outputs, before=of.pool)
     return replace(plain, of=of.of, convolution=convolution)
+
+
+def _dropped(of: Origin, share: float, per: str) -> Origin:
+    if share >= 1:
+        raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
+    return Dropped(of=of, dropout=Dropout(share=share, per=per)) if share else of
+
+
+def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
+    """What dropout was applied to, and what it was."""
+    return (of.of, of.dropout) if isinstance(of, Dropped) else (of, None)
+
+
+def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:
+    """A product with a batch norm that has constants."""
+    if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
+        raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
+    if module.running_var is None or module.bias is None:
+        raise refusal(f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True")
+    warnings.warn(
+        f"{where} is in eval() and is folded into '{of.weight}': its statistics and gain, and a bias before it, stay "
+        "as they are; the weights with its gain, and its shift, are trained",
+        UserWarning,
+        stacklevel=2,
+    )
+    return replace(of, norm=name)
 
 
 def _check_same(where: str, made: Planes, read: Planes) -> None:
@@ -448,6 +516,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         for step in steps:
             recorder.mark(step, Input())
             made = module(step)
+    reset_states(module)  # nor does it keep a mask that leaves nothing out
     for name, calls in recorder.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)

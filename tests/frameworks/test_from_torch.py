@@ -63,7 +63,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     learning = {name for name, each in module.named_parameters() if each.requires_grad}
     assert {parameter for parameter, *_ in links if parameter in learning} == set(double)
     assert set(network.trained) == {array for parameter, array, *_ in links if parameter in learning}
-    for parameter, array, transposed, row in links:
+    for parameter, array, transposed, row, _ in links:
         if parameter not in learning:
             continue
         mine = outcome.gradients[array.removeprefix("w.")].astype(np.float64)
@@ -187,8 +187,12 @@ REFUSED = {
         nn.Sequential(nn.Linear(zoo.INPUTS, 4), zoo.neuron.PSN(T=zoo.TIMESTEPS))
     ),
     "(LILinearCell) is not among the layers": lambda: nn.Sequential(zoo.norse.LILinearCell(zoo.INPUTS, 4)),
-    "'1' (Dropout): train without it": lambda: sequential(nn.Dropout(0.2)),
-    "'1' (BatchNorm1d) is not among the layers that run here; nearest: fold it": lambda: sequential(nn.BatchNorm1d(8)),
+    "'1' (Dropout1d) is not among the layers that run here; nearest: torch.nn.Dropout": lambda: sequential(
+        nn.Dropout1d(0.2)
+    ),
+    "'1' (BatchNorm1d) is not among the layers that run here; nearest: module.eval()": lambda: sequential(
+        nn.BatchNorm1d(8)
+    ),
     "'1' (ReLU) is not among the layers": lambda: sequential(nn.ReLU()),
     "learns its beta": lambda: loop(snn.Leaky(beta=0.9, learn_beta=True)),
     "learns its threshold": lambda: loop(snn.Leaky(beta=0.9, learn_threshold=True)),

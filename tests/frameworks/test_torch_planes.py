@@ -261,7 +261,7 @@ REFUSED = {
     "'1' (Conv3d) is not among the layers that run here; nearest: torch.nn.Conv1d or Conv2d": lambda: chain(
         Reshaped(1, 2, 6, 6), nn.Conv3d(1, 3, (2, 3, 3)), outputs=48
     ),
-    "'1' (BatchNorm2d) is not among the layers that run here; nearest: fold it": conv(nn.BatchNorm2d(3)),
+    "'1' (BatchNorm2d) is not among the layers that run here; nearest: module.eval()": conv(nn.BatchNorm2d(3)),
     "'conv_fc.1' (BatchNorm2d) is not among the layers that run here": gesture_net,
     "'0' (Twice) does more than its class says; write it as torch.nn.Conv2d": lambda: chain(
         Twice(2, 3, 3), outputs=48
