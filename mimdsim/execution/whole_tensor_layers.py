@@ -88,14 +88,24 @@ class Maps:
     """ahead: a timestep; back: its transpose; change: what firing changes in the states; readout: of potentials, by
     state: (states int64[rows], weights float32[blocks, rows, WIDTH]). Numbering of strips as in the kernels."""
 
-    def __init__(self, neuron: LinearNeuron, neurons: int):
-        """The neuron resets if it has a map for that; its gradient follows `reset_gradient`."""
-        made, states = pack_terms(neuron, neurons, switched=neuron.resets), len(neuron.states)
+    def __init__(self, neuron: LinearNeuron, columns: int, positions: int = 0):
+        """The neuron resets if it has a map for that; its gradient follows `reset_gradient`.
+
+        positions: with constants of their own, `columns` neurons at each; all others share the maps of one block. 0:
+        there are `columns` neurons.
+        """
+        made, states = pack_terms(neuron, columns, switched=neuron.resets), len(neuron.states)
+        neurons = columns * positions or columns
+        if positions and made.own is None:
+            neurons = WIDTH
         ones, after, count = states + 1, states + 2, -(-neurons // WIDTH)
 
         def pair(places: Sequence[int], uniform: np.ndarray) -> np.ndarray:
             pairs = zip(places, uniform, strict=True)
-            rows = [np.full(neurons, number) if at < 0 or made.own is None else made.own[at] for at, number in pairs]
+            rows = [
+                np.full(neurons, number) if at < 0 or made.own is None else np.resize(made.own[at], neurons)
+                for at, number in pairs
+            ]
             return np.array(rows, np.float32)
 
         def sums(terms: list[Term], first: int, last: int) -> Sums:
@@ -143,7 +153,7 @@ ById = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tensor:
-    """Parameters of a layer, their rows one after another, in blocks of WIDTH neurons [blocks, rows, WIDTH]; their
+    """Parameters of a layer, their rows one after another, in blocks of so many neurons [blocks, rows, width]; their
     gradient, and what an optimiser keeps of them. Weights of all that a layer reads are one tensor."""
 
     parameters: tuple[Parameter, ...]
@@ -152,9 +162,9 @@ class Tensor:
     moments: tuple[np.ndarray, ...]
 
     @classmethod
-    def zeros(cls, parameters: tuple[Parameter, ...], moments: int) -> Tensor:
+    def zeros(cls, parameters: tuple[Parameter, ...], moments: int, width: int = WIDTH) -> Tensor:
         neurons = parameters[0].shape[1]
-        shape = (-(-neurons // WIDTH), sum(each.shape[0] for each in parameters), WIDTH)
+        shape = (-(-neurons // width), sum(each.shape[0] for each in parameters), width)
         kept = tuple(np.zeros(shape, np.float32) for _ in range(moments))
         return cls(parameters=parameters, value=aligned(shape), gradient=aligned(shape), moments=kept)
 
@@ -256,6 +266,12 @@ class WholeLayer:
         """[timesteps, batch, neurons] of the last forward pass, where they are the output."""
         every = self._kept[0].reshape(self.timesteps, self.batch, -1)
         return np.ascontiguousarray(every[..., : self.layer.neurons])
+
+    def gradients(self, first: int, rows: np.ndarray) -> np.ndarray:
+        """Of everything listed, from rows of gradients that repeat from place `first` on."""
+        g = np.empty(int(self.spikes.starts[-1]), np.float32)
+        whole_tensors.list_gradient(first, self.spikes.ids, self.spikes.starts, rows, g)
+        return g
 
     def draw(self, generators: np.ndarray) -> None:
         """Where the scans for spikes start, from the generators of the samples, which move on."""

@@ -8,13 +8,15 @@ compiled program's. Inputs and outputs go by the same names as an `Executor`'s.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets.training import update_codelet
 from mimdsim.execution.execute import Shares
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, layer_of
+from mimdsim.execution.whole_tensor_dense import DenseLayer
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, WholeLayer, layer_of
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import (
@@ -34,8 +36,8 @@ from mimdsim.graph.names import (
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics import training as updates
+from mimdsim.numerics.fused import whole_dense as kernels_of_dense
 from mimdsim.numerics.fused import whole_tensors as kernels
-from mimdsim.numerics.fused.interpreted import WIDTH
 from mimdsim.numerics.sparse import losses
 from mimdsim.program import RecordedActivity
 
@@ -44,12 +46,14 @@ def refusals(network: SpikingNetwork) -> list[str]:
     """What of `network` whole-tensor execution does not know, and what to use instead."""
     problems = []
     instead = '; use the compiled program (training.engine = "program", Executor) or the interpreter'
-    if network.spikes != "sparse":
-        problems.append(f'spikes = "{network.spikes}": only sparse spikes are run as whole tensors{instead}')
+    if network.steady_input:
+        problems.append(f'an input that is not spikes (data.encoding = "image") does not run as whole tensors{instead}')
     names = [layer.name for layer in network.layers]
     for layer in network.layers:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
+        if layer.dropout:
+            problems.append(f"layer '{layer.name}': dropout does not run as whole tensors{instead}")
         read = (each.name for each in network.sources(layer))
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
         if len(mixed) > 1:
@@ -67,7 +71,7 @@ LISTS = listed(INPUT)
 
 
 class WholeTensors:
-    """One training step of a network of sparse spikes, again and again; `threads` share it and change no bit."""
+    """One training step of a network, again and again; `threads` share it and change no bit."""
 
     def __init__(self, network: SpikingNetwork, threads: int = 1):
         """Raises MappingError that names everything the network asks for and this way of running does not know."""
@@ -77,7 +81,10 @@ class WholeTensors:
         self.network = network
         self._share = Shares(threads)
         self._input = CsrSpikes.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
-        self._layers = {layer.name: layer_of(network, layer, self._share) for layer in network.layers}
+        made = DenseLayer if network.spikes == "dense" else layer_of
+        self._layers: dict[str, WholeLayer | DenseLayer] = {
+            layer.name: made(network, layer, self._share) for layer in network.layers
+        }
         lists = {INPUT: self._input} | {name: each.spikes for name, each in self._layers.items()}
         self._sources = {
             name: [lists[source.name] for source in network.sources(each.layer)] for name, each in self._layers.items()
@@ -140,7 +147,9 @@ class WholeTensors:
     @property
     def generators(self) -> dict[str, int]:
         """Graph inputs that hold the generators of layers that drop spikes at random, and their samples."""
-        layers = (layer for layer in self.network.layers if layer.selection.truncation == "random")
+        drawn = (layer.selection.truncation == "random" for layer in self.network.layers)
+        sparse = self.network.spikes == "sparse"
+        layers = (layer for layer, random in zip(self.network.layers, drawn, strict=True) if sparse and random)
         return {random_name(layer.name): self.network.batch for layer in layers}
 
     @property
@@ -157,17 +166,22 @@ class WholeTensors:
     def inputs(self) -> tuple[str, ...]:
         """Graph inputs that can be written."""
         network = self.network
-        return (*self.memory, *LISTS, LABELS, *network.optimiser.scalars, *network.moving_thresholds, *self.generators)
+        given = (*LISTS, INPUT) if network.spikes == "dense" else LISTS
+        return (*self.memory, *given, LABELS, *network.optimiser.scalars, *network.moving_thresholds, *self.generators)
 
     def write(self, values: dict[str, np.ndarray]) -> None:
-        """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step',
-        and what is scheduled or drawn: 'learning_rate', 'second_threshold.<layer>', 'random.<layer>'.
+        """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts' (of dense spikes also 'input',
+        zeros and ones), 'labels', 'training_step', and what is scheduled or drawn: 'learning_rate',
+        'second_threshold.<layer>', 'random.<layer>'.
 
         Raises MappingError for an unknown name or another shape.
         """
         lists = {name: values[name] for name in LISTS if name in values}
+        dense = values.get(INPUT) if self.network.spikes == "dense" else None
         for name, value in values.items():
             shape = self._shape(name)
+            if name == LISTS[0] and self.network.spikes == "dense":  # lists of any length
+                shape = (*shape[:2], *np.shape(value)[2:3])
             if np.shape(value) != shape:
                 raise MappingError(f"input '{name}' has shape {np.shape(value)}, the network takes {shape}")
         if lists:
@@ -178,17 +192,22 @@ class WholeTensors:
             ids, counts = (np.ascontiguousarray(lists[name], np.int32) for name in LISTS)
             self._check_input(ids, counts)
             kernels.lists_of_padded(ids, counts, self._input.starts, self._input.trues, self._input.ids)
+        if dense is not None:
+            rows = np.ascontiguousarray(dense, np.float32).reshape(-1, self.network.inputs)
+            if ((rows != 0) & (rows != 1)).any():
+                raise MappingError("'input' must be spikes, zeros and ones; other values do not run as whole tensors")
+            kernels_of_dense.list_dense(rows, *self._input.arrays)
         for name, value in values.items():
             if name in self._given:
                 self._given[name][:] = value
-            elif name not in lists:
+            elif name not in lists and value is not dense:
                 _, placed = self._placed(name)
                 blocks = np.zeros_like(placed, order="C")
                 kernels.into_blocks(np.ascontiguousarray(value, np.float32), blocks)
                 placed[:] = blocks
 
     def _check_input(self, ids: np.ndarray, counts: np.ndarray) -> None:
-        capacity, inputs = self.network.input_capacity, self.network.inputs
+        capacity, inputs = min(self.network.input_capacity, ids.shape[2]), self.network.inputs
         if counts.min(initial=0) < 0 or counts.max(initial=0) > capacity:
             raise MappingError(f"input.counts must be 0 to {capacity}, given {counts.min()} to {counts.max()}")
         listed = ids[np.arange(ids.shape[2]) < counts[..., 1:]]
@@ -199,6 +218,8 @@ class WholeTensors:
         network = self.network
         if name in LISTS:
             return network.timesteps, network.batch, network.input_capacity if name == LISTS[0] else 2
+        if name == INPUT and network.spikes == "dense":
+            return network.timesteps, network.batch, network.inputs
         if name in self._given:
             return self._given[name].shape
         return self._placed(name)[0].shape
@@ -225,7 +246,9 @@ class WholeTensors:
         """Spikes of the last training step, padded to the capacities, and how many were dropped."""
         network, ids, counts = self.network, {}, {}
         spiking = [
-            (each.layer.name, each.spikes, each.layer.capacity) for each in self._layers.values() if each.layer.spiking
+            (each.layer.name, each.spikes, network.most_spikes(each.layer))
+            for each in self._layers.values()
+            if each.layer.spiking
         ]
         for name, lists, capacity in [(INPUT, self._input, network.input_capacity), *spiking]:
             listed = np.diff(lists.starts)
@@ -243,7 +266,7 @@ class WholeTensors:
         """One training step, or the first of its phases."""
         for name, each in self._layers.items():
             selection = each.layer.selection
-            if selection.truncation == "random":
+            if isinstance(each, WholeLayer) and selection.truncation == "random":
                 each.draw(self._given[random_name(name)])
             second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
             if name in self._joined:
@@ -265,9 +288,10 @@ class WholeTensors:
     def _judge(self) -> np.ndarray:
         """Loss of every sample; gradient of everything the output layer lists, or of its potentials."""
         last, labels = self._layers[self.network.layers[-1].name], self._given[LABELS]
-        if not last.layer.spiking:
-            return self._loss.of_potentials(last.potentials, labels)
-        return self._loss.of_spikes(last.spikes, labels)
+        if last.layer.spiking:
+            return last.gradients(*self._loss.of_spikes(last.spikes, labels))
+        g = self._loss.of_potentials(last.potentials, labels)
+        return g if isinstance(last, WholeLayer) else last.gradients(0, g.reshape(-1, g.shape[2]))
 
     def _read(self, name: str) -> CsrSpikes:
         """What a layer reads."""
@@ -283,6 +307,12 @@ class WholeTensors:
                 continue
             if self._loss.penalties and name != self.network.layers[-1].name:
                 self._loss.penalise(each.layer, each.spikes, given[name])
+            if isinstance(each, DenseLayer):
+                layers = ((one, self._layers[one]) for one in names if learns[one])
+                read = {one: layer for one, layer in layers if isinstance(layer, DenseLayer)}
+                given |= {one: layer.room() for one, layer in read.items() if one not in given}
+                each.backward(source, given[name], {one: (given[one], layer.bits) for one, layer in read.items()})
+                continue
             if not any(learns[one] for one in names):
                 each.backward(source, given[name], None)
                 continue
@@ -304,9 +334,6 @@ class WholeTensors:
 # ---- the two ends of a training step: loss and update
 
 
-WHOLE = np.array([0]), np.array([WIDTH])  # all columns of a block
-
-
 class WholeLoss:
     """The loss of every sample and the scores of its classes, as the last training step left them."""
 
@@ -319,8 +346,8 @@ class WholeLoss:
         self.scores = np.zeros((network.batch, network.classes), np.float32)
         self.penalties = {name: np.zeros(1, np.float32) for name in network.penalties}
 
-    def of_spikes(self, made: CsrSpikes, labels: np.ndarray) -> np.ndarray:
-        """Gradient of everything the output layer lists."""
+    def of_spikes(self, made: CsrSpikes, labels: np.ndarray) -> tuple[int, np.ndarray]:
+        """The place from which on spikes count, and the gradients of all neurons, by sample or by place."""
         network, reading = self.network, self.network.loss.reading
         batch, neurons = network.batch, network.layers[-1].neurons
         first = (network.timesteps - 1) * batch if reading == "last" else 0
@@ -328,9 +355,7 @@ class WholeLoss:
         kernels.count_true(first, made.ids, made.starts, made.trues, totals)
         by_timestep = totals.reshape(-1, batch, neurons)
         gradient = self._judge(by_timestep if reading == "every" else totals, by_timestep.sum(axis=0), labels)
-        g = np.empty(int(made.starts[-1]), np.float32)
-        kernels.list_gradient(first, made.ids, made.starts, gradient.reshape(totals.shape), g)
-        return g
+        return first, gradient.reshape(totals.shape)
 
     def of_potentials(self, u: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Gradient of the potentials [timesteps, batch, neurons], or [1, batch, neurons] if it is that of every
@@ -377,20 +402,23 @@ def clip(tensors: Sequence[Tensor], largest_norm: float, share: Shares) -> None:
     totals, factor = np.zeros(len(tensors)), np.ones(1, np.float32)
     for number, tensor in enumerate(tensors):
         gradient = tensor.gradient
-        parts = np.zeros(len(gradient))
+        parts, columns = np.zeros(len(gradient)), (np.array([0]), np.array([gradient.shape[2]]))
 
-        def squares(first: int, last: int, gradient: np.ndarray = gradient, parts: np.ndarray = parts) -> None:
+        def squares(
+            first: int, last: int, gradient: np.ndarray = gradient, parts: np.ndarray = parts, columns: Any = columns
+        ) -> None:
             for block in range(first, last):
-                updates.sum_squares(gradient[block], parts, *WHOLE, np.array([block]))
+                updates.sum_squares(gradient[block], parts, *columns, np.array([block]))
 
         share(len(gradient), squares)
         updates.add_parts(parts, totals, np.array([number]))
     updates.clip_factor(totals, factor, np.array([0]), largest_norm, NORM_FLOOR)
     for tensor in tensors:
-        rows = tensor.gradient.reshape(-1, WIDTH)
+        rows = tensor.gradient.reshape(-1, tensor.gradient.shape[2])
+        columns = np.array([0]), np.array([rows.shape[1]])
 
-        def scale(first: int, last: int, rows: np.ndarray = rows) -> None:
-            updates.scale_all(rows[first:last], factor, *WHOLE)
+        def scale(first: int, last: int, rows: np.ndarray = rows, columns: Any = columns) -> None:
+            updates.scale_all(rows[first:last], factor, *columns)
 
         share(len(rows), scale)
 

@@ -278,8 +278,12 @@ def test_a_second_training_step_of_linear_neurons_starts_from_clean_states(reset
 def test_what_it_does_not_know_is_refused_by_name() -> None:
     with pytest.raises(MappingError, match="layer 'output': a smooth spike does not run as whole tensors; use the"):
         WholeTensors(small_network(recurrence="one_to_one", bias=True, smooth=True))
-    with pytest.raises(MappingError, match='spikes = "dense": only sparse spikes are run as whole tensors'):
-        WholeTensors(small_network(spikes="dense"))
+    with pytest.raises(MappingError, match=r"an input that is not spikes .* does not run as whole tensors; use the"):
+        WholeTensors(small_network(spikes="dense", steady_input=True))
+    dense = small_network(spikes="dense")
+    layers = (replace(dense.layers[0], dropout=0.5), *dense.layers[1:])
+    with pytest.raises(MappingError, match="layer 'hidden0': dropout does not run as whole tensors; use the"):
+        WholeTensors(replace(dense, layers=layers))
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:

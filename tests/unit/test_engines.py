@@ -31,6 +31,8 @@ from mimdsim.pipeline import compile_workload, simulate
 from mimdsim.workload import MappingOptions, load_workload
 
 NETWORK = small_network((20, 70, 12, 4), timesteps=6, batch=4, optimiser=Adam(learning_rate=0.01))
+DENSE = replace(NETWORK, spikes="dense")
+DROPPED = replace(DENSE, layers=(replace(DENSE.layers[0], dropout=0.5), *DENSE.layers[1:]))
 OPTIMISERS = {
     f"{name}{' scheduled' if scheduled else ''}": replace(made, scheduled=scheduled)
     for scheduled in (True, False)
@@ -168,9 +170,22 @@ def test_auto_trains_by_whole_tensors_or_says_why_not() -> None:
     chosen, whole = trained("auto", **never), trained("whole_tensors", **never)
     assert (chosen.engine, chosen.engine_reasons) == ("whole_tensors", ())
     assert_same_bits(chosen, whole)
-    dense = trained("auto", replace(NETWORK, spikes="dense"), **never)
-    assert dense.engine == "program"
-    assert 'spikes = "dense"' in dense.engine_reasons[0]
+    assert trained("auto", DENSE, **never).engine == "whole_tensors"
+    dropped = trained("auto", DROPPED, **never)
+    assert dropped.engine == "program"
+    assert "layer 'hidden0': dropout" in dropped.engine_reasons[0]
+
+
+@pytest.mark.parametrize("how", [{"recurrence": "all_to_all"}, {"reset_gradient": "mask", "delay": 0}], ids=str)
+def test_dense_spikes_are_trained_as_the_program_trains_them(how: dict[str, Any]) -> None:
+    adam = Adam(learning_rate=0.01)
+    network = small_network((20, 70, 12, 4), timesteps=6, batch=4, optimiser=adam, bias=True, spikes="dense", **how)
+    program, whole = (trained(engine, network, rate=None) for engine in ("program", "whole_tensors"))
+    assert len(set(whole.loss)) > 10
+    np.testing.assert_allclose(whole.loss, program.loss, rtol=1e-4)
+    assert whole.test_accuracy_by_epoch == program.test_accuracy_by_epoch
+    for name, weight in program.weights.items():
+        np.testing.assert_allclose(whole.weights[name], weight, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.first(1)
@@ -190,8 +205,8 @@ def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, optimiser: Any, s
 def test_engines_that_cannot_train_a_network_say_why() -> None:
     with pytest.raises(MappingError, match=r"no such engine 'whole_tensor'.*whole_tensors"):
         trained("whole_tensor")
-    with pytest.raises(MappingError, match='spikes = "dense": only sparse spikes are run as whole tensors; use the'):
-        trained("whole_tensors", replace(NETWORK, spikes="dense"))
+    with pytest.raises(MappingError, match="layer 'hidden0': dropout does not run as whole tensors; use the"):
+        trained("whole_tensors", DROPPED)
     halves = compiled(NETWORK, options=MappingOptions(value_bytes=2, neurons_per_tile=4)).program
     weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.05)
     plan = TrainingPlan(epochs=1, seed=5, engine="whole_tensors")
@@ -201,9 +216,10 @@ def test_engines_that_cannot_train_a_network_say_why() -> None:
 
 def test_a_workload_that_whole_tensors_cannot_train_is_refused_before_its_data_are_read() -> None:
     changes = {"training.engine": "whole_tensors", "network.spikes": "dense", "data.path": "nowhere"}
+    changes["network.dropout"] = 0.5
     machine = load_machine("bow")
     assert isinstance(machine, MimdMachine)
-    message = r'(?s)training.engine = "whole_tensors": .* spikes = "dense": .*; use the compiled program \(training'
+    message = r'(?s)training.engine = "whole_tensors": .* dropout does not run .*; use the compiled program \(training'
     with pytest.raises(DescriptionError, match=message):
         simulate(load_workload("nmnist-256", changes), machine)
     # what does not train compiles all the same

@@ -79,17 +79,17 @@ def input_gradient_places(first, last, lag, w, ids, starts, q, g):  # type: igno
 
 @compiled
 def into_blocks(matrix, blocks):  # type: ignore[no-untyped-def]
-    """blocks[block, i, :] = matrix[i, block * WIDTH : (block + 1) * WIDTH], zeros beyond the last neuron."""
+    """blocks[block, i, :] = matrix[i, block * width : (block + 1) * width], zeros beyond the last neuron."""
     inputs, neurons = matrix.shape
-    own, every = blocks.reshape(-1), matrix.reshape(-1)
+    own, every, width = blocks.reshape(-1), matrix.reshape(-1), blocks.shape[2]
     for block in range(len(blocks)):
-        real = min(WIDTH, neurons - block * WIDTH)
+        real = min(width, neurons - block * width)
         for i in range(inputs):
-            if real == WIDTH:
+            if real == width == WIDTH:
                 copy_strips(own, (block * inputs + i) * WIDTH, every, i * neurons + block * WIDTH, 1)
                 continue
             for n in range(real):
-                blocks[block, i, n] = matrix[i, block * WIDTH + n]
+                blocks[block, i, n] = matrix[i, block * width + n]
             blocks[block, i, real:] = 0
 
 
@@ -97,11 +97,12 @@ def into_blocks(matrix, blocks):  # type: ignore[no-untyped-def]
 def from_blocks(blocks, matrix):  # type: ignore[no-untyped-def]
     """matrix from its blocks."""
     inputs, neurons = matrix.shape
+    width = blocks.shape[2]
     for block in range(blocks.shape[0]):
-        real = min(WIDTH, neurons - block * WIDTH)
+        real = min(width, neurons - block * width)
         for i in range(inputs):
             for n in range(real):
-                matrix[i, block * WIDTH + n] = blocks[block, i, n]
+                matrix[i, block * width + n] = blocks[block, i, n]
 
 
 @compiled

@@ -1,0 +1,298 @@
+"""A layer with dense spikes that runs all timesteps at once: fully connected, or one of planes.
+
+Its spikes are listed, so that its currents and the gradients of its weights cost what there are spikes; gradients of
+the spikes are of all neurons, products of matrices. All that a layer reads are planes, or one pixel with many channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from mimdsim.execution.execute import Shares, aligned
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor
+from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
+from mimdsim.graph.layer import RECURRENCES
+from mimdsim.graph.names import Parameter
+from mimdsim.numerics.equations import KINDS
+from mimdsim.numerics.fused import whole_dense, whole_tensors
+from mimdsim.numerics.fused.interpreted import WIDTH
+
+Cover = tuple[np.ndarray, np.ndarray, np.ndarray]
+CHUNK_FLOATS = 1 << 18  # of gradients of patches, which stay in a second-level cache
+NO_POOL = np.zeros((0, 1), np.int64), np.float32(1)
+
+
+def pool_of(pool: Pool | None, planes: Planes) -> tuple[np.ndarray, np.float32]:
+    """Its table and factor, as kernels take them."""
+    if pool is None:
+        return NO_POOL
+    return _table(planes, pool.window), np.float32(1 / pool.window.taps if pool.kind == "average" else 1)
+
+
+def _table(planes: Planes, window: Window) -> np.ndarray:
+    return np.ascontiguousarray(pixels_of(Patches(planes=planes, window=window)), np.int64)
+
+
+def cover_of(tables: Sequence[np.ndarray], pixels: int, columns: int) -> Cover:
+    """Where a spike at each of `pixels` goes through windows one after another; rows of the last are `columns` wide."""
+    at = np.arange(pixels)
+    pixel, place, tap = at, at, np.zeros(pixels, np.int64)
+    for table in tables:
+        places, taps = np.nonzero(table != NOWHERE)
+        order = np.argsort(table[places, taps], kind="stable")
+        places, taps, under = places[order], taps[order], table[places, taps][order]
+        begin, end = np.searchsorted(under, place), np.searchsorted(under, place, side="right")
+        number = np.repeat(np.arange(len(place)), end - begin)
+        entry = np.arange(len(number)) - np.repeat(np.cumsum(end - begin) - end, end - begin)
+        pixel, place, tap = pixel[number], places[entry], taps[entry]
+    starts = np.searchsorted(pixel, np.arange(pixels + 1))
+    return starts.astype(np.int64), place.astype(np.int64) * columns, tap.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """How a layer reads a list: through a convolution, or all of it as channels of one pixel."""
+
+    convolution: Convolution
+
+    @cached_property
+    def window(self) -> np.ndarray:
+        return _table(self.convolution.read, self.convolution.window)
+
+    @property
+    def largest(self) -> bool:
+        before = self.convolution.before
+        return before is not None and before.kind == "max"
+
+    @cached_property
+    def pool(self) -> tuple[np.ndarray, np.float32]:
+        return pool_of(self.convolution.before, self.convolution.planes)
+
+    @cached_property
+    def cover(self) -> Cover:
+        """Of the spikes listed; those under a pool that sums are listed as they are."""
+        planes = self.convolution.read if self.largest else self.convolution.planes
+        tables = [self.window] if self.largest or not len(self.pool[0]) else [self.pool[0], self.window]
+        return cover_of(tables, planes.positions, self.convolution.channels)
+
+    @property
+    def listed(self) -> Planes:
+        """Of which ids are listed."""
+        return self.convolution.read if self.largest else self.convolution.planes
+
+
+class DenseLayer:
+    """What a layer keeps of any linear neuron, surrogate and wiring, with or without planes, and its last spikes."""
+
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares):
+        self.layer, self.share = layer, share
+        self.timesteps, self.batch = network.timesteps, network.batch
+        self.places, self.neurons = network.timesteps * network.batch, layer.neurons
+        sources = network.sources(layer)
+        self.lags = [(source.lag or 0) * network.batch for source in sources]
+        self.lag = self.lags[0] if len(sources) == 1 else 0
+        widths = layer.inputs, *(each.neurons for each in sources[1:])
+        self._read = [
+            (each.name, network.planes_of(each.name), width) for each, width in zip(sources, widths, strict=True)
+        ]
+        flat = Planes(channels=sum(widths), height=1, width=1)
+        one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
+        self.reading = Reading(layer.convolution or one)
+        roles: dict[str, tuple[Parameter, ...]] = {}
+        for each in layer.parameters:
+            roles[each.role] = *roles.get(each.role, ()), each
+        state = len(network.optimiser.state)
+        self.tensors = {role: Tensor.zeros(every, state, every[0].shape[1]) for role, every in roles.items()}
+        self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
+        self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.neurons if layer.spiking else 0)
+        self.blocks = -(-layer.neurons // WIDTH)
+        neuron, selection, positions = layer.acting_neuron, layer.selection, layer.positions
+        maps = Maps(neuron, layer.columns, positions)
+        threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
+        full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
+        self._wiring = RECURRENCES.index(layer.recurrence)
+        pulled = neuron.resets and neuron.reset_gradient != "pass"
+        shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
+        self._back = (not layer.spiking, self._wiring, pulled, full, threshold, *shape)
+        self._maps = (maps.readout, maps.back, maps.change)
+        self._ahead = maps.ahead
+        self._limits = np.float32(selection.threshold) if layer.spiking else threshold, layer.neurons
+        states = len(neuron.states)
+        size = self.blocks * WIDTH
+        kept = (True, 1), (full and matrix, states), (full and drive, 1)
+        self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
+        self.bits = np.zeros((self.places, self.blocks), np.uint64)
+        self._carried = aligned((self.batch, self.blocks, states * WIDTH)), aligned((self.batch, self.blocks, WIDTH))
+        of_currents = layer.convolution.after if layer.convolution else None
+        self._after = pool_of(of_currents, self.reading.convolution.made)
+        largest = of_currents is not None and of_currents.kind == "max"
+        self._winners = np.zeros((self.places, layer.neurons if largest else 1), np.uint8)
+        self._made = aligned((self.places if of_currents else 0, self.reading.convolution.made.neurons))
+        listed = self.reading.listed.neurons
+        self._pooled = CsrSpikes.room(self.places, listed, listed if self.reading.largest else 0)
+        self._size, self._g = size, aligned((self.places, size))
+
+    def room(self) -> np.ndarray:
+        """Zeros for the gradients of all its spikes, the same memory in every training step."""
+        self._g[:] = 0
+        return self._g
+
+    def gradients(self, first: int, rows: np.ndarray) -> np.ndarray:
+        """Of all neurons, from rows of gradients that repeat from place `first` on."""
+        g = self.room()
+        g[first:, : self.neurons].reshape(-1, *rows.shape)[:] = rows
+        return g
+
+    @property
+    def potentials(self) -> np.ndarray:
+        """[timesteps, batch, neurons] of the last forward pass."""
+        every = self._kept[0].reshape(self.timesteps, self.batch, -1)
+        return np.ascontiguousarray(every[..., : self.neurons])
+
+    def _listed(self, source: CsrSpikes) -> CsrSpikes:
+        """The list whose ids the weights see: of the largest spikes, where these are pooled."""
+        return self._pooled if self.reading.largest else source
+
+    def _row(self, role: str, width: int) -> np.ndarray:
+        """A row of parameters, once for every position, and zeros beyond."""
+        row = np.zeros(width, np.float32)
+        if role in self.tensors and len(self.tensors[role].value[0]) == 1:
+            value = self.tensors[role].value[0, 0]
+            many = self.reading.convolution.made.positions
+            row[: many * len(value)] = np.tile(value, many)
+        return row
+
+    def forward(self, source: CsrSpikes, second_threshold: np.float32) -> None:
+        """Spikes of all timesteps from those of what it reads; the second threshold has no meaning for dense ones."""
+        reading, convolution = self.reading, self.reading.convolution
+        factor = np.float32(1)
+        if reading.largest:
+            pixels, positions = convolution.planes.positions, convolution.read.positions
+            cover = cover_of([reading.pool[0]], pixels, 1)
+            whole_dense.list_pooled(source.arrays, pixels, cover, positions, *self._pooled.arrays)
+        elif len(reading.pool[0]):
+            factor = reading.pool[1]
+        weights = self.tensors["weights"].value[0]
+        biases = self._row("bias", max(self._size, convolution.made.neurons))
+        recurrent = self.tensors["recurrent"].value[0] if "recurrent" in self.tensors else np.zeros((1, 1), np.float32)
+        given = weights * factor if factor != 1 else weights, biases, recurrent
+        how = self._wiring, self.lag, reading.listed.positions, convolution.window.taps
+        listed, after = self._listed(source).arrays, (*self._after, self._winners)
+
+        def samples(first: int, last: int) -> None:
+            of = (first, last, self.batch), how, listed, given, reading.cover, after
+            whole_dense.forward(*of, self._ahead, self._limits, self._kept, self.bits)
+
+        self.share(self.batch, samples)
+        if self.layer.spiking:
+            made = self.spikes
+            whole_dense.list_spikes(self.bits, self.layer.columns, self.layer.positions, *made.arrays)
+
+    def backward(self, source: CsrSpikes, g: np.ndarray, wanted: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Gradients of the parameters from g [places, neurons, padded] of its spikes, or potentials; g is overwritten.
+
+        wanted: by source, gradients of its spikes, to which this adds, and its spikes as bits.
+        """
+        q = self._adjoint(g)
+        reading, convolution = self.reading, self.reading.convolution
+        whole = (1, 1, cover_of([], 1, 1))
+        if "recurrent" in self.learning:
+            gradient = self.tensors["recurrent"].gradient[0]
+            if self.layer.recurrence == "all_to_all":
+                self._add_products(self.batch, self.spikes, whole, q, gradient)
+            else:
+                gradient[:] = 0
+                whole_dense.own_gradient(self.batch, self.bits, q, gradient[0])
+        if len(self._after[0]):
+            made = self._made
+
+            def places(first: int, last: int) -> None:
+                given = q, self._after[0], convolution.channels, self._after[1], self._winners
+                whole_dense.scatter_places(first, last, made, *given)
+
+            self.share(self.places, places)
+            q = made
+        if "bias" in self.learning:
+            total = np.ones(self.places, np.float32) @ q[:, : convolution.made.neurons]
+            self.tensors["bias"].gradient[0, 0] = total.reshape(-1, convolution.channels).sum(axis=0)
+        if "weights" in self.learning:
+            gradient = self.tensors["weights"].gradient[0]
+            how = reading.listed.positions, convolution.window.taps, reading.cover
+            self._add_products(self.lag, self._listed(source), how, q, gradient)
+            if not reading.largest and reading.pool[1] != 1:
+                gradient *= reading.pool[1]
+        if wanted and self.layer.convolution:
+            self._fold(q, *wanted[self._read[0][0]])
+        elif wanted:
+            self._spread(q, wanted)
+
+    def _adjoint(self, g: np.ndarray) -> np.ndarray:
+        """g with the gradients of the currents in its place."""
+        for each in self._carried:
+            each[:] = 0
+        own = self._row("recurrent", self._size)
+        synapses = self.tensors["recurrent"].value[0] if self.layer.recurrence == "all_to_all" else None
+
+        def advance(begin: int, end: int) -> None:
+            def samples(first: int, last: int) -> None:
+                of = (first, last, self.batch), (begin, end), self._back, self._maps, own
+                whole_dense.adjoint(*of, self._kept, self.bits, *self._carried, g)
+
+            self.share(self.batch, samples)
+
+        if synapses is None:
+            advance(0, self.timesteps)
+            return g
+        by_timestep = g.reshape(self.timesteps, self.batch, -1)[..., : self.neurons]
+        for t in reversed(range(self.timesteps)):
+            advance(t, t + 1)
+            if t:
+                by_timestep[t - 1] += by_timestep[t] @ synapses.T
+        return g
+
+    def _add_products(
+        self, lag: int, listed: CsrSpikes, how: tuple[int, int, Cover], q: np.ndarray, gradient: np.ndarray
+    ) -> None:
+        columns = np.zeros(listed.width + 2, np.int64)
+        rows = np.empty(int(listed.starts[max(self.places - lag, 0)]), np.int32)
+        whole_tensors.sort_by_id(lag, *listed.arrays, columns, rows)
+
+        def channels(first: int, last: int) -> None:
+            whole_dense.weight_gradient(first, last, columns, rows, *how, q, gradient)
+
+        self.share(len(gradient) // how[1], channels)
+
+    def _spread(self, q: np.ndarray, wanted: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Gradients of spikes that are read one by one."""
+        begin = 0
+        for (name, planes, width), lag in zip(self._read, self.lags, strict=True):
+            rows = self.tensors["weights"].value[0, begin : begin + width]
+            begin += width
+            if name in wanted:
+                made = q[lag:, : self.neurons] @ rows.T
+                channels, positions = (planes.channels, planes.positions) if planes else (width, 1)
+                by_position = made.reshape(-1, channels, positions).transpose(0, 2, 1)
+                wanted[name][0][: self.places - lag, :width].reshape(by_position.shape)[:] += by_position
+
+    def _fold(self, q: np.ndarray, g: np.ndarray, bits: np.ndarray) -> None:
+        """Gradients of spikes under a window."""
+        reading, convolution = self.reading, self.reading.convolution
+        taps, channels, positions = convolution.window.taps, convolution.read.channels, convolution.made.positions
+        weights = self.tensors["weights"].value[0].reshape(channels, taps, -1)
+        turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
+        each = max(1, CHUNK_FLOATS // (positions * taps * channels))
+        chunks = list(pairwise([*range(0, self.places, each), self.places]))
+        of = reading.window, channels, *reading.pool, bits if reading.largest else bits[:0], g
+
+        def some(first: int, last: int) -> None:
+            for begin, end in chunks[first:last]:
+                given = q[begin:end, : positions * len(turned)].reshape(end - begin, positions, -1)
+                whole_dense.fold(begin, given @ turned, self.lag, *of)
+
+        self.share(len(chunks), some)
