@@ -116,14 +116,11 @@ def test_neurons_of_planes_are_run_as_meant(chain: str, case: tuple[str, dict[st
     assert_as_meant(replace(network, layers=(replace(first, neuron=neuron, selection=selection), *others)), 5)
 
 
-@pytest.mark.parametrize("spiking", [False, True])
 @pytest.mark.parametrize("name", JUDGED)
-def test_every_loss_of_planes(name: str, spiking: bool) -> None:
-    loss, _ = JUDGED[name]
+def test_every_loss_of_planes(name: str) -> None:
+    loss, spiking = JUDGED[name]
     network = network_of_planes(*CHAINS["two"], classes=3 * loss.neurons_per_class, loss=loss, bias=True)
     *hidden, output = network.layers
-    if spiking != JUDGED[name][1]:
-        return
     assert_as_meant(replace(network, layers=(*hidden, replace(output, spiking=spiking))))
 
 
