@@ -207,7 +207,7 @@ def test_what_is_written_of_planes_is_read_by_the_package(name: str, tmp_path: P
     assert neurons.tau.shape == (first.result.shape if first.result.positions > 1 else (first.channels,))
 
 
-# snnTorch passes a pool of the currents a tuple, and has no delays
+# snnTorch 1.0.0 has no delays, and does not pass on the spikes of an IF to a pool
 @pytest.mark.parametrize("name", ["convolution", "strides and pools", "read-out of a pool", "one dimension"])
 def test_snntorch_runs_planes_that_are_written(tmp_path: Path, name: str) -> None:
     pytest.importorskip("snntorch")
