@@ -72,6 +72,7 @@ def test_an_imported_network_of_planes_runs(tmp_path: Path) -> None:
     network, _ = written(CHAINS["pools"], tmp_path / "net.nir")
     path, lines = import_nir(tmp_path / "net.nir", tmp_path / "made", Discretisation())
     assert lines[0].startswith("72-12-2-3")
+    assert "12 LIF (3 x 2 x 2), decay 0.95" in lines[1]
     changes = {"training.max_training_steps": 2, "data.timesteps": 6, "training.batch": 4, "training.evaluate": "never"}
     workload = load_workload(path, changes)
     assert workload.network.spikes == "dense"
