@@ -8,7 +8,7 @@ from typing import Any
 import nir_models as nm
 import numpy as np
 import pytest
-from test_nir import CHAINS, NIR_FILES
+from test_nir import CHAINS, NIR_FILES, PLANES
 from test_nir_planes import CHAINS as CONVOLUTIONS
 from test_nir_planes import written
 
@@ -205,3 +205,47 @@ def test_what_is_written_of_planes_is_read_by_the_package(name: str, tmp_path: P
     np.testing.assert_allclose(found.weight, expected, rtol=1e-5, atol=1e-7)
     neurons = next(node for node in graph.nodes.values() if isinstance(node, nir.LIF))
     assert neurons.tau.shape == (first.result.shape if first.result.positions > 1 else (first.channels,))
+
+
+# snnTorch 1.0.0 has no delays, and does not pass on the spikes of an IF to a pool
+@pytest.mark.parametrize("name", ["convolution", "strides and pools", "read-out of a pool", "one dimension"])
+def test_snntorch_runs_planes_that_are_written(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("snntorch")
+    from snntorch.import_nir import import_from_nir
+
+    made = network_of_nir(Path("x"), PLANES[name], Discretisation(dt_seconds=nm.DT))
+    names = tuple(f"layer{index}" for index in range(len(made.populations)))
+    # types are not checked: nir 1.0.8 infers them by the kernel's height alone
+    graph = nir.read(nm.written(tmp_path, nir_of_network(made, names)), type_check=False)
+    net, state, expected = import_from_nir(graph), None, []
+    planes = made.populations[0].convolution
+    assert planes is not None
+    source = nm.spike_trains(TIMESTEPS, made.inputs)
+    with torch.no_grad():
+        for row in source:
+            out, state = net(torch.tensor(row, dtype=torch.float32).reshape(1, *planes.planes.shape), state)
+            expected.append(out.numpy().reshape(-1))
+    got = nm.run(made, source)[-1]
+    assert got.std(axis=0).max() > 0.1
+    np.testing.assert_allclose(got, np.stack(expected), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid", 1, (1, 2)])
+def test_convolutions_of_the_package_are_those_of_pytorch(tmp_path: Path, padding: Any) -> None:
+    module = settled(torch.nn.Conv2d(2, 3, (3, 5), padding=padding))
+    weight, bias = module.weight.detach().numpy(), module.bias.detach().numpy()
+    source = nm.spike_trains(1, 2 * 6 * 7).reshape(2, 6, 7)
+    expected = module(torch.tensor(source, dtype=torch.float32)).detach().numpy()
+    threshold = np.zeros(expected.shape)
+    sides = {"stride": 1, "padding": padding, "dilation": 1, "groups": 1}
+    nodes = {
+        "input": nir.Input(np.array([2, 6, 7])),
+        "c": nir.Conv2d(input_shape=(6, 7), weight=weight, bias=bias, **sides),
+        "n": nir.IF(r=np.ones(expected.shape), v_threshold=threshold, v_reset=threshold),
+        "output": nir.Output(np.array(expected.shape)),
+    }
+    edges = [("input", "c"), ("c", "n"), ("n", "output")]
+    nir.write(tmp_path / "model.nir", nir.NIRGraph(nodes=nodes, edges=edges, type_check=False))
+    made = imported(tmp_path / "model.nir")
+    currents, _ = nm.of_planes(made.populations[0], source.reshape(-1))
+    np.testing.assert_array_equal(currents.reshape(expected.shape), expected)

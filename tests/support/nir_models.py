@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork
+from mimdsim.graph.convolution import Pool
+from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_nodes import NEURONS, NirGraph, NirNode
 from mimdsim.workload.interchange.nir_writing import write_nir
 
@@ -38,6 +40,30 @@ def synaptic(neurons: int, alpha: Any = 0.7, beta: Any = 0.9, *, dt: float = DT,
     tau_syn, tau_mem = dt / (1 - wide * alpha), dt / (1 - wide * beta)
     given = {"tau_syn": tau_syn, "tau_mem": tau_mem, "r": tau_mem / dt, "w_in": tau_syn / dt}
     return node("CubaLIF", **{**given, "v_leak": 0 * wide, "v_threshold": wide, "v_reset": 0 * wide, **more})
+
+
+def conv(
+    made: int, read: int, kernel: tuple[int, ...], seed: int = 0, scale: float = 1.0, mean: float = 0.1, **more: Any
+) -> NirNode:
+    """A Conv2d, or for one extent a Conv1d, with weights and biases whose sums are exact."""
+    numbers = np.random.default_rng(seed).normal(mean, scale, (made, read, *kernel))
+    given = {"weight": np.round(numbers * 1024) / 1024, "bias": weights(1, made, seed + 1)[0] / 4}
+    words = {"padding": more.pop("padding")} if isinstance(more.get("padding"), str) else {}
+    given |= {name: np.array(least) for name, least in (("stride", 1), ("dilation", 1), ("groups", 1))}
+    given |= {} if words else {"padding": np.array(0)}
+    arrays = {name: np.asarray(values, np.float64) for name, values in {**given, **more}.items()}
+    return NirNode(kind=f"Conv{len(kernel)}d", arrays=arrays, words=words)
+
+
+def pool(kind: str, size: Any = (2, 2), stride: Any = (2, 2), padding: Any = (0, 0)) -> NirNode:
+    return node(f"{kind}Pool2d", kernel_size=size, stride=stride, padding=padding)
+
+
+def over(shape: tuple[int, ...], beta: Any = 0.75, *, dt: float = DT, v_reset: float = 0.0) -> NirNode:
+    """A LIF of planes [channels, height, width], beta and threshold by channel."""
+    wide = np.ones(shape)
+    tau = dt / (1 - wide * np.reshape(np.asarray(beta, np.float64), (-1, *[1] * (len(shape) - 1))))
+    return node("LIF", tau=tau, r=tau / dt, v_leak=0 * wide, v_threshold=wide, v_reset=v_reset * wide)
 
 
 def graph(nodes: dict[str, Node], edges: Edges | None = None, *, inputs: Any = 6, outputs: Any = 3) -> NirGraph:
@@ -94,7 +120,7 @@ class NodeByNode:
         rows = []
         for row in source:
             self._now, self._asked, self._row = {}, set(), row
-            rows.append(np.asarray(self._value("output"), np.float64))
+            rows.append(np.asarray(self._value("output"), np.float64).reshape(-1))
             for name in self._nodes:
                 self._value(name)
             self._sent = {name: self._now[name] for name in self._nodes}
@@ -116,7 +142,8 @@ class NodeByNode:
         if name in self._now:
             return self._now[name]
         if name == "input":
-            return self._now.setdefault(name, self._row)
+            shape = self._nodes[name].arrays["shape"].astype(int)
+            return self._now.setdefault(name, np.reshape(self._row, shape if shape.size > 1 else -1))
         if name in self._asked and self._nodes[name].kind in NEURONS:
             return self._sent.get(name, 0.0)
         self._asked.add(name)
@@ -128,14 +155,26 @@ class NodeByNode:
         a = item.arrays
         if item.kind in ("Linear", "Affine"):
             return a["weight"] @ np.broadcast_to(got, a["weight"].shape[1:]) + a.get("bias", 0.0)
+        if item.kind == "Flatten":
+            return np.reshape(got, -1)
+        if item.kind in ("Conv1d", "Conv2d"):
+            return convolved(item, got)
+        if item.kind in ("SumPool2d", "AvgPool2d"):
+            kernel, stride, padding = (pair(a[key]) for key in ("kernel_size", "stride", "padding"))
+            covered = windows(got, kernel, stride, padding)
+            return covered.sum((3, 4)) if item.kind == "SumPool2d" else covered.mean((3, 4))
         if item.kind == "Scale":
             return a["scale"] * got
         if item.kind == "Delay":
-            line = self._state.setdefault(name, [0.0] * round(float(a["delay"].flat[0]) / self._dt))
+            line = self._state.setdefault(
+                name, [np.zeros(a["delay"].shape)] * round(float(a["delay"].flat[0]) / self._dt)
+            )
             line.append(got)
             return line.pop(0)
         if item.kind not in NEURONS:
             return got
+        if np.ndim(got) == 3:  # one number for each channel is for all of its neurons
+            a = {name: values[:, None, None] if values.ndim == 1 else values for name, values in a.items()}
         if item.kind == "Threshold":
             return (got > a["threshold"]).astype(np.float64)
         current, v = self._state.get(name, (0.0, a.get("v_leak", 0.0)))  # a neuron starts at rest
@@ -157,6 +196,66 @@ class NodeByNode:
         return fired.astype(np.float64)
 
 
+def pair(values: Any) -> tuple[int, int]:
+    flat = np.asarray(values).astype(int).reshape(-1)
+    return int(flat[0]), int(flat[-1])
+
+
+def windows(planes: Any, kernel: Any, stride: Any, padding: Any = (0, 0), dilation: Any = (1, 1)) -> Any:
+    """[channels, places high, places wide, kernel height, kernel width] of planes [channels, height, width]."""
+    (high, wide), (down, across) = padding, dilation
+    padded = np.pad(planes, ((0, 0), (high, high), (wide, wide)))
+    rows = range(0, padded.shape[1] - down * (kernel[0] - 1), stride[0])
+    columns = range(0, padded.shape[2] - across * (kernel[1] - 1), stride[1])
+    found = [
+        [padded[:, y : y + down * kernel[0] : down, x : x + across * kernel[1] : across] for x in columns] for y in rows
+    ]
+    return np.array([[each[:, : kernel[0], : kernel[1]] for each in row] for row in found]).transpose(2, 0, 1, 3, 4)
+
+
+def convolved(item: NirNode, got: Any) -> Any:
+    """What a Conv1d or Conv2d gives for planes."""
+    one, weight = item.kind == "Conv1d", item.arrays["weight"]
+    planes, weight = (got[:, None], weight[:, :, None]) if one else (got, weight)
+    numbers = {
+        name: (least, int(item.arrays[name].flat[0])) if one else pair(item.arrays[name])
+        for name, least in (("stride", 1), ("padding", 0), ("dilation", 1))
+        if name in item.arrays
+    }
+    if item.words.get("padding") == "same":
+        reach = [rate * (side - 1) // 2 for rate, side in zip(numbers["dilation"], weight.shape[2:], strict=True)]
+        numbers["padding"] = reach[0], reach[1]
+    made = np.einsum("ochw,cyxhw->oyx", weight, windows(planes, weight.shape[2:], **numbers))
+    made = made + item.arrays["bias"][:, None, None]
+    return made[:, 0] if one else made
+
+
+def of_planes(each: Population, row: Any) -> tuple[Any, Dynamics]:
+    """(currents [neurons], constants [neurons]) of neurons of planes that read a row of values."""
+    convolution = each.convolution
+    assert convolution is not None
+    planes = pooled(convolution.before, np.reshape(row, convolution.planes.shape))
+    window = convolution.window
+    covered = windows(planes, window.kernel, window.stride, window.padding, window.dilation)
+    weight = each.weights.T.reshape(convolution.channels, len(planes), *window.kernel)
+    made = np.einsum("ochw,cyxhw->oyx", weight, covered)
+    made = made if each.bias is None else made + each.bias[:, None, None]
+    wide = convolution.result.positions
+    constants = {
+        item.name: np.repeat(values, wide)
+        for item in dataclasses.fields(each.dynamics)
+        if isinstance(values := getattr(each.dynamics, item.name), np.ndarray)
+    }
+    return pooled(convolution.after, made).reshape(-1), dataclasses.replace(each.dynamics, **constants)
+
+
+def pooled(pool: Pool | None, planes: Any) -> Any:
+    if pool is None:
+        return planes
+    covered = windows(planes, pool.window.kernel, pool.window.stride, pool.window.padding)
+    return covered.sum((3, 4)) if pool.kind == "sum" else covered.mean((3, 4))
+
+
 def run(network: ImportedNetwork, source: Any) -> list[Any]:
     """What every population sends, [timesteps, neurons], by the arrays A, B of the neutral record."""
     populations = network.populations
@@ -167,11 +266,15 @@ def run(network: ImportedNetwork, source: Any) -> list[Any]:
         for index, each in enumerate(populations):
             before = coming[0] if index == 0 else sent[index - 1][1:]
             row = before[t - each.delay] if t >= each.delay else np.zeros(each.inputs)
-            current = row @ each.weights + (0.0 if each.bias is None else each.bias)
+            dynamics = each.dynamics
+            if each.convolution:
+                current, dynamics = of_planes(each, row)
+            else:
+                current = row @ each.weights + (0.0 if each.bias is None else each.bias)
             own = sent[index][-1]
             if each.recurrent is not None:
                 current = current + (own * each.recurrent if each.recurrence == "one_to_one" else own @ each.recurrent)
-            states[index], out = advanced(each.dynamics, states[index], current, own)
+            states[index], out = advanced(dynamics, states[index], current, own)
             sent[index].append(out)
     return [np.stack(rows[1:]) for rows in sent]
 

@@ -172,6 +172,11 @@ def test_state_dicts_that_do_not_do(tmp_path: Path, small: Path) -> None:
     recurrent = linear(small, a=nm.weights(3, 6), b=nm.weights(3, 3))
     said = typed("import", recurrent, "--workload", small, "--map", "a=w.output", "--map", "b=r.output", code=2)
     assert "has recurrent weights on its last layer" in said
+    planes = linear(small, c=np.ones((3, 2, 3, 3)), w=nm.weights(3, 6))
+    for more in ((), ("--map", "c=w.hidden0")):
+        assert "mimdsim import net.py:build  (docs/pytorch.md)" in typed(
+            "import", planes, "--workload", small, *more, code=2
+        )
 
 
 def test_trained_weights_go_to_nir_and_come_back(tmp_path: Path, small: Path) -> None:

@@ -9,11 +9,13 @@ import nir_models as nm
 import numpy as np
 import pytest
 from networks import machine
-from test_nir import CHAINS, NIR_FILES, network
+from test_nir import CHAINS, NIR_FILES, PLANES, network
 
+import mimdsim
+from mimdsim.base.errors import MappingError
 from mimdsim.compiler import compile_graph
 from mimdsim.execution import Executor
-from mimdsim.graph import training_graph
+from mimdsim.graph import Layer, training_graph
 from mimdsim.workload import MappingOptions, given_weights, load_workload, network_of
 from mimdsim.workload.interchange.importing import import_nir
 from mimdsim.workload.interchange.model_file import read_model
@@ -54,7 +56,13 @@ def on_tiles(folder: Path, path: Path, source: Any, spikes: str, how: Discretisa
     model = read_model(Path(workload.network.imported))
     runs = [nm.run(model, source[:, sample]) for sample in range(BATCH)]
     record = [np.stack(sent, axis=1) for sent in zip(*runs, strict=True)]
-    return [executor.arrays[f"u.{layer.name}.sequence"] for layer in given.layers], record
+    return [by_neuron(layer, executor.arrays[f"u.{layer.name}.sequence"]) for layer in given.layers], record
+
+
+def by_neuron(layer: Layer, values: Any) -> Any:
+    """[timesteps, batch, neurons] of values by positions and channels."""
+    by_position = values.reshape(len(values), BATCH, layer.positions, layer.columns)
+    return by_position.transpose(0, 1, 3, 2).reshape(len(values), BATCH, layer.neurons)
 
 
 def hold(folder: Path, path: Path, source: Any, spikes: str, how: Discretisation) -> None:
@@ -88,6 +96,27 @@ def test_tiles_send_what_the_record_sends(tmp_path: Path, name: str, spikes: str
     inputs = network(CHAINS[name]).inputs
     source = np.stack([nm.spike_trains(30, inputs, seed) for seed in range(BATCH)], axis=1)
     hold(tmp_path / "made", path, source, spikes, Discretisation())
+
+
+@pytest.mark.parametrize("name", ["convolution", "strides and pools", "one dimension"])
+def test_planes_on_tiles(tmp_path: Path, name: str) -> None:
+    path = nm.written(tmp_path, PLANES[name])
+    inputs = network(PLANES[name]).inputs
+    source = np.stack([nm.spike_trains(30, inputs, seed) for seed in range(BATCH)], axis=1)
+    hold(tmp_path / "made", path, source, "dense", Discretisation())
+
+
+@pytest.mark.xfail(strict=True, raises=MappingError, reason="patches of taps that lie in the padding begin at -29")
+def test_a_network_of_sinabs_trains_on_tiles(tmp_path: Path) -> None:
+    path = NIR_FILES / "cnn_sinabs.nir"
+    if not path.is_file():
+        pytest.skip("no example files here")
+    made, _ = import_nir(path, tmp_path, Discretisation(reset="subtract"))
+    changes = {"training.max_training_steps": 1, "training.batch": 2, "training.evaluate": "never"}
+    run = mimdsim.run(load_workload(str(made), {**changes, "data.timesteps": 4}), "mk2", gpus=())
+    shapes = [(50, 16), (144, 16), (144, 8), (128, 256), (256, 10)]
+    assert [each.shape for each in run.gradients.values()] == shapes
+    assert all(np.abs(each).max() > 0 for each in run.gradients.values())
 
 
 @pytest.mark.slow

@@ -139,6 +139,109 @@ CHAINS: dict[str, NirGraph] = {
     ),
 }
 
+FLAT = nm.node("Flatten", start_dim=0, end_dim=-1, input_type=[2, 2, 2])
+PLANES: dict[str, NirGraph] = {
+    "convolution": nm.graph(
+        {
+            "c": nm.conv(3, 2, (3, 3), scale=0.25, mean=0.0),
+            "a": nm.over((3, 4, 5), [0.5, 0.75, 0.9]),
+            "flat": nm.node("Flatten", start_dim=0, end_dim=-1, input_type=[3, 4, 5]),
+            "w": nm.node("Affine", weight=nm.weights(4, 60, 2, 0.3) - 0.1875, bias=nm.weights(1, 4, 3)[0] / 8),
+            "b": nm.leaky(4),
+        },
+        inputs=(2, 6, 7),
+        outputs=4,
+    ),
+    "strides and pools": nm.graph(
+        {
+            "c": nm.conv(3, 2, (3, 2), scale=0.5, stride=[2, 1], padding=[1, 0], dilation=[1, 2], input_shape=[6, 6]),
+            "a": nm.over((3, 3, 4)),
+            "p": nm.pool("Sum"),
+            "c2": nm.conv(2, 3, (1, 2), 4, 0.7, padding="valid"),
+            "q": nm.pool("Avg", [1, 1], [1, 1]),
+            "b": nm.over((2,), [0.5, 0.75]),
+            "flat": nm.node("Flatten"),
+            "w": nm.node("Linear", weight=nm.weights(3, 2, 5)),
+            "o": nm.leaky(3),
+        },
+        inputs=(2, 6, 6),
+    ),
+    "pool of the input and weights after a pool": nm.graph(
+        {
+            "p": nm.pool("Avg", [2, 2], [2, 2], [1, 1]),
+            "c": nm.conv(2, 1, (3, 3), 6, padding="same"),
+            "q": nm.pool("Avg", [2, 2], [1, 1]),
+            "a": nm.node("IF", r=1.0, v_threshold=np.ones((2, 3, 3)), v_reset=[0.0, 0.25]),
+            "s": nm.pool("Sum", 2, 1),
+            "flat": FLAT,
+            "w": nm.node("Affine", weight=nm.weights(3, 8, 7, 0.25) - 0.125, bias=[0.25, -0.5, 0.5]),
+            "o": nm.leaky(3, 0.5),
+        },
+        inputs=(1, 6, 6),
+    ),
+    "late": nm.graph(
+        {
+            "c": nm.conv(2, 2, (2, 2), scale=0.5),
+            "a": nm.over((2, 2, 2)),
+            "d": nm.node("Delay", delay=np.full((2, 2, 2), nm.DT)),
+            "c2": nm.conv(3, 2, (2, 2), 3),
+            "o": nm.over((3, 1, 1)),
+        },
+        inputs=(2, 3, 3),
+        outputs=(3, 1, 1),
+    ),
+    "read-out of a pool": nm.graph(
+        {
+            "c": nm.conv(2, 1, (2, 2), scale=0.5),
+            "a": nm.over((2, 3, 3)),
+            "p": nm.pool("Sum", 2, 1),
+            "flat": FLAT,
+            "w": nm.node("Linear", weight=nm.weights(3, 8, 7, 0.5)),
+        },
+        inputs=(1, 4, 4),
+    ),
+    "one dimension": nm.graph(
+        {
+            "c": nm.conv(3, 2, (3,), scale=0.5, stride=2, padding=1, input_shape=8),
+            "a": nm.over((3, 4)),
+            "c2": nm.conv(2, 3, (2,), 5, 0.5, padding="valid"),
+            "b": nm.over((2, 3), 0.5),
+            "flat": nm.node("Flatten"),
+            "w": nm.node("Linear", weight=nm.weights(3, 6, 5)),
+            "o": nm.leaky(3),
+        },
+        inputs=(2, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(PLANES))
+@pytest.mark.parametrize("subtract", [False, True])
+def test_record_of_planes_runs_as_the_graph_does(tmp_path: Path, name: str, subtract: bool) -> None:
+    file = read_nir(nm.written(tmp_path, PLANES[name]))
+    made = network(file, reset="subtract" if subtract else "file", dt_seconds=nm.DT)
+    assert any(each.convolution for each in made.populations)
+    source = nm.spike_trains(TIMESTEPS, made.inputs, seed=len(name))
+    expected = nm.NodeByNode(file, nm.DT, subtract).run(source)
+    got = sent(made, source)
+    assert expected.std(axis=0).max() > 0.1  # neither silent nor always firing, or the test could not fail
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", list(PLANES))
+def test_planes_that_are_written_and_read_are_the_same(tmp_path: Path, name: str) -> None:
+    made = network(PLANES[name], dt_seconds=nm.DT)
+    names = tuple(f"layer{index}" for index in range(len(made.populations)))
+    file = read_nir(nm.written(tmp_path, nir_of_network(made, names)))
+    again = network_of_nir(Path("x"), file)
+    for one, other in zip(made.populations, again.populations, strict=True):
+        assert (one.convolution, one.delay) == (other.convolution, other.delay)
+        np.testing.assert_array_equal(one.weights, other.weights)
+        np.testing.assert_array_equal(one.bias if one.bias is not None else 0, 0 if other.bias is None else other.bias)
+    source = nm.spike_trains(TIMESTEPS, made.inputs)
+    expected = nm.NodeByNode(file, nm.DT).run(source)
+    np.testing.assert_allclose(sent(made, source), expected, rtol=1e-5, atol=1e-5)
+
 
 @pytest.mark.parametrize("name", list(CHAINS))
 @pytest.mark.parametrize("subtract", [False, True])
@@ -221,13 +324,14 @@ def without_reset() -> NirGraph:
 
 REFUSED: list[tuple[NirGraph, str]] = [
     (
-        nm.graph({"c": nm.node("Conv2d"), "w": LINEAR, "n": nm.leaky(3)}),
-        r"'c' \(Conv2d\): reads 'input', which does not say its planes",
+        nm.graph({"c": nm.conv(3, 2, (1, 3)), "n": nm.leaky(3)}),
+        r"'n' \(LIF\): reads planes of 'input', which does not say its planes: an input's shape",
     ),
     (
-        nm.graph({"c": nm.node("SumPool2d"), "n": nm.leaky(3)}),
-        r"'c' \(SumPool2d\): reads 'input', which does not say its planes",
+        nm.graph({"c": nm.pool("Sum"), "w": nm.node("Linear", weight=np.ones((3, 1))), "n": nm.leaky(3)}),
+        r"'n' \(LIF\): reads planes of 'input', which does not say",
     ),
+    (nm.graph({"c": nm.node("I", r=np.ones(3)), "n": nm.leaky(3)}), r"I \('c'\) needs a neuron that adds up"),
     (nm.graph({"c": nm.node("Wobble"), "n": nm.leaky(3)}), r"Wobble \('c'\) is not known; known are Input"),
     (without_reset(), "'n' .LIF.: has no 'v_reset'.*give --reset zero or --reset subtract"),
     (nm.graph({"w": LINEAR, "n": nm.leaky(4)}), r"'tau' has 4 values for 3 neurons"),

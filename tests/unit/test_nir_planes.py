@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import nir_models as nm
 import numpy as np
 import pytest
 from test_convolutions import INPUT, PLAIN, after, network_of_planes, pooled
@@ -26,6 +28,7 @@ from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.nir_writing import nir_of_network, write_nir
+from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "nir"
 STRIDED = replace(PLAIN, window=Window(kernel=(3, 2), stride=(2, 1), padding=(1, 1), dilation=(1, 2)))
@@ -69,6 +72,7 @@ def test_an_imported_network_of_planes_runs(tmp_path: Path) -> None:
     network, _ = written(CHAINS["pools"], tmp_path / "net.nir")
     path, lines = import_nir(tmp_path / "net.nir", tmp_path / "made", Discretisation())
     assert lines[0].startswith("72-12-2-3")
+    assert "12 LIF (3 x 2 x 2), decay 0.95" in lines[1]
     changes = {"training.max_training_steps": 2, "data.timesteps": 6, "training.batch": 4, "training.evaluate": "never"}
     workload = load_workload(path, changes)
     assert workload.network.spikes == "dense"
@@ -77,9 +81,9 @@ def test_an_imported_network_of_planes_runs(tmp_path: Path) -> None:
     assert run.gradients["hidden0"].shape == (18, 3)
 
 
-def node(kind: str, metadata: dict[str, str] | None = None, **arrays: Any) -> NirNode:
+def node(kind: str, words: dict[str, str] | None = None, **arrays: Any) -> NirNode:
     made = {name: np.asarray(each, np.float64) for name, each in arrays.items()}
-    return NirNode(kind=kind, arrays=made, metadata=metadata or {})
+    return NirNode(kind=kind, arrays=made, words=words or {})
 
 
 def convolution(**changes: Any) -> NirNode:
@@ -91,8 +95,8 @@ def convolution(**changes: Any) -> NirNode:
         "dilation": 1,
         "groups": 1,
     }
-    metadata = changes.pop("metadata", None)
-    return node("Conv2d", metadata, **{name: each for name, each in (given | changes).items() if each is not None})
+    words = changes.pop("words", None)
+    return node("Conv2d", words, **{name: each for name, each in (given | changes).items() if each is not None})
 
 
 def neurons(*shape: int, **changes: Any) -> NirNode:
@@ -100,13 +104,15 @@ def neurons(*shape: int, **changes: Any) -> NirNode:
     return node("IF", **({"r": wide, "v_threshold": wide, "v_reset": 0 * wide} | changes))
 
 
-def graph(*middle: NirNode, shape: tuple[int, ...] = (2, 6, 6), out: int = 5, edges: Any = ()) -> NirGraph:
+def graph(
+    *middle: NirNode, shape: tuple[int, ...] = (2, 6, 6), out: int = 5, edges: Any = (), more: Any = None
+) -> NirGraph:
     """The nodes in a row, and weights for `out` neurons."""
     names = ["input", *(str(number) for number in range(len(middle))), "w", "n", "output"]
     last = [node("Linear", weight=np.ones((out, 48))), neurons(out), node("Output", shape=[out])]
     every = [node("Input", shape=shape), *middle, *last]
     pairs = [*itertools.pairwise(names), *edges]
-    return NirGraph(nodes=dict(zip(names, every, strict=True)), edges=tuple(pairs))
+    return NirGraph(nodes={**dict(zip(names, every, strict=True)), **(more or {})}, edges=tuple(pairs))
 
 
 def test_a_convolution_of_one_dimension_and_paddings_in_words() -> None:
@@ -117,7 +123,7 @@ def test_a_convolution_of_one_dimension_and_paddings_in_words() -> None:
     )
     for word, padding, side in (("same", (1, 1), 6), ("valid", (0, 0), 4)):
         given = graph(
-            convolution(padding=None, metadata={"padding": word}), neurons(3, side, side), node("Flatten"), out=5
+            convolution(padding=None, words={"padding": word}), neurons(3, side, side), node("Flatten"), out=5
         )
         linear = node("Linear", weight=np.ones((5, 3 * side * side)))
         given = NirGraph(nodes={**given.nodes, "w": linear}, edges=given.edges)
@@ -157,12 +163,71 @@ REFUSED: dict[str, tuple[NirGraph, str]] = {
     "no stride": (graph(convolution(stride=0), SPIKES), "at least 1 is needed"),
     "halves": (graph(convolution(stride=1.5), SPIKES), "'stride' is .1.5.; one or two whole numbers are needed"),
     "flat weights": (graph(convolution(weight=np.ones((3, 18))), SPIKES), "'weight' has the shape .3, 18."),
-    "a word": (graph(convolution(padding=None, metadata={"padding": "full"}), SPIKES), "its padding is 'full'"),
+    "a word": (graph(convolution(padding=None, words={"padding": "full"}), SPIKES), "its padding is 'full'"),
     "uneven": (
-        graph(convolution(weight=np.ones((3, 2, 2, 3)), padding=None, metadata={"padding": "same"}), SPIKES),
+        graph(convolution(weight=np.ones((3, 2, 2, 3)), padding=None, words={"padding": "same"}), SPIKES),
         "not the same on both sides",
     ),
     "bias": (graph(convolution(bias=np.zeros(2)), SPIKES), "'bias' has 2 values for 3 channels"),
+    "matrix of three extents": (
+        graph(
+            node("SumPool2d", kernel_size=[2, 2], stride=[2, 2], padding=[0, 0]),
+            node("Linear", weight=np.ones((5, 2, 9))),
+        ),
+        "'weight' has the shape .5, 2, 9.; 2 extents are needed",
+    ),
+    "bias of a matrix": (
+        graph(
+            node("SumPool2d", kernel_size=[2, 2], stride=[2, 2], padding=[0, 0]),
+            node("Affine", weight=np.ones((5, 18)), bias=np.ones(4)),
+        ),
+        "'bias' has 4 values for 5",
+    ),
+    "other sides": (
+        graph(convolution(input_shape=[6, 5]), SPIKES),
+        "reads planes of 2 x 6 x 6; its convolution is for a side of 5, not 6",
+    ),
+    "no sides": (graph(convolution(input_shape=[-6, -6]), SPIKES, shape=(72,)), "'input_shape' is .-6, -6."),
+    "sides of another input": (graph(convolution(input_shape=[6, 6]), SPIKES, shape=(71,)), "'input' gives 71"),
+    "one dimension of two": (
+        graph(
+            node("Conv1d", weight=np.ones((3, 2, 3)), bias=np.zeros(3), stride=1, padding=0, dilation=1, groups=1),
+            SPIKES,
+        ),
+        "its convolution is for a side of 1, not 6",
+    ),
+    "neurons without a convolution": (
+        graph(neurons(2, 6, 6), convolution(), SPIKES),
+        "'1' .IF.: reads planes of '0', which does not say its planes|'2' .IF.: reads planes of '0', which does not",
+    ),
+    "synapses onto itself": (
+        graph(convolution(), SPIKES, edges=[("1", "1")]),
+        "'1' .IF.: reads planes and itself; neurons of planes have no synapses",
+    ),
+    "planes onto itself": (
+        graph(
+            neurons(72),
+            edges=[("0", "p"), ("p", "0")],
+            more={"p": node("SumPool2d", kernel_size=1, stride=1, padding=0)},
+        ),
+        "'0' .IF.: reads itself over a convolution or a pool",
+    ),
+    "long windows": (
+        graph(
+            node(
+                "Conv2d",
+                weight=np.ones((1, 1, 1, 4097)),
+                bias=np.zeros(1),
+                stride=1,
+                padding=[0, 8192],
+                dilation=1,
+                groups=1,
+            ),
+            neurons(1),
+            shape=(1, 1, 4096),
+        ),
+        "take over 33554432 neurons, or windows over them",
+    ),
     "only a pool": (
         graph(node("SumPool2d", kernel_size=[2, 2], stride=[2, 2], padding=[0, 0]), neurons(2, 3, 3)),
         "gets pools of planes without weights",
@@ -175,6 +240,70 @@ def test_what_no_layer_of_planes_does_is_refused_by_name(given: NirGraph, messag
     with pytest.raises(DescriptionError, match=message) as refused:
         network_of_nir(Path("x"), given)
     assert "'" in str(refused.value)
+
+
+def test_metadata_are_no_padding(tmp_path: Path) -> None:
+    given = replace(convolution(), metadata={"padding": "same"})
+    write_nir(tmp_path / "net.nir", graph(given, SPIKES))
+    found = network_of_nir(tmp_path / "net.nir", read_nir(tmp_path / "net.nir")).populations[0].convolution
+    assert found is not None
+    assert found.window.padding == (0, 0)
+
+
+def test_a_word_is_written_and_read(tmp_path: Path) -> None:
+    write_nir(tmp_path / "net.nir", graph(convolution(padding=None, words={"padding": "same"}), neurons(3, 6, 6)))
+    given = read_nir(tmp_path / "net.nir").nodes["0"]
+    assert isinstance(given, NirNode)
+    assert (given.words, given.metadata) == ({"padding": "same"}, {})
+
+
+@pytest.mark.parametrize("threshold", [2.0, [1.0, 2.0, 3.0], np.full((3, 1, 1), 2.0)])
+def test_constants_of_planes_may_be_one_or_one_by_channel(threshold: Any) -> None:
+    for constants in ({}, {"r": np.ones(3), "v_reset": np.zeros(3)}, {"r": 1.0, "v_reset": 0.0}):
+        given = graph(
+            convolution(),
+            neurons(3, 4, 4, v_threshold=threshold, **constants),
+            convolution(weight=np.ones((12, 3, 3, 3)), bias=np.ones(12)),
+            neurons(12),
+        )  # its planes are those of the convolution before
+        first, second, _ = network_of_nir(Path("x"), given).populations
+        np.testing.assert_array_equal(first.dynamics.threshold, np.broadcast_to(np.ravel(threshold), 3))
+        assert second.convolution is not None
+        assert second.convolution.planes == PLAIN.result
+        assert second.bias is not None
+
+
+def test_a_convolution_may_say_the_planes_of_a_flat_input() -> None:
+    given = graph(convolution(input_shape=[6, 6]), SPIKES, shape=(72,))
+    assert network_of_nir(Path("x"), given).populations[0].convolution == PLAIN
+
+
+def test_biases_of_zeros_are_none_as_those_of_matrices() -> None:
+    first, second = network_of_nir(Path("x"), graph(convolution(), SPIKES)).populations
+    assert first.bias is None
+    assert second.bias is None
+
+
+def test_what_is_late_and_what_sends_a_pool_are_written_as_they_are(tmp_path: Path) -> None:
+    network = network_of_planes(PLAIN, after(PLAIN, 4, 2), bias=True, delay=1)
+    populations, names = network_of_layers(network, initial_weights(network, 3, 1.0, 0.1), 1e-3)
+    first, second, _ = populations.populations
+    summed = replace(PLAIN, after=Pool(kind="sum", window=Window(kernel=(4, 4))))
+    last = replace(first, kind="Linear", node="last", convolution=summed)
+    graph_of = nir_of_network(populations, names)
+    late = graph_of.nodes["hidden1_delay"]
+    assert isinstance(late, NirNode)
+    assert late.arrays["delay"].shape == (3, 4, 4)
+    made = nir_of_network(replace(populations, populations=(last,)), ("last",))
+    assert made.edges[-1] == ("last_pool", "output")
+    assert ("last_weights", "last_pool") in made.edges
+    output = made.nodes["output"]
+    assert isinstance(output, NirNode)
+    assert output.arrays["shape"].tolist() == [3, 1, 1]
+    again = network_of_nir(Path("x"), made)
+    assert again.populations[0].convolution == summed
+    assert again.populations[0].dynamics.decay.shape == (3,)
+    assert second.convolution is not None
 
 
 def test_max_pools_are_not_written(tmp_path: Path) -> None:
@@ -194,6 +323,34 @@ def test_a_damaged_note_of_a_convolution_is_refused(note: str, tmp_path: Path) -
     (tmp_path / "net.safetensors").write_bytes(held.replace(text, changed))
     with pytest.raises(DataFileError, match=r"says '|has the shape"):
         read_model(tmp_path / "net.safetensors")
+
+
+CHANGES: dict[str, tuple[Any, str]] = {
+    "negative": (lambda note: note["planes"].update(channels=-2, height=-6), "at least 1|larger than planes"),
+    "none": (lambda note: note.update(channels=0), "has the shape|at least 1 of each"),
+    "text": (lambda note: note.update(channels="3"), "channels Input should be a valid integer"),
+    "another key": (lambda note: note["window"].update(groups=2), "keys that no convolution has"),
+    "huge": (lambda note: note["window"].update(padding=[9**9, 9**9]), "take over 33554432 neurons"),
+    "endless": (lambda note: note["window"].update(padding=[10**30, 10**30]), "take over|valid"),
+    "other channels": (lambda note: note.update(channels=4), "w.hidden1 takes 48 inputs"),
+    "pool": (lambda note: note.update(after={"kind": "least", "window": note["window"]}), "is not a valid choice"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
+def test_a_note_that_no_convolution_has_is_refused(change: Any, message: str, tmp_path: Path) -> None:
+    written(CHAINS["two"], tmp_path / "net.nir")
+    path = tmp_path / "net.safetensors"
+    write_model(path, network_of_nir(tmp_path / "net.nir", read_nir(tmp_path / "net.nir")))
+    notes = read_notes(path)
+    note = json.loads(notes["hidden0.convolution"])
+    change(note)
+    write_safetensors(path, read_safetensors(path), {**notes, "hidden0.convolution": json.dumps(note)})
+    with pytest.raises(DataFileError, match=message):
+        read_model(path)
+    write_safetensors(path, read_safetensors(path), {**notes, "hidden7.convolution": notes["hidden0.convolution"]})
+    with pytest.raises(DataFileError, match="says a convolution of 'hidden7'; its layers are hidden0"):
+        read_model(path)
 
 
 def test_a_network_of_sinabs_spikes_as_its_equations_say() -> None:
@@ -219,12 +376,18 @@ def test_a_network_of_sinabs_spikes_as_its_equations_say() -> None:
     spikes = (np.random.default_rng(1).random((2, 34, 34)) < 0.2).astype(float)
     padded = np.pad(spikes, ((0, 0), (1, 1), (1, 1)))
     weights = first.weights.T.reshape(16, 2, 5, 5)
-    assert first.bias is not None
+    assert first.bias is None  # the file's are zeros
     windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), axis=(1, 2))[:, ::2, ::2]
-    expected = np.einsum("cyxij,ocij->oyx", windows, weights) + first.bias[:, None, None]
+    expected = np.einsum("cyxij,ocij->oyx", windows, weights)
     patches = Patches(planes=kinds[0].planes, window=kinds[0].window, by_channel=True)
     (rows,) = OPERATIONS["unfold"].evaluate(patches, spikes.reshape(1, -1))
-    np.testing.assert_allclose((rows @ first.weights + first.bias).T.reshape(16, 16, 16), expected, atol=1e-12)
+    np.testing.assert_allclose((rows @ first.weights).T.reshape(16, 16, 16), expected, atol=1e-12)
+    source = nm.spike_trains(6, 2312, activity=0.3)
+    given = nm.NodeByNode(read_nir(path), 1e-3, subtract=True).run(source)
+    sent = nm.run(found, source)
+    assert all(0.005 < each.mean() < 1 for each in sent[:-1])
+    assert given.any()
+    assert np.mean(given != sent[-1]) < 0.02  # weights are no multiples: a potential at the threshold may go either way
 
 
 def test_the_input_has_planes_of_its_shape() -> None:

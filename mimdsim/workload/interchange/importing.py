@@ -124,7 +124,8 @@ def _describe(network: ImportedNetwork) -> list[str]:
 
 def _describe_layer(name: str, each: Population) -> str:
     dynamics = each.dynamics
-    parts = [f"{name} ({each.node}): {each.neurons} {each.kind}", f"decay {_range(dynamics.decay)}"]
+    planes = f" ({each.convolution.result})" if each.convolution else ""
+    parts = [f"{name} ({each.node}): {each.neurons} {each.kind}{planes}", f"decay {_range(dynamics.decay)}"]
     if dynamics.synapse_decay is not None:
         parts.append(f"of the current {_range(dynamics.synapse_decay)}")
     if dynamics.threshold is not None:

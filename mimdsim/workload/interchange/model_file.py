@@ -12,7 +12,8 @@ and a neuron that fired at t-1 is reset before or after it integrates, as `reset
 
 The file is safetensors, with arrays by layer ('hidden0', ..., 'output'): w.<layer>, and where it has them b.<layer>
 and r.<layer>; the neurons' constants as decay.<layer>, gain.<layer> and so on, named as the fields of `Dynamics`, one
-number per neuron. Notes give the kind of every layer, its reset and delay, and the length of a timestep.
+number per neuron. Notes give the kind of every layer, its reset and delay, and the length of a timestep; of a layer
+that reads planes also <layer>.convolution, the record `Convolution` as JSON: its arrays are then by channel.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from mimdsim.base.errors import DataFileError, MappingError
+from mimdsim.base.errors import DataFileError, MappingError, shortened
+from mimdsim.base.files import parse_json
 from mimdsim.graph.convolution import Convolution
-from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, Reals
+from mimdsim.workload.interchange.nir_nodes import Reals
+from mimdsim.workload.interchange.nir_planes import bounded
 from mimdsim.workload.interchange.state_dict import chain_of, layer_names
 from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
@@ -189,10 +192,14 @@ def read_model(path: Path) -> ImportedNetwork:
     for name, values in arrays.items():
         if not np.all(np.isfinite(values)):
             raise DataFileError(path, f"'{name}' holds values that are not finite")
-    found = {name.removesuffix(NOTE): _convolution(path, name, text) for name, text in notes.items() if NOTE in name}
+    found = {
+        name.removesuffix(NOTE): _convolution(path, name, text) for name, text in notes.items() if name.endswith(NOTE)
+    }
     sizes = {layer: (each.planes.neurons, each.result.neurons) for layer, each in found.items()}
     trained = {name: values for name, values in arrays.items() if name[:2] in ("w.", "r.", "b.")}
     layers, _ = chain_of(path, trained, sizes)
+    if strays := set(found) - set(layers):
+        raise DataFileError(path, f"says a convolution of '{min(strays)[:40]}'; its layers are {', '.join(layers)}")
     populations = tuple(_population(path, layer, arrays, notes, found.get(layer)) for layer in layers)
     try:
         dt = float(notes.get("dt_seconds", "0"))
@@ -207,12 +214,18 @@ _CONVOLUTION = TypeAdapter(Convolution)
 
 def _convolution(path: Path, name: str, text: str) -> Convolution:
     try:
-        found = _CONVOLUTION.validate_json(text)
-        if max(found.planes.neurons, found.read.neurons, found.made.neurons, found.fan_in) > MAX_VALUES:
-            raise MappingError(f"planes of {found.made} are over {MAX_VALUES} neurons")
-    except (ValidationError, MappingError) as problem:
-        raise DataFileError(path, f"says '{text[:60]}' of '{name[:60]}': {str(problem)[:200]}") from None
+        found = bounded(_CONVOLUTION.validate_json(text, strict=True))
+        if not _all_read(parse_json(text), asdict(found)):
+            raise MappingError("it has keys that no convolution has")
+    except (ValueError, RecursionError, MappingError) as problem:  # pydantic's ValidationError is a ValueError
+        said = shortened(" ".join(str(problem).split()), 200)
+        raise DataFileError(path, f"says '{shortened(text)}' of '{shortened(name)}': {said}") from None
     return found
+
+
+def _all_read(given: Any, read: Any) -> bool:
+    """Whether JSON has no other keys than what was read of it."""
+    return not isinstance(given, dict) or all(name in read and _all_read(given[name], read[name]) for name in given)
 
 
 def _population(

@@ -11,9 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from mimdsim.graph.convolution import Planes
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, OF_PLANES, NirNode, NodeProblem, Reals
-from mimdsim.workload.interchange.nir_planes import PlaneMap, planes_of
+from mimdsim.workload.interchange.nir_planes import PlaneMap
 
 WHOLE_DELAY = 1e-3  # assumed: how far a delay may be from a whole number of timesteps, in timesteps
 MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence
@@ -72,19 +71,19 @@ class Combination:
     terms: dict[tuple[str, int], Term]
     constant: Reals
 
-    def over_planes(self, node: NirNode, planes: Mapping[str, Planes]) -> Combination:
-        """Its only term through a convolution, a pool, or the weights after a pool; raises NodeProblem for others."""
+    def over_planes(self, node: NirNode) -> Combination:
+        """Its only term through a convolution, a pool, or weights after a pool; raises NodeProblem for others."""
         if len(self.terms) != 1 or self.constant.any():
             raise NodeProblem("adds up several sources of planes, or a constant and one; a convolution reads one")
-        ((source, delay), term) = next(iter(self.terms.items()))
+        ((key, term),) = self.terms.items()
         if not isinstance(term, PlaneMap):
-            if not is_identity(term) or source not in planes:
+            if not is_identity(term):
                 raise NodeProblem(
-                    f"reads '{source}', which does not say its planes: its arrays, or the input's shape, must be "
-                    "[channels, height, width], with nothing but pools between both"
+                    f"reads '{key[0]}' over weights or a scale, and nothing but pools between both can run; put "
+                    "neurons there, or multiply the convolution's weights by the scale"
                 )
-            term = PlaneMap(planes=planes[source])
-        return Combination(terms={(source, delay): term.through(node)}, constant=np.zeros(1))
+            term = PlaneMap()
+        return Combination(terms={key: term.through(node)}, constant=self.constant)
 
     def then(self, linear: Reals, bias: Reals | None) -> Combination:
         """Every term and the constant through `linear`, and then `bias` added."""
@@ -146,8 +145,6 @@ def combinations_of(
         before[end].append(start)
     sources = {name for name, node in nodes.items() if node.kind in NEURONS or node.kind == "Input"}
     sent = {name: Combination(terms={(name, 0): IDENTITY}, constant=np.zeros(1)) for name in sources}
-    sent_planes = ((name, _planes_sent(nodes[name])) for name in sources)
-    planes = {name: each for name, each in sent_planes if each is not None}
     notes: list[str] = []
     composed = 0
     for name in _in_order(before, sources):
@@ -155,11 +152,10 @@ def combinations_of(
         with _naming(f"'{name}' ({kind})"), np.errstate(all="ignore"):  # what overflows is refused later, with its node
             arriving = total([sent[one] for one in before[name]])
             late = _timesteps(nodes[name], dt) if kind == "Delay" else 0
-            sent[name] = arriving.delayed(late) if late else _through(nodes[name], arriving, planes)
+            sent[name] = arriving.delayed(late) if late else _through(nodes[name], arriving)
             if late and arriving.constant.any():
                 notes.append(f"the constant that '{name}' delays acts from the first timestep on, not {late} later")
-            terms = sent[name].terms.values()
-            plain = [term for term in terms if not isinstance(term, PlaneMap)]
+            plain = (term for term in sent[name].terms.values() if not isinstance(term, PlaneMap))
             composed += sum(term.size for term in plain if term.ndim == 2 and term.base is None)
             if composed > MAX_VALUES:
                 raise NodeProblem(f"products of weights have over {MAX_VALUES} values")
@@ -189,18 +185,11 @@ def _in_order(before: Mapping[str, list[str]], sources: set[str]) -> list[str]:
         raise NodeProblem(f"{circle} is a cycle without a neuron in it, which has no value") from None
 
 
-def _planes_sent(node: NirNode) -> Planes | None:
-    """Of an input by its shape, of neurons by that of their arrays."""
-    if node.kind == "Input":
-        return planes_of(node.arrays["shape"].reshape(-1))
-    return planes_of(np.array(max((values.shape for values in node.arrays.values()), key=len, default=())))
-
-
-def _through(node: NirNode, arriving: Combination, planes: Mapping[str, Planes]) -> Combination:
+def _through(node: NirNode, arriving: Combination) -> Combination:
     """What a node without neurons and delay sends."""
     of_planes = any(isinstance(term, PlaneMap) for term in arriving.terms.values())
     if node.kind in OF_PLANES or (of_planes and node.kind not in ("Flatten", "Output")):
-        return arriving.over_planes(node, planes)
+        return arriving.over_planes(node)
     if node.kind == "Scale":
         return arriving.then(node.arrays["scale"].reshape(-1), None)
     if "weight" not in node.arrays:  # Flatten and Output: values are rows here anyway

@@ -32,8 +32,8 @@ NODE_TYPES: dict[str, tuple[str, ...]] = {
     "Affine": ("weight", "bias"),
     "Scale": ("scale",),
     "Flatten": (),
-    "Conv1d": ("weight", "bias", "stride", "padding", "dilation", "groups"),
-    "Conv2d": ("weight", "bias", "stride", "padding", "dilation", "groups"),
+    "Conv1d": ("weight", "bias", "stride", "padding", "dilation", "groups", "input_shape"),
+    "Conv2d": ("weight", "bias", "stride", "padding", "dilation", "groups", "input_shape"),
     "SumPool2d": ("kernel_size", "stride", "padding"),
     "AvgPool2d": ("kernel_size", "stride", "padding"),
     "Delay": ("delay",),
@@ -44,8 +44,8 @@ NODE_TYPES: dict[str, tuple[str, ...]] = {
     "CubaLI": ("tau_syn", "tau_mem", "r", "v_leak", "w_in"),
     "CubaLIF": ("tau_syn", "tau_mem", "r", "v_leak", "v_threshold", "v_reset", "w_in"),
 }
-OPTIONAL = ("v_reset", "w_in")
-WORDS = ("padding",)  # arrays that may be a word
+OPTIONAL = ("v_reset", "w_in", "input_shape")
+WORDS = ("padding",)  # these may be a word instead of an array
 POOLS = {"SumPool2d": "sum", "AvgPool2d": "average"}
 OF_PLANES = ("Conv1d", "Conv2d", *POOLS)
 NEURONS = frozenset({"Threshold", "IF", "LI", "LIF", "CubaLI", "CubaLIF"})
@@ -57,11 +57,13 @@ WANTING = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NirNode:
-    """A node: its type, its arrays in the shapes of the file (float64), and text of its metadata."""
+    """A node: its type, its arrays in the shapes of the file (float64), what has a word in place of an array, and text
+    of its metadata."""
 
     kind: str
     arrays: dict[str, Reals] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

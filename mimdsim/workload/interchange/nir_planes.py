@@ -1,4 +1,4 @@
-"""Convolutions and pools of a NIR graph: what arrives at a population from planes, put together node by node."""
+"""Convolutions and pools of a NIR graph: how a population reads planes, put together node by node."""
 
 from __future__ import annotations
 
@@ -13,78 +13,106 @@ from mimdsim.graph.convolution import Convolution, Pair, Planes, Pool, Window
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, POOLS, NirNode, NodeProblem, Reals
 
 T = TypeVar("T")
-PADDING = "padding"  # numbers, or a word in the metadata of a node that was read
+PADDING = "padding"  # numbers, or a word
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlaneMap:
-    """What a source of planes sends, through a pool, a convolution and another pool, each of which may be missing.
-    weights [channels read * taps, channels made], bias one for each of these."""
+    """A pool, weights and another pool, each of which may be missing, of planes that the source says.
 
-    planes: Planes
+    weights [channels read * taps, channels made] of a window (None: all of the planes), bias one for each of these;
+    sides: height and width of what the weights read, where the node says them.
+    """
+
     before: Pool | None = None
     window: Window | None = None
     weights: Reals | None = None
     bias: Reals | None = None
     after: Pool | None = None
+    sides: tuple[int | None, int | None] = (None, None)
 
     @property
-    def convolution(self) -> Convolution:
-        """Raises NodeProblem where there is none, or where windows do not fit."""
-        if self.window is None or self.weights is None:
+    def planes(self) -> Planes | None:
+        """Of the source, as far as the nodes say them."""
+        high, wide = self.sides
+        if self.before or self.window is None or self.weights is None or high is None or wide is None:
+            return None
+        return Planes(channels=len(self.weights) // self.window.taps, height=high, width=wide)
+
+    def convolution(self, planes: Planes) -> Convolution:
+        """Of a source of `planes`; raises NodeProblem for maps without weights and windows that do not fit."""
+        weights = self.weights
+        if weights is None:
             raise NodeProblem("gets pools of planes without weights; a layer has weights")
-        try:
-            made = Convolution(
-                planes=self.planes,
-                window=self.window,
-                channels=int(self.weights.shape[1]),
-                before=self.before,
-                after=self.after,
-            )
-        except MappingError as problem:
-            raise NodeProblem(str(problem)) from None
-        if made.fan_in != self.weights.shape[0]:
-            raise NodeProblem(f"has weights for {self.weights.shape[0]} inputs of a window that covers {made.fan_in}")
-        if max(made.result.neurons, made.made.neurons, made.read.neurons) > MAX_VALUES:
-            raise NodeProblem(f"makes planes of {made.made}, over {MAX_VALUES} neurons")
-        return made
+        read = _fits(lambda: self.before.over(planes) if self.before else planes)
+        for said, side in zip(self.sides, (read.height, read.width), strict=True):
+            if said not in (None, side):
+                raise NodeProblem(f"reads planes of {read}; its convolution is for a side of {said}, not {side}")
+        window = self.window or Window.whole(read)
+        if read.channels * window.taps != len(weights):
+            covers = read.channels * window.taps
+            raise NodeProblem(f"has weights for {len(weights)} inputs of a window that covers {covers}")
+        channels, before, after = int(weights.shape[1]), self.before, self.after
+        return _fits(
+            lambda: bounded(Convolution(planes=planes, window=window, channels=channels, before=before, after=after))
+        )
 
     def through(self, node: NirNode) -> PlaneMap:
         """What comes of it by a convolution, a pool or a matrix; raises NodeProblem for what no layer does."""
         if node.kind in POOLS:
-            pool = _fits(lambda: Pool(kind=POOLS[node.kind], window=_window(node, "kernel_size")))
-            if self.window is None and self.before is None:
-                return replace(self, before=pool)
-            if self.window is not None and self.after is None:
-                return replace(self, after=pool)
-            raise NodeProblem("follows another pool; a layer has one before its weights and one after")
-        if self.window is not None:
-            raise NodeProblem("follows a convolution without neurons between both")
-        if node.kind in ("Linear", "Affine"):
-            read = _fits(lambda: self.before.over(self.planes) if self.before else self.planes)
-            bias = node.arrays["bias"].reshape(-1) if "bias" in node.arrays else None
-            return replace(self, window=Window.whole(read), weights=node.arrays["weight"].T, bias=bias)
-        if node.kind not in ("Conv1d", "Conv2d"):
-            raise NodeProblem("acts on planes, between a source and its convolution, pool or weights")
+            pool = _fits(lambda: Pool(kind=POOLS[node.kind], window=_window(node, _pair(node, "kernel_size"))))
+            if (self.before if self.weights is None else self.after) is not None:
+                raise NodeProblem("follows another pool; a layer has one before its weights and one after")
+            return replace(self, before=pool) if self.weights is None else replace(self, after=pool)
+        if "weight" not in node.arrays:
+            raise NodeProblem(
+                "follows a convolution or a pool, which only pools, weights and neurons may; fold a scale into weights"
+            )
+        if self.weights is not None:
+            raise NodeProblem("follows a convolution without neurons between both; put neurons there")
         weight, one = node.arrays["weight"], node.kind == "Conv1d"
-        if weight.ndim != (3 if one else 4):
-            raise NodeProblem(f"'weight' has the shape {list(weight.shape)}; [made, read, kernel ...] is needed")
+        extents = {"Conv1d": 3, "Conv2d": 4}.get(node.kind, 2)
+        if weight.ndim != extents:
+            raise NodeProblem(f"'weight' has the shape {list(weight.shape)}; {extents} extents are needed")
+        bias = node.arrays["bias"].reshape(-1) if "bias" in node.arrays else None
+        if bias is not None:
+            if bias.size not in (1, len(weight)):
+                raise NodeProblem(f"'bias' has {bias.size} values for {len(weight)} channels")
+            bias = np.broadcast_to(bias, (len(weight),)) if bias.any() else None
+        made = replace(self, weights=weight.reshape(len(weight), -1).T, bias=bias)
+        if extents == 2:
+            return made
         groups = node.arrays["groups"].reshape(-1)
         if groups.size != 1 or groups[0] != 1:
-            raise NodeProblem(f"has {groups[:4].tolist()} groups; one can run")
-        kernel = (1, weight.shape[2]) if one else (int(weight.shape[2]), int(weight.shape[3]))
-        bias = node.arrays["bias"].reshape(-1) if "bias" in node.arrays else None
-        if bias is not None and bias.size != weight.shape[0]:
-            raise NodeProblem(f"'bias' has {bias.size} values for {weight.shape[0]} channels")
-        flat = weight.reshape(len(weight), -1).T
-        return replace(self, window=_fits(lambda: _window(node, kernel)), weights=flat, bias=bias)
+            raise NodeProblem(f"has {groups[:4].tolist()} groups; one can run: write its weights out with zeros")
+        high, wide = (1, *weight.shape[2:]) if one else weight.shape[2:]
+        sides: tuple[int | None, int | None] = (1, None) if one else (None, None)
+        if "input_shape" in node.arrays:
+            sides = _pair(node, "input_shape", one)
+            if min(sides) < 1:
+                raise NodeProblem(f"'input_shape' is {sides}; at least 1 is needed")
+        return replace(made, window=_window(node, (int(high), int(wide))), sides=sides)
+
+
+def bounded(convolution: Convolution) -> Convolution:
+    """The same; raises MappingError for one whose planes or windows have too many values to be written out."""
+    planes, read, made = convolution.planes, convolution.read, convolution.made
+    result = convolution.result
+    taps = [made.positions * convolution.window.taps]
+    taps += [read.positions * convolution.before.window.taps] if convolution.before else []
+    taps += [result.positions * convolution.after.window.taps] if convolution.after else []
+    if min(*planes.shape, convolution.channels) < 1:
+        raise MappingError(f"planes of {planes} and {convolution.channels} channels: at least 1 of each is needed")
+    if max(planes.neurons, read.neurons, made.neurons, convolution.fan_in * convolution.channels, *taps) > MAX_VALUES:
+        raise MappingError(
+            f"planes of {planes}, {read} and {made} take over {MAX_VALUES} neurons, or windows over them"
+        )
+    return convolution
 
 
 def planes_of(shape: Reals) -> Planes | None:
-    """Of a shape [channels, height, width] or [channels, length]; None for any other."""
-    if shape.size not in (2, 3) or not np.all(np.isfinite(shape)) or np.any(shape < 1) or np.any(shape % 1):
-        return None
-    if np.prod(shape) > MAX_VALUES:
+    """Of a checked shape [channels, height, width] or [channels, length]; None for any other."""
+    if shape.size not in (2, 3):
         return None
     channels, *sides = map(int, shape.tolist())
     return Planes(channels=channels, height=sides[0] if len(sides) == 2 else 1, width=sides[-1])
@@ -98,10 +126,9 @@ def _fits(make: Callable[[], T]) -> T:
         raise NodeProblem(str(problem)) from None
 
 
-def _window(node: NirNode, kernel: Pair | str) -> Window:
+def _window(node: NirNode, size: Pair) -> Window:
     """The window of a node; one number is for both sides, of one dimension for the width."""
-    size = _pair(node, kernel) if isinstance(kernel, str) else kernel
-    one, word = node.kind == "Conv1d", node.metadata.get(PADDING, "")
+    one, word = node.kind == "Conv1d", node.words.get(PADDING, "")
     stride = _pair(node, "stride", one)
     dilation = _pair(node, "dilation", one) if "dilation" in node.arrays else (1, 1)
     if word == "same":
@@ -113,17 +140,17 @@ def _window(node: NirNode, kernel: Pair | str) -> Window:
         raise NodeProblem(f"its padding is '{word}'; numbers, 'same' and 'valid' are known")
     else:
         padding = (0, 0) if word else _pair(node, PADDING, one)
-    return Window(kernel=size, stride=stride, padding=padding, dilation=dilation)
+    return _fits(lambda: Window(kernel=size, stride=stride, padding=padding, dilation=dilation))
 
 
 def _pair(node: NirNode, name: str, one: bool = False) -> Pair:
+    """Of the height and the width; in one dimension the height is as of a single row."""
     values = node.arrays[name].reshape(-1) if name in node.arrays else np.zeros(0)
     if values.size not in ((1,) if one else (1, 2)) or np.any(values % 1) or np.any(np.abs(values) > MAX_VALUES):
         wanted = "one" if one else "one or two"
         raise NodeProblem(f"'{name}' is {values[:4].tolist()}; {wanted} whole numbers are needed")
     least = 0 if name == PADDING else 1
-    first, last = int(values[0]), int(values[-1])
-    return (least, last) if one else (first, last)
+    return (least, int(values[0])) if one else (int(values[0]), int(values[-1]))
 
 
 def by_channel(node: NirNode, planes: Planes) -> NirNode:

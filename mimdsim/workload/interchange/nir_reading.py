@@ -54,7 +54,7 @@ def _graph(path: Path, described: dict[str, Any], pieces: Iterator[Reals]) -> Ni
             nodes[name] = _graph(path, node, pieces)
             continue
         arrays = {array: _array(path, shape, pieces) for array, shape in node["arrays"].items()}
-        nodes[name] = NirNode(kind=node["kind"], arrays=arrays, metadata=node["metadata"])
+        nodes[name] = NirNode(kind=node["kind"], arrays=arrays, metadata=node["metadata"], words=node["words"])
     return NirGraph(nodes=nodes, edges=tuple((start, end) for start, end in described["edges"]))
 
 
@@ -130,7 +130,7 @@ class _Walk:
                 has = ", ".join(self._names(place)[:20])
                 raise DataFileError(self._path, f"/{place} is a {kind} without '{name}'; it has {has}")
         noted = self._metadata(f"{place}/metadata") if known and "metadata" in group else {}
-        return {"kind": kind, "arrays": arrays, "metadata": noted | words}
+        return {"kind": kind, "arrays": arrays, "metadata": noted, "words": words}
 
     def _array(self, place: str) -> list[int]:
         found = plain_dataset(self._path, self._file, place, expected="the arrays of its type")

@@ -7,11 +7,13 @@ sent at t. From itself, with or without weights, it reads what it sent at t - 1.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.graph.convolution import Convolution, Planes
 from mimdsim.workload.interchange.model_file import Dynamics, ImportedNetwork, Population
 from mimdsim.workload.interchange.nir_composition import (
     Combination,
@@ -23,7 +25,7 @@ from mimdsim.workload.interchange.nir_composition import (
 )
 from mimdsim.workload.interchange.nir_neurons import Discretisation, ambiguities_of, dt_of_file, dynamics_of
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirGraph, NirNode, NodeProblem, Reals, flatten
-from mimdsim.workload.interchange.nir_planes import PlaneMap, by_channel
+from mimdsim.workload.interchange.nir_planes import PlaneMap, by_channel, planes_of
 
 AS_FILE = Discretisation()
 
@@ -50,6 +52,7 @@ class _Walk:
             raise DescriptionError(where, [str(problem)]) from None
         self._left = dict.fromkeys(neurons)
         self._doubts: dict[str, list[str]] = {}  # and the nodes that they are about
+        self._planes: dict[str, Planes] = {}  # of populations that a convolution leads to
 
     def network(self) -> ImportedNetwork:
         """The populations, from the one that reads the input on."""
@@ -74,8 +77,10 @@ class _Walk:
         """All problems of the neurons themselves, because one option may solve several."""
         problems: dict[str, list[str]] = {}
         for name, node in neurons.items():
+            most = max(values.size for values in node.arrays.values())  # others may be by channel, or for all
+            whole = replace(node, arrays={array: np.resize(values, most) for array, values in node.arrays.items()})
             try:
-                dynamics_of(node, max(values.size for values in node.arrays.values()), self._dt, self._how)
+                dynamics_of(whole, most, self._dt, self._how)
             except NodeProblem as problem:
                 problems.setdefault(str(problem), []).append(f"'{name}' ({node.kind})")
         return [f"{', '.join(names[:6])}: {problem}" for problem, names in problems.items()]
@@ -99,36 +104,32 @@ class _Walk:
         try:
             delay, term = _one_delay(arriving, source)
             node = self._nodes[name]
-            own = max((values.size for values in node.arrays.values()), default=1) if node.kind in NEURONS else 1
-            convolution, bias = None, None
+            convolution = None
             if isinstance(term, PlaneMap):
-                convolution = term.convolution
-                assert term.weights is not None
-                neurons, takes = convolution.result.neurons, convolution.planes.neurons
-                weights = self._finite(name, term.weights)
+                weights, convolution = self._over_planes(name, arriving, term, source, size)
+                columns = convolution.channels
                 bias = None if term.bias is None else self._finite(name, term.bias)
             else:
-                neurons = width(term, -1) or (own if own > 1 else size)
+                own = max((values.size for values in node.arrays.values()), default=1) if node.kind in NEURONS else 1
+                columns = width(term, -1) or (own if own > 1 else size)
                 weights = self._finite(name, as_matrix(term, size))
-                takes = weights.shape[0] if weights.shape[1] == neurons else 0
-            if takes != size:
-                raise NodeProblem(f"takes {takes or weights.shape[0]} values, '{source}' gives {size}")
+                if weights.shape != (size, columns):
+                    raise NodeProblem(f"takes {weights.shape[0]} values, '{source}' gives {size}")
+                bias = self._bias(name, arriving, columns)
             if node.kind in NEURONS:
-                if convolution:
-                    node = by_channel(node, convolution.result)
-                    neurons = convolution.channels
-                dynamics = dynamics_of(node, neurons, self._dt, self._how)
+                node = by_channel(node, convolution.result) if convolution else node
+                dynamics = dynamics_of(node, columns, self._dt, self._how)
                 for doubt in ambiguities_of(node, dynamics, self._how):
                     self._doubts.setdefault(doubt, []).append(f"'{name}'")
             else:
-                dynamics = Dynamics(decay=np.zeros(neurons), gain=np.ones(neurons), rest=np.zeros(neurons))
+                dynamics = Dynamics(decay=np.zeros(columns), gain=np.ones(columns), rest=np.zeros(columns))
             return Population(
                 node=name,
                 kind=node.kind if node.kind in NEURONS else "Linear",
                 weights=weights,
                 dynamics=dynamics,
-                bias=bias if convolution else self._bias(name, arriving, neurons),
-                recurrent=self._recurrent(name, arriving, neurons),
+                bias=bias,
+                recurrent=self._recurrent(name, arriving, columns),
                 delay=delay,
                 convolution=convolution,
             )
@@ -136,12 +137,33 @@ class _Walk:
             kind = self._nodes[name].kind
             raise DescriptionError(self._where, [f"'{name}' ({kind}): {problem}"]) from None
 
+    def _over_planes(
+        self, name: str, arriving: Combination, term: PlaneMap, source: str, size: int
+    ) -> tuple[Reals, Convolution]:
+        """(weights, how they read the planes of `source`, which are its shape if it is the input)"""
+        if name in _sources(arriving):
+            raise NodeProblem("reads planes and itself; neurons of planes have no synapses onto themselves")
+        planes = self._planes.get(source)
+        if planes is None and self._nodes[source].kind == "Input":
+            planes = planes_of(self._nodes[source].arrays["shape"].reshape(-1)) or term.planes
+        if planes is None:
+            raise NodeProblem(
+                f"reads planes of '{source}', which does not say its planes: an input's shape must be [channels, "
+                "height, width], and neurons have planes where a convolution leads to them"
+            )
+        if planes.neurons != size:
+            raise NodeProblem(f"reads planes of {planes}, {planes.neurons} values; '{source}' gives {size}")
+        convolution = term.convolution(planes)
+        self._planes[name] = convolution.result
+        assert term.weights is not None
+        return self._finite(name, term.weights), convolution
+
     def _recurrent(self, name: str, arriving: Combination, neurons: int) -> Reals | None:
         if name not in _sources(arriving):
             return None
         delay, term = _one_delay(arriving, name)
         if isinstance(term, PlaneMap):
-            raise NodeProblem("reads itself over planes; neurons of planes have no synapses onto themselves")
+            raise NodeProblem("reads itself over a convolution or a pool; weights of a recurrence are a matrix")
         if delay > 1:  # a cycle takes one timestep, both without a delay node and with one of one timestep
             raise NodeProblem(f"reads itself after {delay} timesteps; one is supported")
         if term.ndim == 1:

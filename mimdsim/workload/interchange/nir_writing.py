@@ -56,8 +56,10 @@ def _write_graph(group: Any, graph: NirGraph) -> None:
             continue
         _text(place, "type", node.kind)
         for array, values in node.arrays.items():
-            kept = np.int64 if array in _WHOLE else np.float32 if array in _FLOAT32 else np.float64
+            kept = np.float32 if array in _FLOAT32 else np.int64 if array in _WHOLE else np.float64
             place.create_dataset(array, data=values.astype(kept))
+        for key, word in node.words.items():
+            _text(place, key, word)
         if node.metadata:
             about = place.create_group("metadata")
             for key, value in node.metadata.items():
@@ -80,38 +82,38 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
     dt = network.dt_seconds
     if dt <= 0:
         raise DescriptionError("NIR", ["its time constants are in seconds; give the length of a timestep, --dt 1e-3"])
-    read = network.populations[0].convolution
-    shape = np.array(read.planes.shape if read else [network.inputs])
+    sources = [each.source or before for before, each in zip(("input", *names), network.populations, strict=False)]
+    reads = zip(sources, network.populations, strict=True)
+    first = next((each.convolution for source, each in reads if source == "input" and each.convolution), None)
+    planes = {name: made for name, each in zip(names, network.populations, strict=True) if (made := _made(each))}
+    planes |= {"input": first.planes} if first else {}
+    shape = np.array(planes["input"].shape if first else [network.inputs])
     nodes: dict[str, NirNode | NirGraph] = {"input": NirNode(kind="Input", arrays={"shape": shape})}
-    of_planes = {
-        name: each.convolution.result
-        for name, each in zip(names, network.populations, strict=True)
-        if each.convolution and each.convolution.result.positions > 1
-    } | ({"input": read.planes} if read else {})
     edges: list[tuple[str, str]] = []
     senders = {"input": "input"} | {
         name: _sender(name, each) for name, each in zip(names, network.populations, strict=True)
     }
-    for before, name, population in zip(("input", *names), names, network.populations, strict=False):
+    for nearest, name, population in zip(sources, names, network.populations, strict=True):
         dynamics, recurrent, sender = population.dynamics, population.recurrent, senders[name]
         gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
         bias = population.bias
-        first = population.source or before, population.weights, population.delay
-        for source, weights, lag in (first, *population.also):
+        main = nearest, population.weights, population.delay
+        for source, weights, lag in (main, *population.also):
             product = f"{name}_weights{f'_{source}' if f'{name}_weights' in nodes else ''}"
             given = senders[source]
             if lag:
                 waits = product.replace("_weights", "_delay")
-                nodes[waits] = NirNode(kind="Delay", arrays={"delay": np.full(len(weights), lag * dt)})
+                wide = planes[source].shape if source in planes else (len(weights),)
+                nodes[waits] = NirNode(kind="Delay", arrays={"delay": np.full(wide, lag * dt)})
                 edges.append((given, waits))
                 given = waits
             chain = {product: _product(weights, bias, gain)}
             if population.convolution:
                 chain = _convolved(name, product, population.convolution, chain[product])
-            elif source in of_planes:
-                chain = {product.replace("_weights", "_flat"): _flatten(of_planes[source]), **chain}
+            elif source in planes:
+                chain = {product.replace("_weights", "_flat"): _flatten(planes[source]), **chain}
             nodes |= chain
-            edges += itertools.pairwise([given, *chain, *([sender] if product != sender else [])])
+            edges += itertools.pairwise(dict.fromkeys([given, *chain, sender]))
             bias = None
         if population.kind == "Linear":
             continue
@@ -123,7 +125,8 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
             matrix = np.diag(recurrent) if recurrent.ndim == 1 else recurrent
             nodes[f"{name}.recurrent"] = _product(matrix, None, gain)
             edges += [(sender, f"{name}.recurrent"), (f"{name}.recurrent", sender)]
-    nodes["output"] = NirNode(kind="Output", arrays={"shape": np.array([network.outputs])})
+    shape = np.array(planes[names[-1]].shape if names[-1] in planes else [network.outputs])
+    nodes["output"] = NirNode(kind="Output", arrays={"shape": shape})
     edges.append((senders[names[-1]], "output"))
     return NirGraph(nodes=nodes, edges=tuple(edges))
 
@@ -131,7 +134,8 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
 def _sender(name: str, population: Population) -> str:
     """The node that gives what a population sends."""
     if population.kind == "Linear":
-        return f"{name}_weights"
+        pools = population.convolution and population.convolution.after
+        return f"{name}_pool" if pools else f"{name}_weights"
     return f"{name}_neurons" if population.recurrent is None else f"{name}.neurons"
 
 
@@ -142,19 +146,31 @@ def _product(weights: Reals, bias: Reals | None, gain: Reals) -> NirNode:
     return NirNode(kind="Affine", arrays={"weight": weight, "bias": bias * gain})
 
 
+def _is_flat(convolution: Convolution) -> bool:
+    """Whether it is written as a matrix of pooled planes, as classifiers are."""
+    whole = convolution.window == Window.whole(convolution.read)
+    return convolution.before is not None and whole and convolution.after is None
+
+
+def _made(population: Population) -> Planes | None:
+    """The planes that a population is written with."""
+    convolution = population.convolution
+    return None if convolution is None or _is_flat(convolution) else convolution.result
+
+
 def _convolved(name: str, product: str, convolution: Convolution, linear: NirNode) -> dict[str, NirNode]:
     """The nodes by which a layer reads planes, from those of the matrix that its weights are."""
     found: dict[str, NirNode] = {}
-    window, read, made = convolution.window, convolution.read, convolution.made
+    window, read = convolution.window, convolution.read
     if convolution.before:
         found[f"{name}_pooled"] = _pool(name, convolution.before)
-    if made.positions == 1 and window == Window.whole(read):
+    if _is_flat(convolution):
         found |= {f"{name}_flat": _flatten(read), product: linear}
     else:
-        weight = linear.arrays["weight"].reshape(made.channels, read.channels, *window.kernel)
+        weight = linear.arrays["weight"].reshape(convolution.channels, read.channels, *window.kernel)
         arrays = {"input_shape": np.array([read.height, read.width]), "weight": weight, "groups": np.array(1)}
         arrays |= {key: np.array(getattr(window, key)) for key in ("stride", "padding", "dilation")}
-        arrays["bias"] = linear.arrays.get("bias", np.zeros(made.channels))
+        arrays["bias"] = linear.arrays.get("bias", np.zeros(convolution.channels))
         found[product] = NirNode(kind="Conv2d", arrays=arrays)
     if convolution.after:
         found[f"{name}_pool"] = _pool(name, convolution.after)
@@ -164,7 +180,9 @@ def _convolved(name: str, product: str, convolution: Convolution, linear: NirNod
 def _pool(name: str, pool: Pool) -> NirNode:
     kind = next((node for node, kind in POOLS.items() if kind == pool.kind), None)
     if kind is None:
-        raise DescriptionError("NIR", [f"layer '{name}' has a {pool.kind} pool, for which NIR has no node"])
+        raise DescriptionError(
+            "NIR", [f"layer '{name}' has a {pool.kind} pool, for which NIR has no node; NIR has sums and means"]
+        )
     sides = {"kernel_size": pool.window.kernel, "stride": pool.window.stride, "padding": pool.window.padding}
     return NirNode(kind=kind, arrays={key: np.array(pair) for key, pair in sides.items()})
 
@@ -197,9 +215,8 @@ def _neurons(population: Population, dt: float) -> NirNode:
             metadata["reset"] = dynamics.reset
     elif adds_up:
         raise NodeProblem("adds up its input and never fires")
-    if population.convolution and population.convolution.result.positions > 1:
-        planes = population.convolution.result.shape
-        arrays = {name: np.broadcast_to(values[:, None, None], planes) for name, values in arrays.items()}
+    if planes := _made(population):
+        arrays = {name: np.broadcast_to(values[:, None, None], planes.shape) for name, values in arrays.items()}
     kind = "LI" if dynamics.threshold is None else "IF" if adds_up else "LIF"
     return NirNode(kind=kind if dynamics.synapse_decay is None else f"Cuba{kind}", arrays=arrays, metadata=metadata)
 

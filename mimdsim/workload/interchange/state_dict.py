@@ -74,7 +74,8 @@ def weights_of_state_dict(
         if values.ndim not in wanted:
             raise DataFileError(
                 path,
-                f"'{each.tensor}' has {values.ndim} dimensions; {each.target} takes {' or '.join(map(str, wanted))}",
+                f"'{each.tensor}' has {values.ndim} dimensions; {each.target} takes {' or '.join(map(str, wanted))}; "
+                "convolutions come with their module,  mimdsim import net.py:build  (docs/pytorch.md)",
             )
         values = values.T if values.ndim == 2 else values
         if each.target in weights:

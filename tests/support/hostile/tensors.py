@@ -260,15 +260,18 @@ class NirFile(Format):
     def good(self) -> Path:
         path = self.folder / "model.nir"
         if not path.exists():
-            nodes = {
-                "w": nm.node("Affine", weight=nm.weights(4, 6), bias=[0.1, 0.2, 0.3, 0.4]),
-                "r": nm.nested(nm.node("Linear", weight=nm.weights(4, 4, 3, 0.3)), nm.synaptic(4), 4),
-                "s": nm.node("Scale", scale=[1.5]),
-                "w2": nm.node("Linear", weight=nm.weights(3, 4, 2)),
-                "n": nm.leaky(3, metadata={"reset": "subtract"}),
-            }
-            nm.written(self.folder, nm.graph(nodes))
+            nm.written(self.folder, self.graph())
         return path
+
+    def graph(self) -> NirGraph:
+        nodes: dict[str, nm.Node] = {
+            "w": nm.node("Affine", weight=nm.weights(4, 6), bias=[0.1, 0.2, 0.3, 0.4]),
+            "r": nm.nested(nm.node("Linear", weight=nm.weights(4, 4, 3, 0.3)), nm.synaptic(4), 4),
+            "s": nm.node("Scale", scale=[1.5]),
+            "w2": nm.node("Linear", weight=nm.weights(3, 4, 2)),
+            "n": nm.leaky(3, metadata={"reset": "subtract"}),
+        }
+        return nm.graph(nodes)
 
     def mutant(self, number: int, rng: np.random.Generator) -> Path:
         path = self.folder / f"mutant{number}.nir"
@@ -295,6 +298,25 @@ class NirFile(Format):
             return _of_group(file["node"])
 
 
+class NirPlanesFile(NirFile):
+    """A NIR graph with convolutions and pools."""
+
+    name = "nir of planes"
+
+    def graph(self) -> NirGraph:
+        nodes: dict[str, nm.Node] = {
+            "c": nm.conv(3, 2, (3, 3), stride=[2, 1], input_shape=[6, 6], padding=[1, 1]),
+            "a": nm.over((3, 3, 6)),
+            "p": nm.pool("Sum", [1, 2], [1, 2]),
+            "c2": nm.conv(2, 3, (3, 3), padding="same"),
+            "q": nm.pool("Avg", [1, 1], [1, 1]),
+            "b": nm.over((2, 3, 3)),
+            "w": nm.node("Linear", weight=nm.weights(3, 18, 2)),
+            "n": nm.leaky(3),
+        }
+        return nm.graph(nodes, inputs=(2, 6, 6))
+
+
 def _of_graph(graph: NirGraph) -> Any:
     return {
         name: {key: np.asarray(values, np.float64) for key, values in node.arrays.items()}
@@ -316,8 +338,14 @@ def _of_group(group: Any) -> Any:
             found[name] = _of_group(node)
             continue
         known = NODE_TYPES.get(kind, ())
-        found[name] = {key: np.asarray(node[key][()], np.float64) for key in known if key in node}
+        found[name] = {
+            key: np.asarray(node[key][()], np.float64) for key in known if key in node and not _is_word(node[key])
+        }
     return found
+
+
+def _is_word(held: Any) -> bool:
+    return held.dtype.kind in "OS"
 
 
 def edit_hdf5(path: Path, rng: np.random.Generator) -> None:
@@ -361,4 +389,4 @@ def _edit_values(file: Any, name: str, values: Any, rng: np.random.Generator) ->
     file.create_dataset(name, data=array)
 
 
-TENSORS = (Safetensors, NpzWeights, CheckpointFile, SweepFiles, NirFile)
+TENSORS = (Safetensors, NpzWeights, CheckpointFile, SweepFiles, NirFile, NirPlanesFile)
