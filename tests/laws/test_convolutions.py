@@ -59,6 +59,7 @@ CHAINS = {
     "two": (PLAIN, after(PLAIN, 2, 4)),
     "strided": (replace(PLAIN, window=Window(kernel=(3, 2), stride=(2, 1), padding=(1, 1))),),
     "dilated": (replace(PLAIN, window=Window(kernel=(2, 3), dilation=(2, 2), padding=(0, 2))),),
+    "taps of padding alone": (replace(PLAIN, window=Window(kernel=(5, 5), stride=(2, 2), padding=(4, 4))),),
     **{f"{kind} after": (replace(PLAIN, after=pooled(kind)),) for kind in POOLS},
     **{f"{kind} before": (PLAIN, after(PLAIN, 2, 4, before=pooled(kind))) for kind in POOLS},
     "of the input": (replace(PLAIN, before=pooled("max"), window=Window(kernel=(2, 2))),),

@@ -12,7 +12,6 @@ from networks import machine
 from test_nir import CHAINS, NIR_FILES, PLANES, network
 
 import mimdsim
-from mimdsim.base.errors import MappingError
 from mimdsim.compiler import compile_graph
 from mimdsim.execution import Executor
 from mimdsim.graph import Layer, training_graph
@@ -106,7 +105,6 @@ def test_planes_on_tiles(tmp_path: Path, name: str) -> None:
     hold(tmp_path / "made", path, source, "dense", Discretisation())
 
 
-@pytest.mark.xfail(strict=True, raises=MappingError, reason="patches of taps that lie in the padding begin at -29")
 def test_a_network_of_sinabs_trains_on_tiles(tmp_path: Path) -> None:
     path = NIR_FILES / "cnn_sinabs.nir"
     if not path.is_file():

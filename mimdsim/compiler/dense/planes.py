@@ -122,8 +122,10 @@ def _gather(
     first, stop = _run(begin, end, places, reach.pixels, pixels)
     if apart and taps > 1:  # no pixels but those of its taps
         base, top, bottom = sample * pixels, begin % places, (end - 1) % places
+        earliest = first
         first = np.maximum(first, base + reach.corners[0][top] + reach.offsets[0][left % taps])
         stop = np.minimum(stop, base + reach.corners[1][bottom] + reach.offsets[1][(right - 1) % taps] + 1)
+        stop = np.maximum(stop, earliest)  # else a tap of padding alone ends before the sample begins
         first = np.minimum(first, stop)
     run = {"from_row": first, "to_row": stop, "begin": channel, "end": -(-right // taps)}
     if patches.by_channel:
