@@ -39,11 +39,11 @@ from mimdsim.pipeline import memory_profile
 from mimdsim.program import (
     Copy,
     Program,
+    ProgramBuilder,
     RecordedActivity,
     Superstep,
     TileMapping,
     Variable,
-    VertexTable,
     WorkerBundles,
     extents_of,
 )
@@ -97,40 +97,25 @@ def matrix_vector_program(
     }
     tile = (segment * rows + row) * tiles // (segments * rows)
     variables = _variables(rows, columns, segments, pieces, tile, tiles)
-    multiply = VertexTable(
-        codelet=DOT_PRODUCT[variant],
-        layer="",
-        tiles=tile,
-        operands={"row": "matrix", "vector": "x", "partial": "partials"},
-        columns=pieces,
-    )
-    add = VertexTable(
-        codelet=ROW_SUM[variant],
-        layer="",
-        tiles=np.arange(rows) * tiles // rows,
-        operands={"partials": "partials", "out": "y"},
-        columns={"row": np.arange(rows)},
-    )
-    body = [_superstep("multiply", tables=(multiply,)), _superstep("add", tables=(add,))]
-    if streams:
-        variables += _streams(rows, columns, tiles)
-        operands = {"stream": "matrix.stream", "matrix": "matrix"}
-        place = VertexTable(codelet=PLACE, layer="", tiles=tile, operands=operands, columns=pieces)
-        arrive = [
-            _superstep("place x", copies=(Copy(source="x.stream", target="x"),)),
-            _superstep("place A", tables=(place,)),
-        ]
-        body = [*arrive, *body, _superstep("leave y", copies=(Copy(source="y", target="y.stream"),))]
+    variables += _streams(rows, columns, tiles) if streams else []
     tail = ".stream" if streams else ""
-    program = Program(
+    made = ProgramBuilder(
         tiles=tiles,
         variables={variable.name: variable for variable in variables},
-        body=tuple(body),
-        layers=(),
         inputs={"a": f"matrix{tail}", "x": f"x{tail}"},
         outputs={"y": f"y{tail}"},
     )
-    return plan_exchanges(program)
+    if streams:
+        made.add(_superstep("place x", Copy(source="x.stream", target="x")))
+        operands = {"stream": "matrix.stream", "matrix": "matrix"}
+        made.add_vertices(_superstep("place A"), PLACE, tile, operands, pieces)
+    operands = {"row": "matrix", "vector": "x", "partial": "partials"}
+    made.add_vertices(_superstep("multiply"), DOT_PRODUCT[variant], tile, operands, pieces)
+    each, operands = np.arange(rows), {"partials": "partials", "out": "y"}
+    made.add_vertices(_superstep("add"), ROW_SUM[variant], each * tiles // rows, operands, {"row": each})
+    if streams:
+        made.add(_superstep("leave y", Copy(source="y", target="y.stream")))
+    return plan_exchanges(made.program())
 
 
 def _variables(
@@ -198,10 +183,8 @@ def _variable(name: str, shape: tuple[int, ...], mapping: TileMapping, category:
     return Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
 
 
-def _superstep(name: str, tables: tuple[VertexTable, ...] = (), copies: tuple[Copy, ...] = ()) -> Superstep:
-    return Superstep(
-        name=name, op="product", phase="forward", stage=name, tables=tables, copies=copies, mergeable=False
-    )
+def _superstep(name: str, *copies: Copy) -> Superstep:
+    return Superstep(name=name, op="product", phase="forward", stage=name, copies=copies, mergeable=False)
 
 
 COLUMNS = {"operation", "machine", "m", "k", "n", "dtype", "variant", "metric", "value", "unit"}

@@ -29,7 +29,7 @@ from mimdsim.program import (
     Column,
     Field,
     Program,
-    Repeat,
+    ProgramBuilder,
     Superstep,
     Term,
     Variable,
@@ -333,21 +333,20 @@ def solver_program(
     if moved:
         mappings[WRITTEN] = computing.filling(shape).mapping()
     codelet = codelet_of(solver, reloaded=reloaded)
-    steps = [
-        _step(solver, codelet, places, turning[number:] + turning[:number], number) for number in range(solver.turning)
-    ]
-    program = Program(
+    made = ProgramBuilder(
         tiles=strips * tiles,
         chips=chips,
         variables={
             name: Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category="neuron states")
             for name, mapping in mappings.items()
         },
-        body=(Repeat(times=1, body=tuple(superstep for step in steps for superstep in step)),),
         inputs={name: name for name in fields},
         outputs={name: name for name in (*turning, *solver.updated)},
     )
-    return plan_exchanges(program)
+    with made.repeat(1):
+        for number in range(solver.turning):
+            made.body.extend(_step(solver, codelet, places, turning[number:] + turning[:number], number))
+    return plan_exchanges(made.program())
 
 
 def _in_rows(solver: Solver, places: Places) -> dict[str, str]:
@@ -385,21 +384,19 @@ def _vertices(solver: Solver, codelet: Codelet, places: Places, operands: dict[s
     in_pairs = solver.pairs is not None  # both ends of a row one by one, or the first alone if that leaves pairs
     ends = (2 - along % 2) * rows if in_pairs else 0 * rows
     columns = {"rows": rows, "cells": rows * along, "ends": ends, "pairs": (rows * along - ends) // 2}
-    for axis in range(len(places.shape)):
-        low, high = bounds[:, axis].T
-        columns |= {f"low{axis}": low, f"high{axis}": high}
-        columns |= {f"before{axis}": low - solver.pad, f"after{axis}": high + solver.pad}
-    return VertexTable(codelet=codelet, layer="", tiles=places.work.tiles, operands=operands, columns=columns)
+    columns |= _bounds(bounds) | _bounds(bounds + np.array([-solver.pad, solver.pad]), "before", "after")
+    return VertexTable(codelet=codelet, tiles=places.work.tiles, operands=operands, columns=columns)
+
+
+def _bounds(bounds: np.ndarray, low: str = "low", high: str = "high") -> dict[str, np.ndarray]:
+    """Columns of the ends of boxes, int64[boxes, axes, 2], along every axis: low0, high0, low1 ..."""
+    axes = range(bounds.shape[1])
+    return {f"{name}{axis}": bounds[:, axis, side] for axis in axes for side, name in enumerate((low, high))}
 
 
 def _copies(codelet: Codelet, boxes: Boxes, source: str, target: str) -> VertexTable:
-    columns = {
-        f"{name}{axis}": boxes.bounds[:, axis, side]
-        for axis in range(boxes.bounds.shape[1])
-        for side, name in enumerate(("low", "high"))
-    }
     operands = {"source": source, "target": target}
-    return VertexTable(codelet=codelet, layer="", tiles=boxes.tiles, operands=operands, columns=columns)
+    return VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=_bounds(boxes.bounds))
 
 
 def _boundary(field: str, places: Places, number: int) -> list[Superstep]:
@@ -415,23 +412,14 @@ def _boundary(field: str, places: Places, number: int) -> list[Superstep]:
     ):
         beside = 1 if target == 0 else places.shape[axis] - 2  # the first line inside lies on the tile of the edge
         at = np.flatnonzero((whole.bounds[:, axis, 0] <= beside) & (beside < whole.bounds[:, axis, 1]))
-        lines = whole.bounds[at].copy()
         columns: dict[str, np.ndarray] = {}
-        for part, line in (("target ", target), ("source ", source)):
+        for part, line in (("target", target), ("source", source)):
+            lines = whole.bounds[at].copy()
             lines[:, axis] = line, line + 1
-            columns |= {
-                f"{part}{name}{along}": lines[:, along, side].copy()
-                for along in range(2)
-                for side, name in enumerate(("low", "high"))
-            }
+            columns |= _bounds(lines, f"{part} low", f"{part} high")
         box = tuple(f"target low{along}:target high{along}" for along in range(2))
         codelet = row_codelet(ITEM_BYTES, box, 1) if axis == 0 else column_codelet(ITEM_BYTES, box)
-        table = VertexTable(
-            codelet=codelet,
-            layer="",
-            tiles=whole.tiles[at],
-            operands={"source": field, "target": field},
-            columns=columns,
-        )
+        operands = {"source": field, "target": field}
+        table = VertexTable(codelet=codelet, tiles=whole.tiles[at], operands=operands, columns=columns)
         found.append(_superstep(f"{stage} edge", number, (table,)))
     return found

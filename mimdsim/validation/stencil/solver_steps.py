@@ -35,13 +35,12 @@ from mimdsim.program import (
     Column,
     Field,
     Program,
+    ProgramBuilder,
     RecordedActivity,
-    Repeat,
     Superstep,
     Term,
     TileMapping,
     Variable,
-    VertexTable,
     WorkerBundles,
 )
 from mimdsim.timing.critical_path import critical_path, loop_spans
@@ -102,32 +101,19 @@ def triad_program(machine: MimdMachine, elements: int, *, assembly: bool) -> Pro
     if not 4 <= elements <= MOST_ELEMENTS:
         raise MappingError(f"{elements} elements for a context; give 4 to {MOST_ELEMENTS:,}")
     tiles, contexts = machine.chip.tiles, machine.tile.worker_contexts
-    mapping = TileMapping.evenly(0, tiles, np.arange(tiles))
+    mapping, shape = TileMapping.evenly(0, tiles, np.arange(tiles)), (tiles, contexts, elements)
+    made = ProgramBuilder(tiles=tiles, inputs={"b": "b", "c": "c"}, outputs={"a": "a"})
+    for name in "abc":
+        made.variables[name] = Variable(
+            name=name, shape=shape, dtype="float32", mapping=mapping, category="neuron states"
+        )
     number = np.arange(tiles * contexts)
-    table = VertexTable(
-        codelet=triad_codelet(assembly=assembly),
-        layer="",
-        tiles=number // contexts,
-        operands={name: name for name in "abc"},
-        columns={
-            "one": number // contexts,
-            "context": number % contexts,
-            "turns": np.full(len(number), turns_of(elements, assembly)),
-        },
-    )
-    step = Superstep(name="triad", op="triad", phase="forward", stage="triad", tables=(table,), mergeable=False)
-    return Program(
-        tiles=tiles,
-        variables={
-            name: Variable(
-                name=name, shape=(tiles, contexts, elements), dtype="float32", mapping=mapping, category="neuron states"
-            )
-            for name in "abc"
-        },
-        body=(Repeat(times=1, body=(step,)),),
-        inputs={"b": "b", "c": "c"},
-        outputs={"a": "a"},
-    )
+    tile, turns = number // contexts, np.full(len(number), turns_of(elements, assembly))
+    columns = {"one": tile, "context": number % contexts, "turns": turns}
+    step = Superstep(name="triad", op="triad", phase="forward", stage="triad", mergeable=False)
+    with made.repeat(1):
+        made.add_vertices(step, triad_codelet(assembly=assembly), tile, {name: name for name in "abc"}, columns)
+    return made.program()
 
 
 MACHINE = "mk2"
