@@ -50,7 +50,15 @@ from mimdsim.program import (
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT
 from mimdsim.timing import time_program
-from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, within_bounds
+from mimdsim.validation.reference_table import (
+    Asked,
+    Bearing,
+    Cells,
+    Fields,
+    ReferenceTable,
+    whole_numbers,
+    within_bounds,
+)
 
 PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256
 ITEM_BYTES = 4
@@ -195,6 +203,7 @@ Cycles = dict[str, tuple[float, float, float]]  # by metric, with its interval
 # of what a GC200 can at 1.33 GHz, exchange included, so the chips were Bow (1.85 GHz).
 DEVICES = {"IPU(GC200)": "bow"}
 DTYPES = {"fp16": "f16", "fp32": "f32"}  # their names there
+PRODUCT_SHAPE = ("M", "N", "K", "batch")  # columns there, 1 where empty
 
 
 def predict_tiled_gemm(m: int, k: int, n: int, dtype: str, machine: str = "bow") -> float:
@@ -224,20 +233,10 @@ def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
     dtype = DTYPES.get(row["dtype"].lower())
     if dtype is None:
         raise MimdsimError(f"no tiled product for dtype '{row['dtype']}'; known: fp16, fp32")
-    m, n, k, batch = product_shape(row)
+    m, n, k, batch = whole_numbers(row, *PRODUCT_SHAPE, default=1)
     if batch != 1:
         raise MimdsimError(f"batch = {batch}: only single products are planned on tiled machines")
     return 1e-6 * predict_tiled_gemm(n, k, m, dtype, DEVICES[row["gpu"]])
-
-
-def product_shape(row: Mapping[str, str]) -> tuple[int, int, int, int]:
-    """M, N, K and batch; raises MimdsimError when one is no whole number."""
-    try:
-        m, n, k, batch = (int(row.get(name) or 1) for name in ("M", "N", "K", "batch"))
-    except ValueError:
-        text = f"M={row['M']} N={row['N']} K={row['K']} batch={row.get('batch')}: must be whole numbers"
-        raise MimdsimError(text) from None
-    return m, n, k, batch
 
 
 def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:

@@ -9,7 +9,7 @@ tells `mimdsim calibrate` of the machine that it was measured on is its `Bearing
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,15 @@ class Cells(dict[str, str]):
     ) -> Bearing:
         """What the row tells of a machine."""
         return Bearing(line=self.line, machine=machine, measured=measured, again=again, parts=parts, formula=formula)
+
+
+def whole_numbers(row: Mapping[str, str], *columns: str, default: int | None = None) -> list[int]:
+    """The whole numbers of cells, `default` where one is empty or not there; raises MimdsimError that names them."""
+    try:
+        return [int(row[column] if default is None else row.get(column) or default) for column in columns]
+    except ValueError:
+        given = ", ".join(f"{column} '{shortened(row.get(column, ''))}'" for column in columns)
+        raise MimdsimError(f"{given}: must be whole numbers") from None
 
 
 def around(predicted: float, share: float) -> Fields:

@@ -27,7 +27,7 @@ from mimdsim.costs.library.casts import fill_cycles
 from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar_1d_cycles
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row, whole_numbers
 
 ITEM_BYTES = INDEX_BYTES = 4
 LEAST_INDICES = 32  # minIndicesPerTile
@@ -58,6 +58,7 @@ def _ceil(a: np.ndarray | int, b: np.ndarray | float) -> np.ndarray:
     return found
 
 
+@lru_cache(maxsize=32)
 def plan_gather(machine: MimdMachine, rows: int, width: int, lookups: int) -> GatherPlan:
     """The plan with the fewest estimated cycles of gather and update for `lookups` rows of a table [rows, width]."""
     if not (2 <= rows <= MOST_ROWS and 1 <= lookups <= MOST_ROWS and 1 <= width <= MOST_ROWS):
@@ -209,7 +210,7 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             if row["dtype"] not in ("float32", "float"):
                 raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
             shape = _shape(row, machine)
-            plan = _plan(machine, *shape[:3])
+            plan = plan_gather(machine, *shape[:3])
             again = partial(_milliseconds, plan, shape, bool(more))
             milliseconds = again(machine)
             if more:
@@ -233,14 +234,9 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             if time <= without:
                 continue
             fields = _fields("copy alone: with it less without", time - without, "copy", source)
-            cycles = copy_cycles(machine, _plan(machine, *shape[:3]), shape[1], shape[4])
+            cycles = copy_cycles(machine, plan_gather(machine, *shape[:3]), shape[1], shape[4])
             milliseconds = 1e3 * cycles / machine.chip.clock_hz
             yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times"}
-
-
-@lru_cache(maxsize=32)
-def _plan(machine: MimdMachine, rows: int, width: int, lookups: int) -> GatherPlan:
-    return plan_gather(machine, rows, width, lookups)
 
 
 def _milliseconds(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
@@ -268,11 +264,7 @@ def _fields(name: str, published: float, kind: str, source: str) -> Fields:
 
 def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
     names = ("table_rows", "row_floats", "lookups", "tiles", "lookups_per_tile")
-    try:
-        rows, width, lookups, tiles, each = (int(row[name]) for name in names)
-    except ValueError:
-        texts = ", ".join(f"{name} '{shortened(row[name])}'" for name in names)
-        raise MimdsimError(f"{texts}: must be whole numbers") from None
+    rows, width, lookups, tiles, each = whole_numbers(row, *names)
     if each < 1 or not 1 <= tiles <= machine.chip.tiles:
         raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {machine.chip.tiles}")
     return rows, width, lookups, tiles, each
