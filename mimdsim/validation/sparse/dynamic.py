@@ -33,6 +33,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Fabric
 from mimdsim.validation.sparse.codelets import (
     PLANNED_SHARE,
+    Choice,
     SparseShape,
     ceil_divide,
     counted_block_cycles,
@@ -253,28 +254,6 @@ Ints = NDArray[np.int64]
 Columns = TypeVar("Columns", "_Partitions", "_Moves")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DynamicChoice:
-    """Parts of rows, columns and batch; `rows` and `columns` of a tile are in blocks, `batch` in elements."""
-
-    parts: tuple[int, int, int]
-    rows: int
-    columns: int
-    batch: int
-    bucket_bytes: int
-    bucket_blocks: int
-    temporary_bytes: int
-    estimate_cycles: int
-    propagation: Propagation | None
-    terms: dict[str, int]
-    phases: int
-
-    @property
-    def busiest_blocks(self) -> int:
-        """Of a tile, over all buckets that pass it."""
-        return self.bucket_blocks * self.parts[2]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Partitions:
     """Partitions into x parts of the rows, y of the columns, z of the batch; int64[partitions], or int of a single one.
@@ -399,7 +378,7 @@ def _at(columns: Columns, index: int) -> Columns:
     return type(columns)(**{field.name: int(getattr(columns, field.name)[index]) for field in fields(columns)})
 
 
-def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> DynamicChoice | None:
+def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Choice | None:
     """The plan of lowest estimate; None where none fits."""
     if shape.dtype == "f32" and shape.block == 16:
         # No such codelet: popsparse takes four blocks of 8 (getBlockDimensionsToUse); placed singly here (assumed).
@@ -432,17 +411,13 @@ def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Dynamic
         "reduction exchange": move.gathering,
         "reduction": reduction_cycles(shape, one.partials, one.y, contexts),
     }
-    exchanges = (move.dense, move.fetching, move.gathering)
-    return DynamicChoice(
+    return Choice(
         parts=buckets.parts,
-        rows=one.rows,
-        columns=one.columns,
-        batch=one.batch,
-        bucket_bytes=one.bucket,
-        bucket_blocks=one.room,
+        busiest_blocks=one.room * one.z,  # over all buckets that pass a tile
         temporary_bytes=move.temporary,
         estimate_cycles=math.ceil(lowest),
-        propagation=propagation,
         terms=terms,
-        phases=sum(cycles > 0 for cycles in exchanges) + (propagation.steps if propagation else 0),
+        exchanges=sum(cycles > 0 for cycles in (move.dense, move.fetching, move.gathering)),
+        steps=propagation.steps if propagation else 0,
+        refused="" if propagation else f"a random pattern overflows all buckets ({one.room} blocks each)",
     )
