@@ -220,21 +220,8 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
     yield f"<details><summary>{len(rows)} rows, sources and remarks</summary>"
     yield ""
     beside = [cell for name in seconds for cell in (f"*{name}", "*its ratio")]
-    yield from _heads(
-        *(
-            "row",
-            "*predicted",
-            "*published",
-            "unit",
-            "*ratio",
-            *beside,
-            "*tolerance",
-            "",
-            "interval",
-            "source",
-            "remark",
-        )
-    )
+    figures, about = ("row", "*predicted", "*published", "unit", "*ratio"), ("interval", "source", "remark")
+    yield from _heads(*figures, *beside, "*tolerance", "", *about)
     for row in rows:
         if row.predicted is None:
             continue
