@@ -129,10 +129,7 @@ class Cells(dict[str, str]):
         text = self.get(column, "")
         if not text and default is not None:
             return default
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
+        number = _float(text)
         if not math.isfinite(number) or (above is not None and number <= above):
             what = "a number" if above is None else f"a number above {above:g}"
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not {what}")
@@ -141,10 +138,7 @@ class Cells(dict[str, str]):
     def whole(self, column: str, *, least: int = 1) -> int:
         """A whole number from `least`; raises MimdsimError, naming the column."""
         text = self.get(column, "")
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
+        number = _float(text)
         if not (least <= number < MOST_WHOLE and number == int(number)):
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least {least}")
         return int(number)
@@ -160,6 +154,13 @@ class Cells(dict[str, str]):
     ) -> Bearing:
         """What the row tells of a machine."""
         return Bearing(line=self.line, machine=machine, measured=measured, again=again, parts=parts, formula=formula)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def whole_numbers(row: Mapping[str, str], *columns: str, default: int | None = None) -> list[int]:

@@ -66,10 +66,6 @@ class Run:
         hidden, dense, sparse = self.configuration[:3]
         return f"{hidden} hidden, {sparse} of {dense}"
 
-    def second(self) -> dict[str, Any]:
-        """Columns of the second published value."""
-        return _second(self.keras)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
@@ -265,7 +261,7 @@ def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             "kind": "one run",
             "published": run.total,
             "tolerance": STEP_TOLERANCE,
-            **run.second(),
+            **_second(run.keras),
             "bearing": Bearing(
                 line=row.line,
                 machine=machine.name,

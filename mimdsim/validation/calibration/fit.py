@@ -72,32 +72,6 @@ NAMED = 0.01  # spreads by which it moves each of those that are named
 STEPS, SETTLED = 5, 1e-3  # predictions are not quite linear: times of predicting again, and change at which to stop
 
 
-def narrow(
-    machine: MimdMachine, tables: Sequence[Path], *, named: str, spread: float, data: Path | None, progress: Progress
-) -> Narrowed:
-    """The numbers of a machine narrowed by the rows of tables that were measured on it.
-
-    named: what the file calls the machine. spread: standard deviation of a figure, as a share of it, where a row gives
-    none. data: recordings for rows of training steps. Raises DataFileError for tables that cannot be read, and
-    DescriptionError if no row bears on the machine or there are too many.
-    """
-    twice = sorted({path.name for path in tables if sum(other.name == path.name for other in tables) > 1})
-    if twice:
-        raise DataFileError(twice[0], "is given twice; give each table once, under names of their own")
-    rows = check_files(tuple(tables), data, progress, machine, MOST_ROWS)
-    used, other = _of_machine(rows, machine)
-    return narrowed_by(
-        machine,
-        used,
-        spreads(used, tables, spread),
-        named=named,
-        spread=f"{100 * spread:.3g} % of the figure where a row gives none",
-        tables=tuple(Table(file=path.name, sha256=hashlib.sha256(read_whole(path)).hexdigest()) for path in tables),
-        other=other,
-        progress=progress,
-    )
-
-
 def narrowed_by(
     machine: MimdMachine,
     rows: Sequence[Row],
@@ -286,18 +260,25 @@ def calibrate(
 
     out: a file to write, which can be given wherever a machine can. spread: standard deviation of a figure, as a share
     of it, where its row has no `spread`. data: recordings for rows of training steps. Raises DataFileError for tables
-    that cannot be read, DescriptionError where no row bears on the machine.
+    that cannot be read, DescriptionError where no row bears on the machine or too many do.
     """
     machine = os.fspath(machine)
     sourced = sourced_machine(machine)
+    paths = tuple(find_table(str(table)) for table in several(tables))
+    twice = sorted({path.name for path in paths if sum(other.name == path.name for other in paths) > 1})
+    if twice:
+        raise DataFileError(twice[0], "is given twice; give each table once, under names of their own")
+    rows = check_files(paths, None if data is None else Path(data), progress, sourced, MOST_ROWS)
+    used, other = _of_machine(rows, sourced)
     folder = Path.cwd() if out is None else Path(out).parent
-    named = os.path.relpath(machine, folder) if is_path(machine) else machine
-    found = narrow(
+    found = narrowed_by(
         sourced,
-        [find_table(str(table)) for table in several(tables)],
-        named=named,
-        spread=spread,
-        data=None if data is None else Path(data),
+        used,
+        spreads(used, paths, spread),
+        named=os.path.relpath(machine, folder) if is_path(machine) else machine,
+        spread=f"{100 * spread:.3g} % of the figure where a row gives none",
+        tables=tuple(Table(file=path.name, sha256=hashlib.sha256(read_whole(path)).hexdigest()) for path in paths),
+        other=other,
         progress=progress,
     )
     if out is not None:

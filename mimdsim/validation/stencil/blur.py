@@ -145,6 +145,7 @@ def blur_codelet(variant: str) -> Codelet:
     )
 
 
+@lru_cache(maxsize=8)
 def make_program(
     machine: MimdMachine,
     variant: str,
@@ -281,13 +282,9 @@ def _phases(
     columns: int = PUBLISHED_COLUMNS,
 ) -> dict[str, float]:
     """Of the program for one description of a chip, timed on another."""
-    return phases(_program(made_for, variant, chips, rows, columns), changed_machine(machine, {"links.chips": chips}))
-
-
-@lru_cache(maxsize=8)
-def _program(chip: MimdMachine, variant: str, chips: int, rows: int, columns: int) -> Program:
-    several = changed_machine(chip, {"links.chips": chips})
-    return make_program(several, variant, rows, columns, chips=chips, steps=1)
+    several = {"links.chips": chips}
+    program = make_program(changed_machine(made_for, several), variant, rows, columns, chips=chips, steps=1)
+    return phases(program, changed_machine(machine, several))
 
 
 def phases(program: Program, machine: MimdMachine) -> dict[str, float]:

@@ -270,7 +270,7 @@ class Case:
     fits: bool = True
 
     @property
-    def program(self) -> tuple[object, ...]:
+    def program(self) -> tuple[str, int, str, tuple[int, ...], int]:
         return self.problem, self.order, self.vertex, self.grid, self.chips
 
     @property
@@ -289,7 +289,7 @@ class Case:
     def timed(self, chip: MimdMachine) -> Timed:
         if self.problem == "stream_triad":
             return triad_times(self.grid[0] // (TILES * CONTEXTS), self.vertex == "TriadVertexAssembly", chip)
-        return solver_times(self.problem, self.order, self.vertex, self.grid, self.chips, chip)
+        return solver_times(*self.program, chip)
 
     def launch_seconds(self, request_seconds: float) -> float:
         """An iteration's share of the host's request."""
@@ -300,8 +300,7 @@ class Case:
         if self.problem == "stream_triad":
             cycles = self.timed(described).cycles
         else:
-            where = self.problem, self.order, self.vertex, self.grid, self.chips
-            cycles = solver_cycles(*where, chip, described)
+            cycles = solver_cycles(*self.program, chip, described)
         return 1e6 * (cycles / described.chip.clock_hz + self.launch_seconds(described.host.request_seconds))
 
 
