@@ -35,7 +35,6 @@ def chip_row(row: Cells, _asked: Asked) -> Fields:
         "unit": row["unit"],
         "published": published,
         "tolerance": tolerance,
-        "source": row.get("source", ""),
         "kind": f"{row['metric']}, {row['judged']}",
         "predict": predict,
     }

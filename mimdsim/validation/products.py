@@ -352,7 +352,6 @@ def _product_row(row: Cells, _asked: Asked) -> Fields:
         "unit": row["unit"],
         "published": published,
         "tolerance": row.number("tolerance", default=0.15),
-        "source": row.get("source", ""),
         "kind": f"{row['operation']} {row['metric']}",
         "predict": predict,
     }

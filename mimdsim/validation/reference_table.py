@@ -49,6 +49,7 @@ def codelet_parts(doubts: Iterable[Doubt], of_a_cycle: float) -> tuple[tuple[str
 
 Progress = Callable[[str, int, int], None]
 MACHINE, SPREAD = "machine", "spread"  # columns that may be added to any table
+SOURCE = ("source", "source_path", "vendor_source")  # the column of a table that says where its rows are from
 NOT_COMPUTED = "not computed"  # kind of a row that is refused
 MOST_WHOLE = 2.0**53  # from which on floats leave numbers out
 ABOUT = {"note", "notes", "certainty", "what", "how", "clock_GHz"}
@@ -268,8 +269,10 @@ def each_row(
         try:
             read = read_row(cells, asked)
         except MimdsimError as problem:
-            read = refused(cells, problem)
-        yield from map(predicted, read if isinstance(read, list) else [read])
+            yield refused(cells, problem)
+        else:
+            source = {"source": next((cells[column] for column in SOURCE if column in cells), "")}
+            yield from (predicted(source | fields) for fields in (read if isinstance(read, list) else [read]))
         if doing:
             asked.progress(doing, number, len(lines))
 

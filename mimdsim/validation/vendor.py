@@ -327,7 +327,6 @@ def _vendor_row(row: Cells, _asked: Asked) -> Fields:
         "unit": f"{row['scope']} cycles",
         "published": row.number("cycles"),
         "tolerance": 0.01,
-        "source": row.get("vendor_source", ""),
         "kind": f"{row['scope']} cycles",
         "predict": partial(_predict, row),
     }

@@ -206,7 +206,6 @@ def event_row(row: Cells, _asked: Asked) -> Fields:
         "unit": "as given",
         "published": published,
         "tolerance": 0.25,
-        "source": row.get("source_path", ""),
         "predict": partial(_predict, row, published),
     }
 

@@ -501,7 +501,6 @@ def _network_row(row: Cells, _asked: Asked) -> Fields:
         "name": f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}{''.join(marks)}",
         "published": row.number("value_s"),
         "tolerance": 0.25,
-        "source": row["source"],
         "kind": f"{row['framework']} {row['metric']}",
         "predict": predict,
     }

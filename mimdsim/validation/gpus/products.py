@@ -179,7 +179,6 @@ def _product_row(row: Cells, _asked: Asked) -> Fields:
         "unit": "us",
         "published": published,
         "tolerance": 0.30,
-        "source": row["source"],
         "kind": f"{row['gpu']} {row['dtype']}{batched}",
         "size": product_flops(row),
         "predict": predict,

@@ -201,7 +201,6 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     def gather(row: Cells, _asked: Asked) -> Fields:
         published = row.number("time_ms", above=0)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
-        source = row.get("source_path", "")
 
         def predict() -> Fields:
             if operation != GATHER or (more and not more.startswith(COPY)):
@@ -214,7 +213,7 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             again = partial(_milliseconds, plan, shape, bool(more))
             milliseconds = again(machine)
             if more:
-                copied.setdefault(shape, []).append((published, source))
+                copied.setdefault(shape, []).append((published, row.get("source_path", "")))
             else:
                 plain.setdefault(shape, []).append(published)
             return {
@@ -225,7 +224,7 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             }
 
         kind = "gather and copy" if more else "gather"
-        return {**_fields(row["id"], published, kind, source), "predict": predict}
+        return {**_fields(row["id"], published, kind), "predict": predict}
 
     yield from each_row(lines, asked, gather)
     for shape in sorted(copied.keys() & plain.keys()):
@@ -233,7 +232,7 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         for time, source in copied[shape]:
             if time <= without:
                 continue
-            fields = _fields("copy alone: with it less without", time - without, "copy", source)
+            fields = _fields("copy alone: with it less without", time - without, "copy") | {"source": source}
             cycles = copy_cycles(machine, plan_gather(machine, *shape[:3]), shape[1], shape[4])
             milliseconds = 1e3 * cycles / machine.chip.clock_hz
             yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times"}
@@ -258,8 +257,8 @@ def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -
     return machine.sync.internal_cycles + fabric.fixed_cycles + fabric.route_cycles + max(wire, control)
 
 
-def _fields(name: str, published: float, kind: str, source: str) -> Fields:
-    return {"name": name, "unit": "ms", "published": published, "tolerance": 0.25, "source": source, "kind": kind}
+def _fields(name: str, published: float, kind: str) -> Fields:
+    return {"name": name, "unit": "ms", "published": published, "tolerance": 0.25, "kind": kind}
 
 
 def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:

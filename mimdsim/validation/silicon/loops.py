@@ -64,8 +64,7 @@ def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
     name = f"{row['id']}, {row['language']}"
     if workers > min(machine.tile.worker_contexts, issue):
         why = f"{workers} workers a tile: a tile has {machine.tile.worker_contexts}"
-        source = row.get("source_path", "")
-        return [{"name": name, "unit": "cycles", "published": cycles, "source": source, "note": why, "kind": "other"}]
+        return [{"name": name, "unit": "cycles", "published": cycles, "note": why, "kind": "other"}]
     around = issue * AROUND_BUNDLES
     a_slot = issue * n / unroll
     whole = max(1, round((cycles - around) / a_slot))
@@ -79,7 +78,6 @@ def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
             "tolerance": 0.01,
             "low": whole * a_slot,
             "high": whole * a_slot + 3 * around,
-            "source": row.get("source_path", ""),
             "note": "the whole number of slots that is nearest: tests one bundle of a context in "
             f"{issue} cycles, not the number of slots",
             "kind": "one bundle a turn",
@@ -92,7 +90,6 @@ def loop_row(row: Cells, _asked: Asked) -> list[Fields]:
             "tolerance": 0.25,
             "low": slots.least / unroll,
             "high": slots.most / unroll,
-            "source": row.get("source_path", ""),
             "note": "instruction count of our own; the assembly is not published",
             "kind": "issue slots",
         },

@@ -304,7 +304,6 @@ def vertex_row(row: Cells, _asked: Asked) -> Fields:
         "name": row["id"],
         "unit": "cycles",
         "published": row.number("cycles", above=0),
-        "source": row.get("source_path", ""),
         "kind": "upper bounds" if bound else "other",
         "upper_bound": bound,
         "predict": predict,

@@ -163,7 +163,6 @@ def sparse_product_row(row: Cells, _asked: Asked) -> Fields:
         "unit": row["unit"],
         "published": published,
         "tolerance": tolerance,
-        "source": row.get("source", ""),
         "predict": predict,
     }
 

@@ -258,7 +258,6 @@ def stencil_row(row: Cells, asked: Asked) -> Fields:
         "unit": "cycles a step",
         "published": published,
         "tolerance": tolerance,
-        "source": row["source"],
         "kind": phase,
         "predict": predict,
     }

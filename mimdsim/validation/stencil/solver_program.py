@@ -125,11 +125,17 @@ WEIGHTS = {
 def diffusion(new: np.ndarray, old: np.ndarray, *_turns: int, pad: int) -> None:
     """One vertex of order 2 pad, spacing 1 and step 0.1. (As published, order 8 takes four neighbours along the last
     axis from a row three further: a slip that changes values, not instructions.)"""
-    own = old[(slice(pad, -pad),) * old.ndim]
-    laplacian = old.ndim * np.float32(WEIGHTS[pad][0]) * own
-    for reach, weight in enumerate(WEIGHTS[pad][1:], start=1):
-        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(old, pad, reach))
+    own, laplacian = _with_laplacian(old, pad)
     new[...] = own + ALPHA * laplacian
+
+
+def _with_laplacian(around: np.ndarray, pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cells that are `pad` from every edge, and the sum of their second derivatives to order 2 pad."""
+    own = around[(slice(pad, -pad),) * around.ndim]
+    laplacian = around.ndim * np.float32(WEIGHTS[pad][0]) * own
+    for reach, weight in enumerate(WEIGHTS[pad][1:], start=1):
+        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(around, pad, reach))
+    return own, laplacian
 
 
 def wave(
@@ -139,10 +145,7 @@ def wave(
     before, damp, velocity = (
         field if field.shape == new.shape else field[2:-2, 2:-2, 2:-2] for field in (before, damp, velocity)
     )
-    own = now[2:-2, 2:-2, 2:-2]
-    laplacian = 3 * np.float32(WEIGHTS[2][0]) * own
-    for reach, weight in enumerate(WEIGHTS[2][1:], start=1):
-        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(now, 2, reach))
+    own, laplacian = _with_laplacian(now, 2)
     rate, square = np.float32(1 / ALPHA), np.float32(1 / (ALPHA * ALPHA))
     slowness = 1 / (velocity * velocity)
     damped = rate * damp
