@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.csv_table import Table, numbered
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.machine import MimdMachine, list_machines, tiled_machine
@@ -47,16 +48,11 @@ def codelet_parts(doubts: Iterable[Doubt], of_a_cycle: float) -> tuple[tuple[str
     )
 
 
-Progress = Callable[[str, int, int], None]
 MACHINE, SPREAD = "machine", "spread"  # columns that may be added to any table
 SOURCE = ("source", "source_path", "vendor_source")  # the column of a table that says where its rows are from
 NOT_COMPUTED = "not computed"  # kind of a row that is refused
 MOST_WHOLE = 2.0**53  # from which on floats leave numbers out
 ABOUT = {"note", "notes", "certainty", "what", "how", "clock_GHz"}
-
-
-def silent(_what: str, _done: int, _of: int) -> None:
-    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,7 @@ from typing import Any
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.library import casts, dense, elementwise, network, reductions, sparse
-from mimdsim.costs.library.arithmetic import (
-    Elements,
-    NoCycleFormula,
-)
+from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
 from mimdsim.validation.vendor_formulas import horizontal_mac_cycles, scaled_add_1d_cycles
 

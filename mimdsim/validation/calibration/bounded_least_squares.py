@@ -35,8 +35,7 @@ def least_in_box(function: Function, low: np.ndarray, high: np.ndarray) -> np.nd
         if moved is None:
             break
         z, (value, gradient, curvature) = moved
-    result: np.ndarray = z
-    return result
+    return np.asarray(z)
 
 
 def _moved(
@@ -77,8 +76,7 @@ def misses(effects: np.ndarray, distances: np.ndarray, low: np.ndarray, high: np
 
     def beyond(z: np.ndarray) -> np.ndarray:
         off = effects @ z - distances
-        result: np.ndarray = off - np.clip(off, -MET, MET)
-        return result
+        return np.asarray(off - np.clip(off, -MET, MET))
 
     def squares(z: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         off = beyond(z)
@@ -86,8 +84,7 @@ def misses(effects: np.ndarray, distances: np.ndarray, low: np.ndarray, high: np
         value = (float(off @ off) + RIDGE * float(z @ z)) / 2
         return value, effects.T @ off + RIDGE * z, of_missed.T @ of_missed + ridge
 
-    result: np.ndarray = np.abs(beyond(least_in_box(squares, low, high)))
-    return result
+    return np.asarray(np.abs(beyond(least_in_box(squares, low, high))))
 
 
 def contradictions(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
 from mimdsim.base.files import read_whole
 from mimdsim.base.search_path import Named, is_path, several
@@ -29,7 +30,7 @@ from mimdsim.machine.calibrated import (
 from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions
 from mimdsim.validation.calibration.result import Measured, Narrowed
 from mimdsim.validation.calibration.sensitivities import Dependence, again, dependence
-from mimdsim.validation.reference_table import NOT_COMPUTED, Progress, Row, silent
+from mimdsim.validation.reference_table import NOT_COMPUTED, Row
 from mimdsim.validation.tables import cells_of, check_files, find_table
 
 COLUMN = "spread"  # of a table: one standard deviation, "0.2" in the unit of the figure or "3 %" of it

@@ -54,8 +54,7 @@ class GatherPlan:
 
 
 def _ceil(a: np.ndarray | int, b: np.ndarray | float) -> np.ndarray:
-    found: np.ndarray = -(-np.asarray(a) // b)
-    return found
+    return np.asarray(-(-np.asarray(a) // b))
 
 
 @lru_cache(maxsize=32)
@@ -121,10 +120,8 @@ def _estimate(
     def looked_up(count: np.ndarray) -> np.ndarray:
         worker: Any = _ceil(count, contexts)
         hits = np.ceil(worker * (of_table / rows)).astype(np.int64)
-        found: np.ndarray = worker * 0 + multi_slice_cycles(
-            floats, worker, in_range=hits, worker_contexts=contexts, vector_bytes=machine.tile.vector_bytes
-        )
-        return found
+        more: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": machine.tile.vector_bytes}
+        return np.asarray(worker * 0 + multi_slice_cycles(floats, worker, in_range=hits, **more))
 
     candidates = staged * each * floats * ITEM_BYTES
     rearranged = staged * table_parts * second * floats * ITEM_BYTES

@@ -32,7 +32,7 @@ from mimdsim.base.units import UNCERTAINTY
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
 from mimdsim.machine import tiled_machine
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 from mimdsim.validation.vendor_formulas import scaled_add_1d_cycles
 
 VECTOR = 2  # floats in 64 bits
@@ -48,7 +48,6 @@ class Counted:
     main: float
     loops: float
     aux: float = 0.0
-    all_contexts: bool = True
 
     @property
     def bundles(self) -> float:
@@ -113,7 +112,7 @@ SCHUR_MAIN = 3
 
 def schur(elements: int, contexts: int) -> Counted:
     """The decomposition alone, by one context: four pointers, two indices, three entries, two results."""
-    return Counted(main=4 + 2 + 3 + SCHUR_MAIN + 2 + EXIT, aux=SCHUR_AUX, loops=0, all_contexts=False)
+    return Counted(main=4 + 2 + 3 + SCHUR_MAIN + 2 + EXIT, aux=SCHUR_AUX, loops=0)
 
 
 def schur_and_rotation(elements: int, contexts: int) -> Counted:
@@ -291,11 +290,10 @@ def vertex_row(row: Cells, _asked: Asked) -> Fields:
         answer = _answer(row, bound)
         timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
         off = UNCERTAINTY[answer.kind] * answer.cycles
-        return {
-            "predicted": timers + answer.launches * LAUNCH_CYCLES + answer.cycles,
+        launches = (answer.launches * cycles for cycles in (LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST))
+        middle, low, high = (timers + launch + answer.cycles for launch in launches)
+        return within_bounds(middle, low - off, high + off) | {
             "tolerance": 0.0 if bound else answer.tolerance,
-            "low": timers + answer.launches * LAUNCH_LEAST + answer.cycles - off,
-            "high": timers + answer.launches * LAUNCH_MOST + answer.cycles + off,
             "kind": "upper bounds" if bound else answer.group,
             "note": answer.remark,
         }

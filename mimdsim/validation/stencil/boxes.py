@@ -37,13 +37,11 @@ class Blocks:
 
     @property
     def rows(self) -> np.ndarray:
-        result: np.ndarray = self.bottom - self.top
-        return result
+        return np.asarray(self.bottom - self.top)
 
     @property
     def columns(self) -> np.ndarray:
-        result: np.ndarray = self.right - self.left
-        return result
+        return np.asarray(self.right - self.left)
 
     def take(self, chosen: np.ndarray) -> Blocks:
         """Those at the places `chosen`."""
@@ -128,8 +126,7 @@ class Boxes:
     @property
     def lengths(self) -> np.ndarray:
         """int64[boxes, axes]"""
-        lengths: np.ndarray = self.bounds[:, :, 1] - self.bounds[:, :, 0]
-        return lengths
+        return np.asarray(self.bounds[:, :, 1] - self.bounds[:, :, 0])
 
     def split(self, parts: tuple[int, ...]) -> Boxes:
         """Every box in parts[k] parts along axis k, empty ones left out; later parts are the longer ones."""
@@ -218,8 +215,7 @@ def held(shape: tuple[int, ...], splits: tuple[int, ...], chips: int, tiles_per_
 
 
 def _cuts(extent: int, parts: int) -> np.ndarray:
-    cuts: np.ndarray = np.arange(parts + 1) * extent // parts
-    return cuts
+    return np.asarray(np.arange(parts + 1) * extent // parts)
 
 
 def _owned(start: int, stop: int, parts: int) -> np.ndarray:
