@@ -18,8 +18,8 @@ from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.search_path import files_of
 from mimdsim.report.formatting import plain, significant
-from mimdsim.validation.console_table import Summary, kinds_of, ranges_of, summarised, tables_of
-from mimdsim.validation.reference_table import Row
+from mimdsim.validation.console_table import Summary, ranges_of, summarised
+from mimdsim.validation.reference_table import Row, grouped
 
 
 class TableNote(Section):
@@ -90,8 +90,8 @@ WITHIN, OUT, PALE = "#0072b2", "#d55e00", "#d0d0d0"
 def ratios_svg(rows: list[Row]) -> str:
     """An SVG picture of predicted over published; the same rows give the same text."""
     groups = []
-    for file, of_file in tables_of(rows):
-        for kind, chosen in kinds_of(of_file):
+    for file, of_file in grouped(rows, "file"):
+        for kind, chosen in grouped(of_file, "kind"):
             found = summarised(chosen, kind)
             if found.mean_error is not None:
                 name = f"{file.rpartition('.')[0].replace('_', ' ')}{', ' + kind if kind else ''}"
@@ -162,7 +162,7 @@ def page_lines(
     rows: list[Row], notes: Notes, *, with_data: bool, files: tuple[str, ...] = (), figure: str = FIGURE
 ) -> Iterator[str]:
     """Lines of the page. with_data: whether recordings gave the activity of the training runs; files: names given."""
-    tables = tables_of(rows)
+    tables = grouped(rows, "file")
     command = " ".join(["mimdsim validate", *files, *(["--data N-MNIST"] * with_data), "--page FILE.md"])
     yield from _apart(f"# {TITLE}", f"![{FIGURE_SAYS}]({figure})", "## Summary")
     yield from _summary(tables)
@@ -189,7 +189,7 @@ def _apart(*paragraphs: str) -> Iterator[str]:
 def _summary(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
     yield from _heads("table", "figure", "*rows", "*computed", "*within", "*mean error", "*median error", "worst row")
     for file, chosen in tables:
-        for kind, of_kind in kinds_of(chosen):
+        for kind, of_kind in grouped(chosen, "kind"):
             yield _summary_line(file, summarised(of_kind, kind))
             for size, of_size in ranges_of(of_kind):
                 yield _summary_line(file, summarised(of_size, f"{kind}, {size}"))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mimdsim.base.console import Progress, silent
 from mimdsim.base.csv_table import Table, numbered
@@ -87,15 +87,14 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        if self.predicted is None or not self.published:
-            return None
-        return self.predicted / self.published
+        return self._over(self.published)
 
     @property
     def second_ratio(self) -> float | None:
-        if self.predicted is None or not self.second:
-            return None
-        return self.predicted / self.second
+        return self._over(self.second)
+
+    def _over(self, published: float | None) -> float | None:
+        return self.predicted / published if self.predicted is not None and published else None
 
     @property
     def within(self) -> bool | None:
@@ -108,6 +107,17 @@ class Row:
         if self.ratio is None:
             return 0.0
         return max(self.ratio - 1, 0.0) if self.upper_bound else abs(self.ratio - 1)
+
+
+Item = TypeVar("Item")
+
+
+def grouped(items: Iterable[Item], name: str) -> list[tuple[Any, list[Item]]]:
+    """The items by an attribute, whose values stand in the order in which they are first met."""
+    groups: dict[Any, list[Item]] = {}
+    for item in items:
+        groups.setdefault(getattr(item, name), []).append(item)
+    return list(groups.items())
 
 
 Fields = dict[str, Any]  # of a Row, but its file; and "predict", which returns more of them

@@ -28,7 +28,7 @@ from mimdsim.compiler import Compiled, place
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, open_data, retime, train_workload
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, codelet_parts, refused
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, codelet_parts, grouped, refused
 from mimdsim.workload import Workload, network_of
 from mimdsim.workload.description.mapping import MappingOptions
 
@@ -128,8 +128,7 @@ class Configuration:
 
 def configurations(runs: list[Run]) -> list[Configuration]:
     """The runs of every configuration together, in the order of the file."""
-    names = dict.fromkeys(run.configuration for run in runs)
-    return [Configuration(runs=tuple(run for run in runs if run.configuration == name)) for name in names]
+    return [Configuration(runs=tuple(alike)) for _, alike in grouped(runs, "configuration")]
 
 
 def mean_rows(runs: list[Run], tolerance: float) -> Iterator[dict[str, Any]]:
@@ -157,12 +156,12 @@ def slope_rows(runs: list[Run]) -> Iterator[dict[str, Any]]:
     """
     found = configurations(runs)
     capacity, width = attrgetter("capacity"), attrgetter("width")
-    for group in _groups(found, "networks"):
+    for _, group in grouped(found, "networks"):
         small, large = min(group, key=capacity), max(group, key=capacity)
         if small.capacity < large.capacity:
             between = f"{large.capacity} less {small.capacity}"
             yield _slope(small, large, "slope in capacity", f"{large.hidden} hidden, capacity {between}")
-    for group in _groups([each for each in found if each.activity is not None], "task"):
+    for _, group in grouped([each for each in found if each.activity is not None], "task"):
         narrow, wide = min(group, key=width), max(group, key=width)
         if narrow.width < wide.width:
             between = f"{wide.hidden} less {narrow.hidden} hidden ({wide.width}, {narrow.width} wide)"
@@ -213,14 +212,6 @@ def _mean(given: list[Prediction]) -> Prediction:
     )
 
 
-def _groups(found: list[Configuration], shared: str) -> Iterator[list[Configuration]]:
-    """Those with the same value of a property, in the order in which the values are first met."""
-    groups: dict[Any, list[Configuration]] = {}
-    for each in found:
-        groups.setdefault(getattr(each, shared), []).append(each)
-    yield from groups.values()
-
-
 WORKER_CONTEXTS = 6
 TILEWISE = {"state_gradient": "tilewise"}
 MEAN_INPUT_IDS = 12.7  # N-MNIST, 1 ms bins, first 100 ms, at most 32 kept: mean of real recordings
@@ -262,11 +253,10 @@ def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             "published": run.total,
             "tolerance": STEP_TOLERANCE,
             **_second(run.keras),
-            "bearing": Bearing(
-                line=row.line,
-                machine=machine.name,
-                measured=run.total,
-                again=partial(_milliseconds, compiled, log.activity),
+            "bearing": row.bearing(
+                machine.name,
+                run.total,
+                partial(_milliseconds, compiled, log.activity),
                 parts=codelet_parts(timed.doubts, 1e3 / timed.clock_hz),
             ),
         }

@@ -134,8 +134,6 @@ class Timed:
     link_cycles: float
     turns: int
     slots: float
-    clock_hz: float
-    request_seconds: float
     memory: MemoryProfile
 
     def slots_of(self, cycles: float, issue_cycles: int = 6) -> float:
@@ -212,8 +210,6 @@ def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int,
         link_cycles=sum(part.link for part in path) / steps,
         turns=turns,
         slots=slots,
-        clock_hz=machine.chip.clock_hz,
-        request_seconds=machine.host.request_seconds,
         memory=memory_profile(program, measure_memory(program, machine), machine),
     )
 
@@ -326,8 +322,8 @@ def _predict(row: Cells, case: Case, measured: dict[tuple[object, ...], list[flo
     timed = case.timed(chip)
     if not case.fits:
         return _memory(timed, row)
-    launch = case.launch_seconds(timed.request_seconds)
-    predicted, low, high = (cycles / timed.clock_hz + launch for cycles in (timed.cycles, timed.low, timed.high))
+    launch, clock_hz = case.launch_seconds(chip.host.request_seconds), chip.chip.clock_hz
+    predicted, low, high = (cycles / clock_hz + launch for cycles in (timed.cycles, timed.low, timed.high))
     fields = within_bounds(1e6 * predicted, 1e6 * low, 1e6 * high)
     own = case.seconds
     if own is None:
@@ -341,7 +337,7 @@ def _predict(row: Cells, case: Case, measured: dict[tuple[object, ...], list[flo
     if max(every) > (1 + 1e-3) * min(every):
         fields |= {"second": 1e6 * own, "second_name": "this measurement"}
     if abs(predicted / own - 1) > FAR:
-        slots = timed.slots_of((own - launch) * timed.clock_hz)
+        slots = timed.slots_of((own - launch) * clock_hz)
         fields["note"] = (
             f"counted are {timed.slots:g} issue slots a turn of the inner loop; {slots:.1f} would take the "
             f"{1e6 * own:.4g} us of this measurement"
