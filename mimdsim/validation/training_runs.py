@@ -294,12 +294,8 @@ def _measured(row: Cells) -> dict[str, Any]:
     """The fields of a run but what is predicted."""
     keras, activity = (row.number(name, above=0) if row.get(name) else None for name in ("ms_keras", "max_activity"))
     configuration = tuple(row[name] for name in ("hidden", "dense", "sparse", "batch", "T"))
-    return {
-        "configuration": configuration,
-        "activity": activity,
-        "total": row.number("ms_total", above=0),
-        "keras": keras,
-    }
+    total = row.number("ms_total", above=0)
+    return {"configuration": configuration, "activity": activity, "total": total, "keras": keras}
 
 
 def _workload_of(row: Cells, data: Path | None) -> Workload:

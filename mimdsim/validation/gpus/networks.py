@@ -322,8 +322,9 @@ class _Case:
     @property
     def ways(self) -> tuple[Way, ...]:
         """Its passes, the backward pass as a whole."""
-        ways: tuple[Way, ...] = ("forward", "backward")
-        return tuple(way for way in ways if any((each == "forward") == (way == "forward") for each in self.directions))
+        if "forward" not in self.directions:
+            return ("backward",)
+        return ("forward", "backward") if len(self.directions) > 1 else ("forward",)
 
 
 def predict_snn_row(row: Mapping[str, str]) -> SnnPrediction:
