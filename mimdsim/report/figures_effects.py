@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from mimdsim.base.units import counted
 from mimdsim.report.colours import BLUE, GREY, INK, ORANGE, PALE
 from mimdsim.report.figures_sweep import WIDE, number_of
-from mimdsim.report.formatting import clipped, field_value, quantity
+from mimdsim.report.formatting import clipped, field_value, percent_of, quantity
 from mimdsim.report.style import heading, panels, plain_axis, styled
 
 MOST_AXES = 9
@@ -168,7 +168,7 @@ def _effects(panel: Axes, rows: Sequence[dict[str, Any]], of: str) -> list[Any]:
             panel.barh(height, mean, height=0.62, color=ORANGE if mean > 0 else BLUE)
             panel.errorbar(mean, height, xerr=row["spread"], color=INK, linewidth=1.0, capsize=3)
             sign, edge = "+" if mean > 0 else "−", direction * max(size, abs(mean) + row["spread"])
-        note, side = f"{sign}{_percent(size if mean is None else abs(mean))}", "left" if edge >= 0 else "right"
+        note, side = f"{sign}{percent_of(size if mean is None else abs(mean))}", "left" if edge >= 0 else "right"
         moved = (4 if edge >= 0 else -4, 0)
         panel.annotate(note, (edge, height), moved, textcoords="offset points", va="center", ha=side, fontsize=9)
     panel.axvline(0, color=INK, linewidth=0.8)
@@ -208,16 +208,12 @@ def _label(row: dict[str, Any]) -> str:
     return f"{name}\n{clipped(f'{low} to {high}', LONGEST_NAME)}"
 
 
-def _percent(size: float) -> str:
-    return f"{size:.2g} %" if size < 10 else f"{size:.0f} %"
-
-
 def _omissions(rest: Sequence[dict[str, Any]]) -> str:
     """What is not drawn, and how large it is at most."""
     if not rest:
         return ""
     largest = max(row["size"] for row in rest)
-    size = f"at most {_percent(largest)} each" if largest else "no effect"
+    size = f"at most {percent_of(largest)} each" if largest else "no effect"
     names = ", ".join(row["axis"] for row in rest[:2])
     more = f" and {len(rest) - 2} more" if len(rest) > 2 else ""
     return f"Not drawn, {size}: {names}{more}"

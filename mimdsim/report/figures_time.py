@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from matplotlib.figure import Figure
 
 from mimdsim.base.phases import in_order
@@ -11,7 +9,7 @@ from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile, Span, TiledProfile
 from mimdsim.report.colours import INK, PART_COLOURS
 from mimdsim.report.formatting import clipped, duration, in_unit, milliseconds, reach, share, thousands
-from mimdsim.report.machine_comparison import contenders
+from mimdsim.report.machine_comparison import contenders, seconds_by_part
 from mimdsim.report.style import heading, panels, stacked_bars, styled_plain, thousands_axis
 
 LONGEST = 12
@@ -25,7 +23,7 @@ def draw_time_by_phase(profile: RunProfile) -> Figure | None:
     if tiled is None or not tiled.spans:
         return None
     phases = in_order(span.phase for span in tiled.spans)
-    rows = [(*_parts(tiled, [span for span in tiled.spans if span.phase == phase]), 0.0) for phase in phases]
+    rows = [(*seconds_by_part(tiled, [span for span in tiled.spans if span.phase == phase]), 0.0) for phase in phases]
     if tiled.host_seconds:
         rows.append((0.0, 0.0, 0.0, tiled.host_exposed_seconds))
     total = tiled.seconds_per_training_step
@@ -44,7 +42,7 @@ def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
     if tiled is None or not tiled.spans:
         return None
     longest = sorted(tiled.spans, key=lambda span: -span.cycles)[:LONGEST]
-    rows = [_parts(tiled, [span]) for span in longest]
+    rows = [seconds_by_part(tiled, [span]) for span in longest]
     names = [f"{clipped(span.name, 30)} ({clipped(span.phase, 10)})" for span in longest]
     seconds = [duration(tiled, tiled.seconds(span.cycles)) for span in longest]
     notes = [f"{each} · {thousands(one.times)}×{_waited_for(one)}" for each, one in zip(seconds, longest, strict=True)]
@@ -82,12 +80,6 @@ def _waited_for(span: Span) -> str:
     """The slowest tile: of the compute phase, or of the exchange if nothing is computed."""
     tile = span.slowest_tile if span.compute_cycles else span.exchange_tile
     return f" · tile {thousands(tile)}" if tile >= 0 else ""
-
-
-def _parts(tiled: TiledProfile, spans: Sequence[Span]) -> tuple[float, ...]:
-    """Seconds of compute, exchange and sync of some spans together."""
-    parts = ("compute_cycles", "exchange_cycles", "sync_cycles")
-    return tuple(tiled.seconds(sum(getattr(span, part) for span in spans)) for part in parts)
 
 
 LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (GPU: launch-bound)", "host")

@@ -86,6 +86,11 @@ def share(part: float, whole: float) -> str:
     return f"{percent:.1f} %"
 
 
+def percent_of(share: float) -> str:
+    """A share in percent, to two digits below ten: '2.5 %', '25 %'."""
+    return f"{share:.2g} %" if share < 10 else f"{share:.0f} %"
+
+
 def plain(text: str) -> str:
     """`text` on one line without control, bidirectional or unpaired surrogate characters.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import FIRING, RunProfile, TiledProfile
 from mimdsim.report.formatting import duration, interval, milliseconds, reach, share, significant, thousands
-from mimdsim.report.machine_comparison import Contender, contenders, strongest_gpu
+from mimdsim.report.machine_comparison import Contender, contenders, seconds_by_part, strongest_gpu
 from mimdsim.report.tables_inference import inference_verdict
 
 OF_SPIKES = ("time", "advice", "machine", "GPU", "inference")  # subjects whose numbers depend on what layers fire
@@ -156,14 +156,10 @@ def _training(profile: RunProfile) -> list[Verdict]:
 
 
 def _bottleneck(tiled: TiledProfile) -> str:
-    parts = (
-        ("compute", tiled.seconds(tiled.compute_cycles)),
-        ("internal exchange", tiled.seconds(tiled.exchange_cycles)),
-        ("sync", tiled.seconds(tiled.sync_cycles)),
-        ("exposed host exchange", tiled.host_exposed_seconds),
-    )
+    parts = (*seconds_by_part(tiled, tiled.spans), tiled.host_exposed_seconds)
+    names = ("compute", "internal exchange", "sync", "exposed host exchange")
     total = tiled.seconds_per_training_step
-    name, seconds = max(parts, key=lambda part: part[1])
+    name, seconds = max(zip(names, parts, strict=True), key=lambda part: part[1])
     span = max(tiled.spans, key=lambda one: one.cycles)
     return (
         f"{name.capitalize()} takes {share(seconds, total)} of the time; the longest superstep, {span.name} "

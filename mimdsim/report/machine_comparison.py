@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mimdsim.base.units import show_bytes
-from mimdsim.profile import GpuProfile, RunProfile, TiledProfile, ratio_of
+from mimdsim.profile import GpuProfile, RunProfile, Span, TiledProfile, ratio_of
 from mimdsim.report.formatting import significant
 
 BOUND = " (a bound)"  # appended to strategies that have never been built
@@ -128,13 +129,17 @@ def strongest_gpu(found: tuple[Contender, ...]) -> Contender | None:
     return min(able, key=lambda one: one.seconds) if able else None
 
 
+def seconds_by_part(tiled: TiledProfile, spans: Sequence[Span]) -> tuple[float, ...]:
+    """Seconds of compute, exchange and sync of some spans together."""
+    return tuple(tiled.seconds(sum(getattr(span, f"{part}_cycles") for span in spans)) for part in PARTS[:3])
+
+
 def _rank(gpu: GpuProfile) -> tuple[bool, float, str, str]:
     """Sort key: what fits first, then by time; names break ties so that the order is fixed."""
     return gpu.bytes_needed > gpu.memory_bytes, gpu.seconds_per_training_step, gpu.strategy, gpu.precision
 
 
 def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
-    cycles = (tiled.compute_cycles, tiled.exchange_cycles, tiled.sync_cycles)
     phases: dict[str, float] = {}
     for span in tiled.spans:
         phases[span.phase] = phases.get(span.phase, 0.0) + tiled.seconds(span.cycles)
@@ -150,7 +155,7 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
         seconds=tiled.seconds_per_training_step,
         low=tiled.seconds_low,
         high=tiled.seconds_high,
-        parts=(*(tiled.seconds(count) for count in cycles), tiled.host_exposed_seconds),
+        parts=(*seconds_by_part(tiled, tiled.spans), tiled.host_exposed_seconds),
         phases=tuple(phases.items()),
         bytes_needed=tiled.memory.peak_bytes,
         memory_bytes=tiled.memory.limit_bytes,

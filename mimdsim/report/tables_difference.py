@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.units import counted, show_bytes
@@ -13,6 +14,7 @@ from mimdsim.report.formatting import changed_fields, significant, thousands
 from mimdsim.report.tables import Cell, Table, Value, shown, table
 
 NOTHING = "–"
+PARTS_OF_CYCLES = ("compute", "exchange", "sync")
 
 
 def difference_tables(profile: RunProfile, other: RunProfile) -> tuple[Table, ...]:
@@ -33,9 +35,7 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
     rows = [
         row("cycles", lambda run: run.cycles),
         row("time, ms", lambda run: 1e3 * run.seconds_per_training_step, partial(significant, digits=4)),
-        row("compute cycles", lambda run: run.compute_cycles),
-        row("exchange cycles", lambda run: run.exchange_cycles),
-        row("sync cycles", lambda run: run.sync_cycles),
+        *(row(f"{part} cycles", attrgetter(f"{part}_cycles")) for part in PARTS_OF_CYCLES),
         row("tiles used", lambda run: run.tiles_used),
         row("flops", lambda run: sum(span.flops for span in run.spans)),
         row("peak memory of the fullest tile", lambda run: run.memory.peak_bytes, show_bytes),
@@ -93,14 +93,14 @@ def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
                 b.cycles if b else NOTHING,
                 _signed(thousands, _change(a, b)),
                 _ratio(a.cycles, b.cycles) if a and b else NOTHING,
-                *(_signed(thousands, _change(a, b, f"{part}_cycles")) for part in ("compute", "exchange", "sync")),
+                *(_signed(thousands, _change(a, b, f"{part}_cycles")) for part in PARTS_OF_CYCLES),
             ]
         )
     alone = (sum(b is None for _, b in pairs), sum(a is None for a, _ in pairs))
     return table(
         "supersteps-compared",
         "Supersteps by the change of their cycles",
-        ("superstep", "phase", "cycles A", "cycles B", "B − A", "B / A", "compute", "exchange", "sync"),
+        ("superstep", "phase", "cycles A", "cycles B", "B − A", "B / A", *PARTS_OF_CYCLES),
         rows,
         f"Matched by name, equal names in order; {thousands(alone[0])} are only in A, {thousands(alone[1])} only in B. "
         "The last three columns are the parts of the change.",

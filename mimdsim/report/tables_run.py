@@ -9,7 +9,7 @@ from mimdsim.base.phases import in_order
 from mimdsim.base.units import counted
 from mimdsim.profile import Activity, MemoryProfile, Span, TiledProfile, Training
 from mimdsim.report.formatting import significant, thousands, unit_of
-from mimdsim.report.machine_comparison import PARTS
+from mimdsim.report.machine_comparison import PARTS, seconds_by_part
 from mimdsim.report.tables import Table, Value, aligned_ms, percent, shown, size, table, three_digits, time_cell
 
 MILLISECONDS = "total ms"
@@ -52,13 +52,7 @@ def phases_table(tiled: TiledProfile) -> Table:
 
 
 def _phase_row(tiled: TiledProfile, name: str, spans: Sequence[Span]) -> list[Value]:
-    parts = (
-        tiled.seconds(sum(span.compute_cycles for span in spans)),
-        tiled.seconds(sum(span.exchange_cycles for span in spans)),
-        tiled.seconds(sum(span.sync_cycles for span in spans)),
-        0.0,
-        tiled.seconds(sum(span.cycles for span in spans)),
-    )
+    parts = (*seconds_by_part(tiled, spans), 0.0, tiled.seconds(sum(span.cycles for span in spans)))
     portion = percent(parts[-1], tiled.seconds_per_training_step)
     return [name, *(time_cell(tiled, part) for part in parts), portion, sum(span.times for span in spans)]
 

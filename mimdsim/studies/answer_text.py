@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mimdsim.base.units import counted
-from mimdsim.report.formatting import chance, field_value, field_values, quantity
+from mimdsim.report.formatting import chance, field_value, field_values, percent_of, quantity
 from mimdsim.report.tables import Table, table, text
 from mimdsim.studies.metrics import METRICS, Constraint, Metric, over_workloads
 from mimdsim.studies.pareto import Ranking, rank
@@ -293,8 +293,7 @@ def _amount(metric: Metric, value: float) -> str:
 
 
 def _share(value: float, found: Sensitivity) -> str:
-    percent = abs(found.percent(value))
-    return f"{percent:.2g} %" if percent < 10 else f"{percent:.0f} %"
+    return percent_of(abs(found.percent(value)))
 
 
 def _is_steady(effect: Effect) -> bool:

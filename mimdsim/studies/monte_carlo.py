@@ -136,8 +136,7 @@ class Draws:
         if not self._differs(name):
             return middle
         place = self.position_of(name)[None, draws]
-        result: np.ndarray = middle + np.where(place < 0, place * (middle - low), place * (high - middle))
-        return result
+        return np.asarray(middle + np.where(place < 0, place * (middle - low), place * (high - middle)))
 
     def _differs(self, name: str) -> bool:
         middle, low, high = self._ends(name)

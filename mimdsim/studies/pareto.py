@@ -60,8 +60,7 @@ class Ranking:
     @cached_property
     def kept(self) -> np.ndarray:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
-        result: np.ndarray = self.fits & self.met.all(axis=0) & ~np.isnan(self.middle).any(axis=0)
-        return result
+        return np.asarray(self.fits & self.met.all(axis=0) & ~np.isnan(self.middle).any(axis=0))
 
     def problems(self, at: int) -> list[str]:
         """Why a design is left out; nothing of one that is kept."""
@@ -210,8 +209,7 @@ def _shares(draws: Draws, designs: np.ndarray, metrics: Sequence[Metric], study:
         on = nondominated(values[:, :, ::step]) & kept[:, ::step]
         counts += np.stack([kept.sum(axis=1), on.sum(axis=1), best.sum(axis=1)])
         of_front += on.shape[1]
-    result: np.ndarray = counts / np.array([[draws.count], [of_front], [draws.count]])
-    return result
+    return np.asarray(counts / np.array([[draws.count], [of_front], [draws.count]]))
 
 
 def nondominated(values: np.ndarray) -> np.ndarray:

@@ -175,12 +175,9 @@ def sample_unit_cube(kind: str, points: int, axes: int, seed: int) -> np.ndarray
     except ImportError:
         raise MissingExtra("scipy", "studies", f'sampling.kind = "{kind}"') from None
     rng = np.random.default_rng(seed)
-    made: np.ndarray
     if kind == "latin-hypercube":
-        made = qmc.LatinHypercube(axes, rng=rng).random(points)
-    else:
-        made = qmc.Sobol(axes, rng=rng).random(1 << max(0, points - 1).bit_length())[:points]
-    return made
+        return np.asarray(qmc.LatinHypercube(axes, rng=rng).random(points))
+    return np.asarray(qmc.Sobol(axes, rng=rng).random(1 << max(0, points - 1).bit_length())[:points])
 
 
 def field_of(name: str, known: Mapping[str, Any]) -> Any:

@@ -220,8 +220,7 @@ def _sample_morris(axes: int, trajectories: int, seed: int) -> np.ndarray:
         from SALib.sample import morris
     except ImportError:
         raise MissingExtra("SALib", "studies", 'sampling.kind = "sensitivity"') from None
-    made: np.ndarray = morris.sample(_cube(axes), trajectories, num_levels=LEVELS, seed=seed)
-    return made
+    return np.asarray(morris.sample(_cube(axes), trajectories, num_levels=LEVELS, seed=seed))
 
 
 def _cube(axes: int) -> dict[str, Any]:

@@ -15,14 +15,7 @@ from mimdsim.base.errors import DoesNotFit, MimdsimError
 from mimdsim.compiler import Compiled, fits_executable
 from mimdsim.execution import activity_problem, constant_layers
 from mimdsim.graph import SpikingNetwork, training_graph
-from mimdsim.pipeline import (
-    Programs,
-    compile_workload,
-    open_data,
-    retime,
-    time_on_gpus,
-    train_workload,
-)
+from mimdsim.pipeline import Programs, compile_workload, open_data, retime, time_on_gpus, train_workload
 from mimdsim.pipeline.firing import constant_layer_texts
 from mimdsim.pipeline.inputs import sample_warnings
 from mimdsim.pipeline.warnings import half_warning, machine_warnings

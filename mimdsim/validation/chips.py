@@ -8,7 +8,6 @@ whose column `judged` says "held out"; rows that gave a number are marked "used"
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.costs.area_power import silicon_profile
@@ -24,10 +23,13 @@ def chip_row(row: Cells, _asked: Asked) -> Fields:
     """Fields of a published figure."""
     published, tolerance = (row.number(column, above=0) for column in ("value", "tolerance"))
 
+    def again(machine: MimdMachine) -> float:
+        return _metric(silicon_profile(machine), row["metric"])[0]
+
     def predict() -> Fields:
         value, off = _metric(silicon_profile(_machine(row)), row["metric"])
         # of the chip that is described, not of others that take numbers from it
-        bearing = None if row["changes"] else row.bearing(row["machine"], published, partial(_again, row["metric"]))
+        bearing = None if row["changes"] else row.bearing(row["machine"], published, again)
         return within_bounds(value, value - off, value + off) | {"bearing": bearing}
 
     return {
@@ -35,14 +37,9 @@ def chip_row(row: Cells, _asked: Asked) -> Fields:
         "unit": row["unit"],
         "published": published,
         "tolerance": tolerance,
-        "source": row.get("source", ""),
         "kind": f"{row['metric']}, {row['judged']}",
         "predict": predict,
     }
-
-
-def _again(metric: str, machine: MimdMachine) -> float:
-    return _metric(silicon_profile(machine), metric)[0]
 
 
 def _machine(row: Cells) -> MimdMachine:

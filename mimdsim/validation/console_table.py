@@ -11,7 +11,7 @@ from typing import Any
 
 from mimdsim.base.files import dump_json
 from mimdsim.report.formatting import plain
-from mimdsim.validation.reference_table import Row
+from mimdsim.validation.reference_table import Row, grouped
 
 COLUMNS = 160
 NAME_COLUMNS = 66
@@ -57,11 +57,6 @@ def summarised(rows: list[Row], kind: str = "") -> Summary:
     )
 
 
-def kinds_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows of every kind, in the order of the file."""
-    return [(kind, [row for row in rows if row.kind == kind]) for kind in dict.fromkeys(row.kind for row in rows)]
-
-
 def range_of(row: Row) -> str:
     """The range of sizes that a row belongs to; '' for rows that are not summed up by size."""
     return "" if row.size is None else next(name for bound, name in SIZES if row.size < bound)
@@ -76,12 +71,12 @@ def ranges_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
 def rows_as_json(rows: list[Row]) -> str:
     """All rows with ratio, verdict and range, and the mean errors of their table, of their kind and of their range."""
     listed: list[dict[str, Any]] = []
-    for _, of_file in tables_of(rows):
+    for _, of_file in grouped(rows, "file"):
         table_error = summarised(of_file).mean_error
-        kinds = {kind: summarised(chosen).mean_error for kind, chosen in kinds_of(of_file)}
+        kinds = {kind: summarised(chosen).mean_error for kind, chosen in grouped(of_file, "kind")}
         ranges = {
             (kind, name): summarised(chosen).mean_error
-            for kind, of_kind in kinds_of(of_file)
+            for kind, of_kind in grouped(of_file, "kind")
             for name, chosen in ranges_of(of_kind)
         }
         for row in of_file:
@@ -99,15 +94,10 @@ def rows_as_json(rows: list[Row]) -> str:
     return dump_json(listed)
 
 
-def tables_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows of every file, in the order given."""
-    return [(file, [row for row in rows if row.file == file]) for file in dict.fromkeys(row.file for row in rows)]
-
-
 def table(rows: list[Row]) -> list[str]:
     """Aligned lines per file, none longer than COLUMNS; followed by sources, notes and a summary."""
     lines: list[str] = []
-    for file, chosen in tables_of(rows):
+    for file, chosen in grouped(rows, "file"):
         for line in _lines_of(file, chosen):
             lines += textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 8, break_on_hyphens=False)
         lines.append("")
@@ -127,7 +117,7 @@ def _lines_of(file: str, rows: list[Row]) -> Iterator[str]:
         yield f"  source{f' ({number})' if len(sources) > 1 else ''}: {source}"
     for note in dict.fromkeys(row.note for row in rows if row.note and row.ratio is not None):
         yield f"  note: {plain(note)}"
-    kinds = kinds_of(rows)
+    kinds = grouped(rows, "kind")
     for kind, of_kind in kinds:
         if len(kinds) > 1 and any(row.ratio is not None for row in of_kind):
             yield f"  {plain(kind)}: {verdict(summarised(of_kind))}"

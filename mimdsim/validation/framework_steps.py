@@ -60,7 +60,6 @@ def framework_step_row(row: Cells, _asked: Asked) -> Fields:
         "unit": "ms",
         "published": measured,
         "tolerance": TOLERANCE,
-        "source": row.get("source", ""),
         "kind": f"as if on {row['machine']}",
         "predict": predict,
     }

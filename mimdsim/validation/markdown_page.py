@@ -18,8 +18,8 @@ from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.search_path import files_of
 from mimdsim.report.formatting import plain, significant
-from mimdsim.validation.console_table import Summary, kinds_of, ranges_of, summarised, tables_of
-from mimdsim.validation.reference_table import Row
+from mimdsim.validation.console_table import Summary, ranges_of, summarised
+from mimdsim.validation.reference_table import Row, grouped
 
 
 class TableNote(Section):
@@ -90,8 +90,8 @@ WITHIN, OUT, PALE = "#0072b2", "#d55e00", "#d0d0d0"
 def ratios_svg(rows: list[Row]) -> str:
     """An SVG picture of predicted over published; the same rows give the same text."""
     groups = []
-    for file, of_file in tables_of(rows):
-        for kind, chosen in kinds_of(of_file):
+    for file, of_file in grouped(rows, "file"):
+        for kind, chosen in grouped(of_file, "kind"):
             found = summarised(chosen, kind)
             if found.mean_error is not None:
                 name = f"{file.rpartition('.')[0].replace('_', ' ')}{', ' + kind if kind else ''}"
@@ -162,35 +162,34 @@ def page_lines(
     rows: list[Row], notes: Notes, *, with_data: bool, files: tuple[str, ...] = (), figure: str = FIGURE
 ) -> Iterator[str]:
     """Lines of the page. with_data: whether recordings gave the activity of the training runs; files: names given."""
-    tables = tables_of(rows)
+    tables = grouped(rows, "file")
     command = " ".join(["mimdsim validate", *files, *(["--data N-MNIST"] * with_data), "--page FILE.md"])
-    yield f"# {TITLE}"
-    yield ""
-    yield f"![{FIGURE_SAYS}]({figure})"
-    yield ""
+    yield from _apart(f"# {TITLE}", f"![{FIGURE_SAYS}]({figure})", "## Summary")
     yield from _summary(tables)
-    yield "## How to read the tables"
-    yield ""
-    yield HOW_TO_READ
-    yield ""
-    yield (
+    yield from _apart(
+        "## How to read the tables",
+        HOW_TO_READ,
         f"Made by mimdsim {__version__}: `{_code(command)}`"
         + (", where N-MNIST is the folder of the recordings" if with_data else "")
-        + ". The same tables are printed without `--page`, and as JSON with `--json`."
+        + ". The same tables are printed without `--page`, and as JSON with `--json`.",
     )
-    yield ""
     for file, chosen in tables:
         yield from _section(file, chosen, notes)
     yield from _not_computed(tables)
     yield from _what_is_out(tables, notes)
 
 
+def _apart(*paragraphs: str) -> Iterator[str]:
+    """Paragraphs, each with an empty line after it."""
+    for paragraph in paragraphs:
+        yield paragraph
+        yield ""
+
+
 def _summary(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
-    yield "## Summary"
-    yield ""
     yield from _heads("table", "figure", "*rows", "*computed", "*within", "*mean error", "*median error", "worst row")
     for file, chosen in tables:
-        for kind, of_kind in kinds_of(chosen):
+        for kind, of_kind in grouped(chosen, "kind"):
             yield _summary_line(file, summarised(of_kind, kind))
             for size, of_size in ranges_of(of_kind):
                 yield _summary_line(file, summarised(of_size, f"{kind}, {size}"))
@@ -209,32 +208,15 @@ def _summary_line(file: str, found: Summary) -> str:
 
 def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
     known = notes.of_table(file)
-    yield f"## {_cell(known.title)}: `{_code(file)}`" if known else f"## `{_code(file)}`"
-    yield ""
-    if known:
-        yield plain(known.about)
-        yield ""
+    title = f"## {_cell(known.title)}: `{_code(file)}`" if known else f"## `{_code(file)}`"
+    introduced = [plain(known.about)] if known else []
     sources = list(dict.fromkeys(row.source for row in rows))
     seconds = list(dict.fromkeys(row.second_name for row in rows if row.second is not None))
     remarks = list(dict.fromkeys(row.note for row in rows if row.note and row.predicted is not None))
-    yield f"<details><summary>{len(rows)} rows, sources and remarks</summary>"
-    yield ""
+    yield from _apart(title, *introduced, f"<details><summary>{len(rows)} rows, sources and remarks</summary>")
     beside = [cell for name in seconds for cell in (f"*{name}", "*its ratio")]
-    yield from _heads(
-        *(
-            "row",
-            "*predicted",
-            "*published",
-            "unit",
-            "*ratio",
-            *beside,
-            "*tolerance",
-            "",
-            "interval",
-            "source",
-            "remark",
-        )
-    )
+    figures, about = ("row", "*predicted", "*published", "unit", "*ratio"), ("interval", "source", "remark")
+    yield from _heads(*figures, *beside, "*tolerance", "", *about)
     for row in rows:
         if row.predicted is None:
             continue
@@ -263,8 +245,7 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
     for number, remark in enumerate(remarks, start=1):
         yield f"- R{number}: {_cell(remark)}"
     yield ""
-    yield "</details>"
-    yield ""
+    yield from _apart("</details>")
 
 
 def _verdict(row: Row) -> str:
@@ -274,8 +255,7 @@ def _verdict(row: Row) -> str:
 
 
 def _not_computed(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
-    yield "## What cannot be computed, and why"
-    yield ""
+    yield from _apart("## What cannot be computed, and why")
     left = [row for _, chosen in tables for row in chosen if row.predicted is None]
     if not left:
         yield "Every row is computed."
@@ -287,8 +267,7 @@ def _not_computed(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
 
 
 def _what_is_out(tables: list[tuple[str, list[Row]]], notes: Notes) -> Iterator[str]:
-    yield f"## {LAST}"
-    yield ""
+    yield from _apart(f"## {LAST}")
     out = [row for _, chosen in tables for row in chosen if row.within is False]
     if not out:
         yield "No row is out."
@@ -299,11 +278,7 @@ def _what_is_out(tables: list[tuple[str, list[Row]]], notes: Notes) -> Iterator[
     for note, chosen in groups:
         if not chosen:
             continue
-        yield f"### {_cell(note.term) if note else NO_NOTE}"
-        yield ""
-        if note:
-            yield plain(note.note)
-            yield ""
+        yield from _apart(f"### {_cell(note.term)}", plain(note.note)) if note else _apart(f"### {NO_NOTE}")
         for row in chosen:
             figures = f"{_number(row.predicted)} predicted, {_number(row.published)} published, {_ratio(row.ratio)}"
             yield f"- `{_code(row.file)}`, {_cell(row.name)}: {figures}"

@@ -39,18 +39,18 @@ from mimdsim.pipeline import memory_profile
 from mimdsim.program import (
     Copy,
     Program,
+    ProgramBuilder,
     RecordedActivity,
     Superstep,
     TileMapping,
     Variable,
-    VertexTable,
     WorkerBundles,
     extents_of,
 )
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT
 from mimdsim.timing import time_program
-from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, within_bounds
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 
 PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256
 ITEM_BYTES = 4
@@ -97,40 +97,25 @@ def matrix_vector_program(
     }
     tile = (segment * rows + row) * tiles // (segments * rows)
     variables = _variables(rows, columns, segments, pieces, tile, tiles)
-    multiply = VertexTable(
-        codelet=DOT_PRODUCT[variant],
-        layer="",
-        tiles=tile,
-        operands={"row": "matrix", "vector": "x", "partial": "partials"},
-        columns=pieces,
-    )
-    add = VertexTable(
-        codelet=ROW_SUM[variant],
-        layer="",
-        tiles=np.arange(rows) * tiles // rows,
-        operands={"partials": "partials", "out": "y"},
-        columns={"row": np.arange(rows)},
-    )
-    body = [_superstep("multiply", tables=(multiply,)), _superstep("add", tables=(add,))]
-    if streams:
-        variables += _streams(rows, columns, tiles)
-        operands = {"stream": "matrix.stream", "matrix": "matrix"}
-        place = VertexTable(codelet=PLACE, layer="", tiles=tile, operands=operands, columns=pieces)
-        arrive = [
-            _superstep("place x", copies=(Copy(source="x.stream", target="x"),)),
-            _superstep("place A", tables=(place,)),
-        ]
-        body = [*arrive, *body, _superstep("leave y", copies=(Copy(source="y", target="y.stream"),))]
+    variables += _streams(rows, columns, tiles) if streams else []
     tail = ".stream" if streams else ""
-    program = Program(
+    made = ProgramBuilder(
         tiles=tiles,
         variables={variable.name: variable for variable in variables},
-        body=tuple(body),
-        layers=(),
         inputs={"a": f"matrix{tail}", "x": f"x{tail}"},
         outputs={"y": f"y{tail}"},
     )
-    return plan_exchanges(program)
+    if streams:
+        made.add(_superstep("place x", Copy(source="x.stream", target="x")))
+        operands = {"stream": "matrix.stream", "matrix": "matrix"}
+        made.add_vertices(_superstep("place A"), PLACE, tile, operands, pieces)
+    operands = {"row": "matrix", "vector": "x", "partial": "partials"}
+    made.add_vertices(_superstep("multiply"), DOT_PRODUCT[variant], tile, operands, pieces)
+    each, operands = np.arange(rows), {"partials": "partials", "out": "y"}
+    made.add_vertices(_superstep("add"), ROW_SUM[variant], each * tiles // rows, operands, {"row": each})
+    if streams:
+        made.add(_superstep("leave y", Copy(source="y", target="y.stream")))
+    return plan_exchanges(made.program())
 
 
 def _variables(
@@ -198,10 +183,8 @@ def _variable(name: str, shape: tuple[int, ...], mapping: TileMapping, category:
     return Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category=category)
 
 
-def _superstep(name: str, tables: tuple[VertexTable, ...] = (), copies: tuple[Copy, ...] = ()) -> Superstep:
-    return Superstep(
-        name=name, op="product", phase="forward", stage=name, tables=tables, copies=copies, mergeable=False
-    )
+def _superstep(name: str, *copies: Copy) -> Superstep:
+    return Superstep(name=name, op="product", phase="forward", stage=name, copies=copies, mergeable=False)
 
 
 COLUMNS = {"operation", "machine", "m", "k", "n", "dtype", "variant", "metric", "value", "unit"}
@@ -212,6 +195,7 @@ Cycles = dict[str, tuple[float, float, float]]  # by metric, with its interval
 # of what a GC200 can at 1.33 GHz, exchange included, so the chips were Bow (1.85 GHz).
 DEVICES = {"IPU(GC200)": "bow"}
 DTYPES = {"fp16": "f16", "fp32": "f32"}  # their names there
+PRODUCT_SHAPE = ("M", "N", "K", "batch")  # columns there, 1 where empty
 
 
 def predict_tiled_gemm(m: int, k: int, n: int, dtype: str, machine: str = "bow") -> float:
@@ -223,12 +207,12 @@ def _microseconds(machine: MimdMachine, m: int, k: int, n: int, dtype: str) -> f
     return _matmul(machine, m, k, n, dtype, dtype)["microseconds"][0]
 
 
-def tiled_gemm_bearing(row: Cells, measured: float) -> Bearing:
-    """Of a row that is predicted, in microseconds."""
+def tiled_gemm_bearing(row: Cells, measured: float) -> Fields:
+    """The field of a row that is predicted, in microseconds."""
     m, n, k = (int(row[name]) for name in ("M", "N", "K"))
     dtype = DTYPES[row["dtype"].lower()]
     again = partial(_microseconds, m=n, k=k, n=m, dtype=dtype)
-    return row.bearing(DEVICES[row["gpu"]], measured, again, formula=f"product in {dtype}")
+    return {"bearing": row.bearing(DEVICES[row["gpu"]], measured, again, formula=f"product in {dtype}")}
 
 
 def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
@@ -241,20 +225,10 @@ def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
     dtype = DTYPES.get(row["dtype"].lower())
     if dtype is None:
         raise MimdsimError(f"no tiled product for dtype '{row['dtype']}'; known: fp16, fp32")
-    m, n, k, batch = product_shape(row)
+    m, n, k, batch = whole_numbers(row, *PRODUCT_SHAPE, default=1)
     if batch != 1:
         raise MimdsimError(f"batch = {batch}: only single products are planned on tiled machines")
     return 1e-6 * predict_tiled_gemm(n, k, m, dtype, DEVICES[row["gpu"]])
-
-
-def product_shape(row: Mapping[str, str]) -> tuple[int, int, int, int]:
-    """M, N, K and batch; raises MimdsimError when one is no whole number."""
-    try:
-        m, n, k, batch = (int(row.get(name) or 1) for name in ("M", "N", "K", "batch"))
-    except ValueError:
-        text = f"M={row['M']} N={row['N']} K={row['K']} batch={row.get('batch')}: must be whole numbers"
-        raise MimdsimError(text) from None
-    return m, n, k, batch
 
 
 def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:
@@ -370,7 +344,6 @@ def _product_row(row: Cells, _asked: Asked) -> Fields:
         "unit": row["unit"],
         "published": published,
         "tolerance": row.number("tolerance", default=0.15),
-        "source": row.get("source", ""),
         "kind": f"{row['operation']} {row['metric']}",
         "predict": predict,
     }

@@ -9,11 +9,12 @@ tells `mimdsim calibrate` of the machine that it was measured on is its `Bearing
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.csv_table import Table, numbered
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.machine import MimdMachine, list_machines, tiled_machine
@@ -47,15 +48,11 @@ def codelet_parts(doubts: Iterable[Doubt], of_a_cycle: float) -> tuple[tuple[str
     )
 
 
-Progress = Callable[[str, int, int], None]
 MACHINE, SPREAD = "machine", "spread"  # columns that may be added to any table
+SOURCE = ("source", "source_path", "vendor_source")  # the column of a table that says where its rows are from
 NOT_COMPUTED = "not computed"  # kind of a row that is refused
 MOST_WHOLE = 2.0**53  # from which on floats leave numbers out
 ABOUT = {"note", "notes", "certainty", "what", "how", "clock_GHz"}
-
-
-def silent(_what: str, _done: int, _of: int) -> None:
-    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +87,14 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        if self.predicted is None or not self.published:
-            return None
-        return self.predicted / self.published
+        return self._over(self.published)
 
     @property
     def second_ratio(self) -> float | None:
-        if self.predicted is None or not self.second:
-            return None
-        return self.predicted / self.second
+        return self._over(self.second)
+
+    def _over(self, published: float | None) -> float | None:
+        return self.predicted / published if self.predicted is not None and published else None
 
     @property
     def within(self) -> bool | None:
@@ -111,6 +107,17 @@ class Row:
         if self.ratio is None:
             return 0.0
         return max(self.ratio - 1, 0.0) if self.upper_bound else abs(self.ratio - 1)
+
+
+Item = TypeVar("Item")
+
+
+def grouped(items: Iterable[Item], name: str) -> list[tuple[Any, list[Item]]]:
+    """The items by an attribute, whose values stand in the order in which they are first met."""
+    groups: dict[Any, list[Item]] = {}
+    for item in items:
+        groups.setdefault(getattr(item, name), []).append(item)
+    return list(groups.items())
 
 
 Fields = dict[str, Any]  # of a Row, but its file; and "predict", which returns more of them
@@ -129,10 +136,7 @@ class Cells(dict[str, str]):
         text = self.get(column, "")
         if not text and default is not None:
             return default
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
+        number = _float(text)
         if not math.isfinite(number) or (above is not None and number <= above):
             what = "a number" if above is None else f"a number above {above:g}"
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not {what}")
@@ -141,10 +145,7 @@ class Cells(dict[str, str]):
     def whole(self, column: str, *, least: int = 1) -> int:
         """A whole number from `least`; raises MimdsimError, naming the column."""
         text = self.get(column, "")
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
+        number = _float(text)
         if not (least <= number < MOST_WHOLE and number == int(number)):
             raise MimdsimError(f"column '{column}': '{shortened(text)}' is not a whole number of at least {least}")
         return int(number)
@@ -160,6 +161,22 @@ class Cells(dict[str, str]):
     ) -> Bearing:
         """What the row tells of a machine."""
         return Bearing(line=self.line, machine=machine, measured=measured, again=again, parts=parts, formula=formula)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def whole_numbers(row: Mapping[str, str], *columns: str, default: int | None = None) -> list[int]:
+    """The whole numbers of cells, `default` where one is empty or not there; raises MimdsimError that names them."""
+    try:
+        return [int(row[column] if default is None else row.get(column) or default) for column in columns]
+    except ValueError:
+        given = ", ".join(f"{column} '{shortened(row.get(column, ''))}'" for column in columns)
+        raise MimdsimError(f"{given}: must be whole numbers") from None
 
 
 def around(predicted: float, share: float) -> Fields:
@@ -258,8 +275,10 @@ def each_row(
         try:
             read = read_row(cells, asked)
         except MimdsimError as problem:
-            read = refused(cells, problem)
-        yield from map(predicted, read if isinstance(read, list) else [read])
+            yield refused(cells, problem)
+        else:
+            source = {"source": next((cells[column] for column in SOURCE if column in cells), "")}
+            yield from (predicted(source | fields) for fields in (read if isinstance(read, list) else [read]))
         if doing:
             asked.progress(doing, number, len(lines))
 

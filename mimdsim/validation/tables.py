@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.csv_table import parse_table
 from mimdsim.base.errors import DataFileError, shortened, suggest
 from mimdsim.base.files import parse_json, read_bounded_text
@@ -23,7 +24,7 @@ from mimdsim.validation.gpus.networks import NETWORKS
 from mimdsim.validation.gpus.products import PRODUCTS
 from mimdsim.validation.gpus.training_steps import GPU_STEPS
 from mimdsim.validation.products import TILED_PRODUCTS
-from mimdsim.validation.reference_table import Asked, Progress, ReferenceTable, Row, silent
+from mimdsim.validation.reference_table import Asked, ReferenceTable, Row
 from mimdsim.validation.silicon.gather import GATHERS
 from mimdsim.validation.silicon.loops import LOOPS
 from mimdsim.validation.silicon.vertices import TILE_VERTICES

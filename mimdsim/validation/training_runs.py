@@ -12,9 +12,10 @@ by the threshold, so their mean is the better figure; in slopes between configur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -27,7 +28,7 @@ from mimdsim.compiler import Compiled, place
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, open_data, retime, train_workload
 from mimdsim.program import RecordedActivity
-from mimdsim.validation.reference_table import Asked, Bearing, Cells, Fields, ReferenceTable, codelet_parts, refused
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, codelet_parts, grouped, refused
 from mimdsim.workload import Workload, network_of
 from mimdsim.workload.description.mapping import MappingOptions
 
@@ -64,10 +65,6 @@ class Run:
     def title(self) -> str:
         hidden, dense, sparse = self.configuration[:3]
         return f"{hidden} hidden, {sparse} of {dense}"
-
-    def second(self) -> dict[str, Any]:
-        """Columns of the second published value."""
-        return _second(self.keras)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +128,7 @@ class Configuration:
 
 def configurations(runs: list[Run]) -> list[Configuration]:
     """The runs of every configuration together, in the order of the file."""
-    names = dict.fromkeys(run.configuration for run in runs)
-    return [Configuration(runs=tuple(run for run in runs if run.configuration == name)) for name in names]
+    return [Configuration(runs=tuple(alike)) for _, alike in grouped(runs, "configuration")]
 
 
 def mean_rows(runs: list[Run], tolerance: float) -> Iterator[dict[str, Any]]:
@@ -159,13 +155,14 @@ def slope_rows(runs: list[Run]) -> Iterator[dict[str, Any]]:
     Widths are compared at the same largest activity, so of rows that say it.
     """
     found = configurations(runs)
-    for group in _groups(found, lambda each: each.networks):
-        small, large = min(group, key=_capacity), max(group, key=_capacity)
+    capacity, width = attrgetter("capacity"), attrgetter("width")
+    for _, group in grouped(found, "networks"):
+        small, large = min(group, key=capacity), max(group, key=capacity)
         if small.capacity < large.capacity:
             between = f"{large.capacity} less {small.capacity}"
             yield _slope(small, large, "slope in capacity", f"{large.hidden} hidden, capacity {between}")
-    for group in _groups([each for each in found if each.activity is not None], lambda each: each.task):
-        narrow, wide = min(group, key=_width), max(group, key=_width)
+    for _, group in grouped([each for each in found if each.activity is not None], "task"):
+        narrow, wide = min(group, key=width), max(group, key=width)
         if narrow.width < wide.width:
             between = f"{wide.hidden} less {narrow.hidden} hidden ({wide.width}, {narrow.width} wide)"
             yield _slope(narrow, wide, "slope in width", f"activity {wide.activity:g}, {between}")
@@ -215,18 +212,6 @@ def _mean(given: list[Prediction]) -> Prediction:
     )
 
 
-def _groups(found: list[Configuration], key: Callable[[Configuration], Any]) -> list[list[Configuration]]:
-    return [[each for each in found if key(each) == name] for name in dict.fromkeys(key(each) for each in found)]
-
-
-def _capacity(each: Configuration) -> int:
-    return each.capacity
-
-
-def _width(each: Configuration) -> int:
-    return each.width
-
-
 WORKER_CONTEXTS = 6
 TILEWISE = {"state_gradient": "tilewise"}
 MEAN_INPUT_IDS = 12.7  # N-MNIST, 1 ms bins, first 100 ms, at most 32 kept: mean of real recordings
@@ -249,14 +234,14 @@ def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     activities: dict[tuple[str, ...], tuple[Workload, list[RecordedActivity]]] = {}
     for number, row in enumerate(lines, start=1):
         try:
-            workload, times = _workload_of(row, data), _times(row)
+            workload, measured = _workload_of(row, data), _measured(row)
             compiled = compile_workload(workload, machine, must_fit=False)
         except MimdsimError as problem:
             yield _shared(data) | refused(row, problem)
             continue
         log = train_workload(workload, compiled, open_data(workload))
         timed = retime(compiled, machine, log.activity)
-        run = _run_of(row, times, _predicted(compiled, machine, log.activity))
+        run = Run(**measured, predicted=_predicted(compiled, machine, log.activity))
         runs.append(run)
         activities.setdefault(run.configuration, (workload, []))[1].append(log.activity)
         asked.progress("training steps of published runs", number, len(lines))
@@ -267,12 +252,11 @@ def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             "kind": "one run",
             "published": run.total,
             "tolerance": STEP_TOLERANCE,
-            **run.second(),
-            "bearing": Bearing(
-                line=row.line,
-                machine=machine.name,
-                measured=run.total,
-                again=partial(_milliseconds, compiled, log.activity),
+            **_second(run.keras),
+            "bearing": row.bearing(
+                machine.name,
+                run.total,
+                partial(_milliseconds, compiled, log.activity),
                 parts=codelet_parts(timed.doubts, 1e3 / timed.clock_hz),
             ),
         }
@@ -306,21 +290,12 @@ def _milliseconds(compiled: Compiled, activity: RecordedActivity, machine: MimdM
     return 1e3 * retime(compiled, machine, activity).seconds_per_training_step
 
 
-def _times(row: Cells) -> tuple[float, float | None, float | None]:
-    """ms_total, and ms_keras and max_activity where they are given."""
+def _measured(row: Cells) -> dict[str, Any]:
+    """The fields of a run but what is predicted."""
     keras, activity = (row.number(name, above=0) if row.get(name) else None for name in ("ms_keras", "max_activity"))
-    return row.number("ms_total", above=0), keras, activity
-
-
-def _run_of(row: Cells, times: tuple[float, float | None, float | None], predicted: Prediction) -> Run:
-    total, keras, activity = times
-    return Run(
-        configuration=(row["hidden"], row["dense"], row["sparse"], row["batch"], row["T"]),
-        activity=activity,
-        total=total,
-        keras=keras,
-        predicted=predicted,
-    )
+    configuration = tuple(row[name] for name in ("hidden", "dense", "sparse", "batch", "T"))
+    total = row.number("ms_total", above=0)
+    return {"configuration": configuration, "activity": activity, "total": total, "keras": keras}
 
 
 def _workload_of(row: Cells, data: Path | None) -> Workload:

@@ -13,10 +13,7 @@ from typing import Any
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.costs.library import casts, dense, elementwise, network, reductions, sparse
-from mimdsim.costs.library.arithmetic import (
-    Elements,
-    NoCycleFormula,
-)
+from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
 from mimdsim.validation.vendor_formulas import horizontal_mac_cycles, scaled_add_1d_cycles
 
@@ -204,17 +201,19 @@ def _sparse_block(edges: str, dtype: str, p: VendorParams) -> Elements:
 
 # By name without template arguments; those reach the formula as its first argument.
 FORMULAS: dict[str, Formula] = {
-    "popops::BinaryOp1D": _of(elementwise.binary_1d_cycles, "n", op=True),
-    "popops::BinaryOp1DInPlace": _of(elementwise.binary_1d_cycles, "n", op=True, in_place=True),
-    "popops::BinaryOp2D": _of(elementwise.binary_2d_cycles, "rows|", op=True),
-    "popops::BinaryOp2DInPlace": _of(elementwise.binary_2d_cycles, "rows|", op=True, in_place=True),
+    **{
+        f"popops::{name}{in_place}": _of(function, parameters, op=True, in_place=bool(in_place))
+        for name, function, parameters in (
+            ("BinaryOp1D", elementwise.binary_1d_cycles, "n"),
+            ("BinaryOp2D", elementwise.binary_2d_cycles, "rows|"),
+            ("BroadcastScalar1D", elementwise.broadcast_scalar_1d_cycles, "n"),
+            ("BroadcastScalar2DData", elementwise.broadcast_scalar_2d_cycles, "rows|"),
+            ("UnaryOp1D", elementwise.unary_1d_cycles, "n"),
+            ("UnaryOp2D", elementwise.unary_2d_cycles, "rows|"),
+        )
+        for in_place in ("", "InPlace")
+    },
     "popops::BroadcastClamp": _of(elementwise.clamp_cycles, "rows|"),
-    "popops::BroadcastScalar1D": _of(elementwise.broadcast_scalar_1d_cycles, "n", op=True),
-    "popops::BroadcastScalar1DInPlace": _of(elementwise.broadcast_scalar_1d_cycles, "n", op=True, in_place=True),
-    "popops::BroadcastScalar2DData": _of(elementwise.broadcast_scalar_2d_cycles, "rows|", op=True),
-    "popops::BroadcastScalar2DDataInPlace": _of(
-        elementwise.broadcast_scalar_2d_cycles, "rows|", op=True, in_place=True
-    ),
     "popops::BroadcastSelect": _of(elementwise.broadcast_select_cycles, "rows|"),
     "popops::BroadcastVectorInner1D": _bias,
     **{
@@ -262,10 +261,6 @@ FORMULAS: dict[str, Formula] = {
     "popops::ScaledMultiUpdateOp": partial(_scatter, scaled=True),
     "popops::ScaledSubtractSupervisor": _scaled("SUBTRACT"),
     "popops::Select": _of(elementwise.select_cycles, "rows|", formats_as=()),
-    "popops::UnaryOp1D": _of(elementwise.unary_1d_cycles, "n", op=True),
-    "popops::UnaryOp1DInPlace": _of(elementwise.unary_1d_cycles, "n", op=True, in_place=True),
-    "popops::UnaryOp2D": _of(elementwise.unary_2d_cycles, "rows|", op=True),
-    "popops::UnaryOp2DInPlace": _of(elementwise.unary_2d_cycles, "rows|", op=True, in_place=True),
     "popops::aXMinusbYSupervisor": _scaled("AXMINUSBY"),
     "popops::aXPlusbYSupervisor": _scaled("AXPLUSBY"),
     "poplin::ConvPartial1x1Out": _conv_1x1,
@@ -327,7 +322,6 @@ def _vendor_row(row: Cells, _asked: Asked) -> Fields:
         "unit": f"{row['scope']} cycles",
         "published": row.number("cycles"),
         "tolerance": 0.01,
-        "source": row.get("vendor_source", ""),
         "kind": f"{row['scope']} cycles",
         "predict": partial(_predict, row),
     }

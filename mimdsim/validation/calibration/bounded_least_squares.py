@@ -10,8 +10,8 @@ MET = 2.0  # spreads by which a measurement may be missed
 MISSED = 1e-3  # spreads beyond that count as a miss: the accuracy of the search
 MOST_STEPS, MOST_HALVINGS = 200, 60
 RIDGE = 1e-9
-# value, gradient [n] and matrix of second derivatives [n, n]
-Function = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+Derivatives = tuple[float, np.ndarray, np.ndarray]  # value, gradient [n] and matrix of second derivatives [n, n]
+Function = Callable[[np.ndarray], Derivatives]
 
 
 def least_in_box(function: Function, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -19,6 +19,16 @@ def least_in_box(function: Function, low: np.ndarray, high: np.ndarray) -> np.nd
 
     Projected Newton: a step of the numbers that are free to move, shortened until the function falls (Bertsekas 1982).
     """
+
+    def moved(direction: np.ndarray) -> tuple[np.ndarray, Derivatives] | None:
+        """The first of ever shorter steps that lowers the function enough; None if none does."""
+        for halvings in range(MOST_HALVINGS):
+            tried = np.clip(z + direction / 2.0**halvings, low, high)
+            found = function(tried)
+            if found[0] < value and found[0] <= value + 1e-4 * float(gradient @ (tried - z)):
+                return tried, found
+        return None
+
     z = np.clip(np.zeros_like(low), low, high)
     value, gradient, curvature = function(z)
     for _ in range(MOST_STEPS):
@@ -28,35 +38,12 @@ def least_in_box(function: Function, low: np.ndarray, high: np.ndarray) -> np.nd
             break
         step = np.zeros_like(z)
         step[free] = -np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
-        for direction in (step, np.where(held, 0.0, -gradient / max(np.trace(curvature), 1.0))):
-            moved = _moved(function, z, value, gradient, direction, low, high)
-            if moved is not None:
-                break
-        if moved is None:
+        descent = np.where(held, 0.0, -gradient / max(np.trace(curvature), 1.0))
+        lower = moved(step) or moved(descent)
+        if lower is None:
             break
-        z, (value, gradient, curvature) = moved
-    result: np.ndarray = z
-    return result
-
-
-def _moved(
-    function: Function,
-    z: np.ndarray,
-    value: float,
-    gradient: np.ndarray,
-    direction: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-) -> tuple[np.ndarray, tuple[float, np.ndarray, np.ndarray]] | None:
-    """The first of ever shorter steps that lowers the function enough; None if none does."""
-    length = 1.0
-    for _ in range(MOST_HALVINGS):
-        tried = np.clip(z + length * direction, low, high)
-        found = function(tried)
-        if found[0] < value and found[0] <= value + 1e-4 * float(gradient @ (tried - z)):
-            return tried, found
-        length /= 2
-    return None
+        z, (value, gradient, curvature) = lower
+    return np.asarray(z)
 
 
 def closest(effects: np.ndarray, distances: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -77,8 +64,7 @@ def misses(effects: np.ndarray, distances: np.ndarray, low: np.ndarray, high: np
 
     def beyond(z: np.ndarray) -> np.ndarray:
         off = effects @ z - distances
-        result: np.ndarray = off - np.clip(off, -MET, MET)
-        return result
+        return np.asarray(off - np.clip(off, -MET, MET))
 
     def squares(z: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         off = beyond(z)
@@ -86,8 +72,7 @@ def misses(effects: np.ndarray, distances: np.ndarray, low: np.ndarray, high: np
         value = (float(off @ off) + RIDGE * float(z @ z)) / 2
         return value, effects.T @ off + RIDGE * z, of_missed.T @ of_missed + ridge
 
-    result: np.ndarray = np.abs(beyond(least_in_box(squares, low, high)))
-    return result
+    return np.asarray(np.abs(beyond(least_in_box(squares, low, high))))
 
 
 def contradictions(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mimdsim.base.console import Progress, silent
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
 from mimdsim.base.files import read_whole
 from mimdsim.base.search_path import Named, is_path, several
@@ -29,7 +30,7 @@ from mimdsim.machine.calibrated import (
 from mimdsim.validation.calibration.bounded_least_squares import closest, contradictions
 from mimdsim.validation.calibration.result import Measured, Narrowed
 from mimdsim.validation.calibration.sensitivities import Dependence, again, dependence
-from mimdsim.validation.reference_table import NOT_COMPUTED, Progress, Row, silent
+from mimdsim.validation.reference_table import NOT_COMPUTED, Row
 from mimdsim.validation.tables import cells_of, check_files, find_table
 
 COLUMN = "spread"  # of a table: one standard deviation, "0.2" in the unit of the figure or "3 %" of it
@@ -70,32 +71,6 @@ MOST_LEFT_OUT = 200  # rows up to which each is predicted from the others
 BEARS = 0.5  # spreads by which half an interval must move rows, all told (root of squares), that they bear on a number
 NAMED = 0.01  # spreads by which it moves each of those that are named
 STEPS, SETTLED = 5, 1e-3  # predictions are not quite linear: times of predicting again, and change at which to stop
-
-
-def narrow(
-    machine: MimdMachine, tables: Sequence[Path], *, named: str, spread: float, data: Path | None, progress: Progress
-) -> Narrowed:
-    """The numbers of a machine narrowed by the rows of tables that were measured on it.
-
-    named: what the file calls the machine. spread: standard deviation of a figure, as a share of it, where a row gives
-    none. data: recordings for rows of training steps. Raises DataFileError for tables that cannot be read, and
-    DescriptionError if no row bears on the machine or there are too many.
-    """
-    twice = sorted({path.name for path in tables if sum(other.name == path.name for other in tables) > 1})
-    if twice:
-        raise DataFileError(twice[0], "is given twice; give each table once, under names of their own")
-    rows = check_files(tuple(tables), data, progress, machine, MOST_ROWS)
-    used, other = _of_machine(rows, machine)
-    return narrowed_by(
-        machine,
-        used,
-        spreads(used, tables, spread),
-        named=named,
-        spread=f"{100 * spread:.3g} % of the figure where a row gives none",
-        tables=tuple(Table(file=path.name, sha256=hashlib.sha256(read_whole(path)).hexdigest()) for path in tables),
-        other=other,
-        progress=progress,
-    )
 
 
 def narrowed_by(
@@ -286,18 +261,25 @@ def calibrate(
 
     out: a file to write, which can be given wherever a machine can. spread: standard deviation of a figure, as a share
     of it, where its row has no `spread`. data: recordings for rows of training steps. Raises DataFileError for tables
-    that cannot be read, DescriptionError where no row bears on the machine.
+    that cannot be read, DescriptionError where no row bears on the machine or too many do.
     """
     machine = os.fspath(machine)
     sourced = sourced_machine(machine)
+    paths = tuple(find_table(str(table)) for table in several(tables))
+    twice = sorted({path.name for path in paths if sum(other.name == path.name for other in paths) > 1})
+    if twice:
+        raise DataFileError(twice[0], "is given twice; give each table once, under names of their own")
+    rows = check_files(paths, None if data is None else Path(data), progress, sourced, MOST_ROWS)
+    used, other = _of_machine(rows, sourced)
     folder = Path.cwd() if out is None else Path(out).parent
-    named = os.path.relpath(machine, folder) if is_path(machine) else machine
-    found = narrow(
+    found = narrowed_by(
         sourced,
-        [find_table(str(table)) for table in several(tables)],
-        named=named,
-        spread=spread,
-        data=None if data is None else Path(data),
+        used,
+        spreads(used, paths, spread),
+        named=os.path.relpath(machine, folder) if is_path(machine) else machine,
+        spread=f"{100 * spread:.3g} % of the figure where a row gives none",
+        tables=tuple(Table(file=path.name, sha256=hashlib.sha256(read_whole(path)).hexdigest()) for path in paths),
+        other=other,
         progress=progress,
     )
     if out is not None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
 
 from mimdsim.base.files import dump_json
 from mimdsim.base.units import counted
 from mimdsim.machine import MimdMachine
-from mimdsim.machine.calibrated import CalibrationFile, Interval, Number
+from mimdsim.machine.calibrated import CalibrationFile, Interval
 from mimdsim.report.formatting import plain
 
 
@@ -60,8 +59,6 @@ class Narrowed:
         return tuple(dict.fromkeys(row.contradicts for row in self.rows if row.contradicts))
 
     def __str__(self) -> str:
-        from mimdsim.validation.calibration.result import narrowed_lines
-
         return "\n".join(narrowed_lines(self))
 
 
@@ -120,20 +117,21 @@ def _rows(rows: tuple[Measured, ...]) -> Iterator[str]:
 
 
 def _contradiction(names: tuple[str, ...]) -> Iterator[str]:
-    listed = ", ".join(map(plain, names[:MOST_NAMED]))
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     if len(names) == 1:
-        yield f"Contradicts the machine: {listed}: no values within the intervals meet it within two spreads."
+        yield f"Contradicts the machine: {_some(names)}: no values within the intervals meet it within two spreads."
     else:
-        yield f"Contradict each other: {listed}{more}: no values within the intervals meet all within two spreads."
+        yield f"Contradict each other: {_some(names)}: no values within the intervals meet all within two spreads."
     yield "  Left out of the above; correct what was measured, give a wider spread, or doubt a source of the machine."
 
 
 def _stays(names: tuple[str, ...]) -> Iterator[str]:
     if names:
-        listed = ", ".join(map(plain, names[:MOST_NAMED]))
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        yield f"  as it was, as no row bears on it: {listed}{more}"
+        yield f"  as it was, as no row bears on it: {_some(names)}"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(map(plain, names[:MOST_NAMED]))}{more}"
 
 
 def _width(interval: Interval) -> float:
@@ -147,25 +145,13 @@ def _shown(interval: Interval) -> str:
 
 def narrowed_json(found: Narrowed) -> str:
     """Everything of `narrowed_lines`, unrounded."""
-    numbers: list[dict[str, Any]] = [_as_json(number) for number in found.content.number]
-    rows = [
-        {
-            "name": row.name,
-            "what": row.what,
-            "unit": row.unit,
-            "measured": row.measured,
-            "spread": row.spread,
-            "before": row.before,
-            "after": row.after,
-            "from_others": row.from_others,
-            "left_out": bool(row.contradicts),
-        }
-        for row in found.rows
-    ]
+    rows = [asdict(row) | {"left_out": bool(row.contradicts)} for row in found.rows]
+    for row in rows:
+        del row["contradicts"]
     return dump_json(
         {
             "machine": found.sourced.name,
-            "numbers": numbers,
+            "numbers": [number.model_dump(mode="json") for number in found.content.number],
             "rows": rows,
             "contradictions": found.contradictions,
             "as_it_was": found.stay,
@@ -173,7 +159,3 @@ def narrowed_json(found: Narrowed) -> str:
             "not_used": found.other,
         }
     )
-
-
-def _as_json(number: Number) -> dict[str, Any]:
-    return number.model_dump(mode="json")

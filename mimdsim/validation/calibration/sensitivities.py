@@ -8,10 +8,11 @@ from itertools import groupby
 
 import numpy as np
 
+from mimdsim.base.console import Progress
 from mimdsim.base.units import uncertainty
 from mimdsim.machine import MimdMachine, with_values
 from mimdsim.machine.calibrated import UncertainNumber, uncertain_numbers
-from mimdsim.validation.reference_table import Progress, Row
+from mimdsim.validation.reference_table import Row
 
 FORMULA = "formula of "  # before the file and kind of rows
 

@@ -23,7 +23,7 @@ from mimdsim.gpu.elementwise import launch_seconds
 from mimdsim.graph import training_graph
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.validation.gpus.products import described, device_of
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 from mimdsim.workload import load_workload, network_of
 
 WORD = 4
@@ -206,7 +206,6 @@ def event_row(row: Cells, _asked: Asked) -> Fields:
         "unit": "as given",
         "published": published,
         "tolerance": 0.25,
-        "source": row.get("source_path", ""),
         "predict": partial(_predict, row, published),
     }
 
@@ -251,10 +250,7 @@ def _kernel(
         replace(network, input_spikes=network.input_spikes * share, hidden_spikes=network.hidden_spikes * share)
         for share in OTHER_SPIKES
     )
-    if quantity == "sum_of_kernels":
-        middle, low, high = (_all_kernels(gpu, one) for one in (network, less, more))
-        return middle, 0.75 * low, high / 0.75, "all kernels of a batch"
-    known = EACH_TIMESTEP | EACH_BATCH
+    known = EACH_TIMESTEP | EACH_BATCH | {"sum_of_kernels": (_all_kernels, "all kernels of a batch")}
     if quantity not in known:
         raise MimdsimError(f"no kernel '{shortened(quantity)}' was counted; known: {', '.join(known)}")
     seconds_of, kind = known[quantity]
@@ -306,11 +302,7 @@ def _read(row: dict[str, str]) -> tuple[GpuMachine, EventDrivenNetwork, int]:
     unnamed = row["device"].strip().lower().startswith(UNNAMED)
     gpu = described(UNNAMED_IS) if unnamed else device_of(row["device"])[0]
     names = ("inputs", "hidden_recurrent", "outputs", "timesteps", "batch", "epochs", "batches_per_epoch")
-    try:
-        extents = [int(row[name]) for name in names]
-    except ValueError:
-        texts = ", ".join(f"{name} '{shortened(row[name])}'" for name in names)
-        raise MimdsimError(f"{texts}: must be whole numbers") from None
+    extents = whole_numbers(row, *names)
     if not all(1 <= extent <= LARGEST for extent in extents):
         raise MimdsimError(f"extents of a network must be 1 to {LARGEST:,}")
     inputs, hidden, outputs, timesteps, batch, epochs, batches = extents

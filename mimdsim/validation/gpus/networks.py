@@ -38,14 +38,16 @@ from mimdsim.gpu.elementwise import (
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 from mimdsim.validation.gpus.products import LARGEST_EXTENT, check_given, device_of, precision_of
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 
 QUEUED_LAUNCHES = 1024  # how far the host runs ahead of the device; published: depth of a CUDA stream's queue
 INDEXED, SLICED, ASSIGNED = 4, 3, 2  # passes over the whole sequence, as above; derived
-BACKWARD_CALL_SHARE = (
-    0.6  # autograd's C++ loop over a Python call's period; derived: 12 over 20 to 22 us on an A100 box
-)
+# autograd's C++ loop over a Python call's period; derived: 12 over 20 to 22 us on an A100 box
+BACKWARD_CALL_SHARE = 0.6
 VALUE_BYTES = 4
+
+
+Way = Literal["forward", "backward"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +151,7 @@ def eager_seconds(
     batch: int,
     timesteps: int,
     call_seconds: float,
-    direction: Literal["forward", "backward"],
+    direction: Way,
 ) -> EagerEstimate:
     """One pass over a sequence; call_seconds: the host's period of a Python call. Raises ValueError below 1."""
     if min(neurons, batch, timesteps) < 1:
@@ -159,8 +161,12 @@ def eager_seconds(
     inside = framework.products == "each_timestep"
     calls = timesteps * (step.calls + (2 if inside and not forward else inside))
     period = call_seconds * (1.0 if forward else BACKWARD_CALL_SHARE)
+    values = neurons * batch
+    launches, whole = step.calls - step.indexing_calls, values * timesteps
+    # of whole sequences the gradient of this timestep and the sum of all are touched
     loop = timesteps * (
-        _small_seconds(gpu, step, neurons * batch) + _sequence_seconds(gpu, step, neurons * batch * timesteps)
+        _calls_seconds(gpu, launches, step.array_passes, values)
+        + _calls_seconds(gpu, step.indexing_calls, step.sequence_passes, whole, footprint_values=2 * whole)
     )
     ahead = 0.0
     if inside:
@@ -178,22 +184,12 @@ def eager_seconds(
     )
 
 
-def _small_seconds(gpu: GpuMachine, step: Pass, values: int) -> float:
-    """The operations of one timestep that touch arrays of one timestep only."""
-    launches = step.calls - step.indexing_calls
-    each = step.array_passes / launches * values * VALUE_BYTES
-    return launches * elementwise_seconds(gpu, round(each), launching="stream").seconds
-
-
-def _sequence_seconds(gpu: GpuMachine, step: Pass, values: int) -> float:
-    if not step.indexing_calls:
+def _calls_seconds(gpu: GpuMachine, calls: int, passes: float, values: int, footprint_values: int = 0) -> float:
+    """Operations that together read or write arrays of so many values `passes` times."""
+    if not calls:
         return 0.0
-    each = step.sequence_passes / step.indexing_calls * values * VALUE_BYTES
-    footprint = 2 * values * VALUE_BYTES  # the gradient of this timestep and the sum of all
-    return (
-        step.indexing_calls
-        * elementwise_seconds(gpu, round(each), launching="stream", footprint_bytes=footprint).seconds
-    )
+    each, footprint = round(passes / calls * values * VALUE_BYTES), footprint_values * VALUE_BYTES or None
+    return calls * elementwise_seconds(gpu, each, launching="stream", footprint_bytes=footprint).seconds
 
 
 def _product_seconds(gpu: GpuMachine, neurons: int, rows: int, *, forward: bool, accumulated: bool) -> float:
@@ -263,7 +259,7 @@ def fused_seconds(
     *,
     values: int,
     precision: Precision,
-    direction: Literal["forward", "backward"],
+    direction: Way,
 ) -> float:
     """One pass over `values` = timesteps * batch * neurons values. Raises ValueError when there are none."""
     if values < 1:
@@ -323,6 +319,13 @@ class _Case:
     neurons: int
     directions: tuple[Direction, ...]
 
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Its passes, the backward pass as a whole."""
+        if "forward" not in self.directions:
+            return ("backward",)
+        return ("forward", "backward") if len(self.directions) > 1 else ("forward",)
+
 
 def predict_snn_row(row: Mapping[str, str]) -> SnnPrediction:
     """The prediction for one row; raises MimdsimError where there is none."""
@@ -340,13 +343,7 @@ def _read(row: Mapping[str, str]) -> _Case:
     gpu, _ = device_of(row["gpu"])
     if row["metric"] not in METRICS:
         raise MimdsimError(f"no model for metric '{row['metric']}'; known: {', '.join(METRICS)}")
-    try:
-        batch, timesteps, neurons = (int(row[name]) for name in ("batch_B", "steps_T", "neurons_or_layers"))
-    except ValueError:
-        raise MimdsimError(
-            f"batch {row['batch_B']}, timesteps {row['steps_T']}, neurons {row['neurons_or_layers']}: "
-            f"must be whole numbers"
-        ) from None
+    batch, timesteps, neurons = whole_numbers(row, "batch_B", "steps_T", "neurons_or_layers")
     if min(batch, timesteps, neurons) < 1:
         raise MimdsimError(f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1")
     if max(batch, timesteps, neurons) > LARGEST_EXTENT:
@@ -392,8 +389,7 @@ def _eager(case: _Case) -> SnnPrediction:
         raise MimdsimError(f"eager frameworks are described in fp32 only, not {case.precision}")
     call = next((period for label, period in HOSTS if re.search(label, case.label)), None)
     total, bounds = 0.0, []
-    passes = {"forward" if item == "forward" else "backward" for item in case.directions}
-    for direction in sorted(passes, reverse=True):  # the same order in every process
+    for way in case.ways:
         estimate = eager_seconds(
             case.gpu,
             framework,
@@ -401,7 +397,7 @@ def _eager(case: _Case) -> SnnPrediction:
             batch=case.batch,
             timesteps=case.timesteps,
             call_seconds=call or OTHER_HOST_SECONDS,
-            direction="forward" if direction == "forward" else "backward",
+            direction=way,
         )
         total += estimate.seconds
         bounds.append(estimate.bound)
@@ -410,16 +406,14 @@ def _eager(case: _Case) -> SnnPrediction:
     return SnnPrediction(
         seconds=total,
         note=f"{note}; period of a call assumed, this computer is unknown" if unknown else note,
-        tolerance=0.10 if "backward" in passes else 0.25,
+        tolerance=0.10 if "backward" in case.ways else 0.25,
         spread=(0.5, 2.0) if unknown else (0.8, 1.25),
     )
 
 
 def _eager_framework(case: _Case) -> Framework:
     """The counted program that a row describes; raises MimdsimError if none does."""
-    named = {"snntorch": "snnTorch", "sinabs": "Sinabs", "norse": "Norse", "rockpool": "Rockpool"}
-    named["spikingjelly"] = "SpikingJelly"
-    name = next((ours for label, ours in named.items() if label in case.framework), None)
+    name = next((name for name in FRAMEWORKS if name.lower() in case.framework), None)
     if name is None or "exodus" in case.framework or "compile" in case.framework:
         known = ", ".join(FRAMEWORKS)
         raise MimdsimError(f"no count of the operations of framework '{case.framework}'; known: {known}")
@@ -439,15 +433,11 @@ def _fused(case: _Case) -> SnnPrediction:
         raise MimdsimError(f"no count of what fused neurons of '{case.framework}' move in {case.precision}")
     values = case.neurons * case.batch * case.timesteps
     seconds = 0.0
-    passes = {"forward" if item == "forward" else "backward" for item in case.directions}
-    for direction in sorted(passes):
-        forward = direction == "forward"
-        seconds += fused_seconds(
-            case.gpu, neurons, values=values, precision=case.precision, direction="forward" if forward else "backward"
-        )
+    for way in case.ways[::-1]:
+        seconds += fused_seconds(case.gpu, neurons, values=values, precision=case.precision, direction=way)
         if case.measured != "neurons alone":
             shape = (case.batch * case.timesteps, case.neurons, case.neurons)
-            m, n, k = shape if forward else shape[::-1]
+            m, n, k = shape if way == "forward" else shape[::-1]
             seconds += gemm_seconds(case.gpu, m, n, k, precision=case.precision).seconds
     note = f"{case.gpu.name}, {neurons.name}, {case.measured}"
     return SnnPrediction(seconds=seconds, note=note, tolerance=0.20, spread=(0.8, 1.25))
@@ -480,12 +470,9 @@ def _recurrent(case: _Case) -> SnnPrediction:
         ]
     seconds = sum(parts)
     if how is CUDNN_PERSISTENT:  # nn.LSTM includes the input's product: one forward, two backward
-        rows = case.batch * case.timesteps
-        products = sum({"forward": 1, "backward_inputs": 1, "backward_weights": 1}[item] for item in case.directions)
-        seconds += (
-            products
-            * gemm_seconds(case.gpu, rows, gates * case.neurons, case.neurons, precision=case.precision).seconds
-        )
+        rows, outputs = case.batch * case.timesteps, gates * case.neurons
+        product = gemm_seconds(case.gpu, rows, outputs, case.neurons, precision=case.precision)
+        seconds += len(case.directions) * product.seconds
     kind = "loop" if isinstance(how, LibraryLoop) else "persistent"
     return SnnPrediction(seconds=seconds, note=f"{case.gpu.name}, {kind}", tolerance=0.25, spread=(0.75, 1.35))
 
@@ -515,7 +502,6 @@ def _network_row(row: Cells, _asked: Asked) -> Fields:
         "name": f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}{''.join(marks)}",
         "published": row.number("value_s"),
         "tolerance": 0.25,
-        "source": row["source"],
         "kind": f"{row['framework']} {row['metric']}",
         "predict": predict,
     }

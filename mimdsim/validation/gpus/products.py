@@ -13,8 +13,8 @@ from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.gpu.gemm import gemm_seconds, rows_aligned
 from mimdsim.machine.gpu import GpuMachine, Precision
 from mimdsim.machine.load import load_machine
-from mimdsim.validation.products import predict_tiled_gemm_row, product_shape, tiled_gemm_bearing
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
+from mimdsim.validation.products import PRODUCT_SHAPE, predict_tiled_gemm_row, tiled_gemm_bearing
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, whole_numbers
 
 # (pattern of the label, description, what stays open); the first match wins
 RULES: tuple[tuple[str, str, str], ...] = (
@@ -119,7 +119,7 @@ def predict_gemm_row(row: Mapping[str, str]) -> tuple[float, str]:
     precision = precision_of(row["dtype"])
     overhead = row.get("includes_host_overhead_us", "")
     overhead_us = _overhead_us(overhead)
-    m, n, k, batch = shape = product_shape(row)
+    m, n, k, batch = shape = whole_numbers(row, *PRODUCT_SHAPE, default=1)
     if min(shape) < 1:
         raise MimdsimError(f"M={m} N={n} K={k} batch={batch}: must be at least 1")
     if max(shape) > LARGEST_EXTENT:
@@ -148,7 +148,7 @@ def predict_gemm_row(row: Mapping[str, str]) -> tuple[float, str]:
 def product_flops(row: Mapping[str, str]) -> float | None:
     """Floating-point operations of a row's product; None when its shape cannot be read."""
     try:
-        shape = product_shape(row)
+        shape = whole_numbers(row, *PRODUCT_SHAPE, default=1)
     except MimdsimError:
         return None
     return 2.0 * math.prod(shape) if min(shape) >= 1 and max(shape) <= LARGEST_EXTENT else None
@@ -171,15 +171,13 @@ def _product_row(row: Cells, _asked: Asked) -> Fields:
 
     def predict() -> Fields:
         seconds = predict_tiled_gemm_row(row) if tiled else predict_gemm_row(row)[0]
-        bearing = tiled_gemm_bearing(row, published) if tiled else None
-        return around(1e6 * seconds, 0.2) | {"bearing": bearing}
+        return around(1e6 * seconds, 0.2) | (tiled_gemm_bearing(row, published) if tiled else {})
 
     return {
         "name": f"{row['gpu']} {row['dtype']} {shape}",
         "unit": "us",
         "published": published,
         "tolerance": 0.30,
-        "source": row["source"],
         "kind": f"{row['gpu']} {row['dtype']}{batched}",
         "size": product_flops(row),
         "predict": predict,

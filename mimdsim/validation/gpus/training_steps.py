@@ -54,11 +54,7 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     )
     low, high = strategy.band[precision]
     milliseconds = 1e3 * sum(span.seconds for span in profile.spans)
-    common: Fields = {
-        "tolerance": TOLERANCE,
-        "source": row.get("source", ""),
-        "note": remark,
-    }
+    common: Fields = {"tolerance": TOLERANCE, "note": remark}
     name = f"{row['gpu']} {row['widths']}{', recurrent' * (row['recurrent'] != 'none')} B={batch} T={timesteps} "
     name += f"{spikes[1]:g} spikes, {row['strategy']} {row['precision']}"
     kind = f"{row['strategy']} {row['precision']}"

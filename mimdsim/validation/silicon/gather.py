@@ -27,7 +27,7 @@ from mimdsim.costs.library.casts import fill_cycles
 from mimdsim.costs.library.elementwise import binary_1d_cycles, broadcast_scalar_1d_cycles
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around, each_row, whole_numbers
 
 ITEM_BYTES = INDEX_BYTES = 4
 LEAST_INDICES = 32  # minIndicesPerTile
@@ -54,10 +54,10 @@ class GatherPlan:
 
 
 def _ceil(a: np.ndarray | int, b: np.ndarray | float) -> np.ndarray:
-    found: np.ndarray = -(-np.asarray(a) // b)
-    return found
+    return np.asarray(-(-np.asarray(a) // b))
 
 
+@lru_cache(maxsize=32)
 def plan_gather(machine: MimdMachine, rows: int, width: int, lookups: int) -> GatherPlan:
     """The plan with the fewest estimated cycles of gather and update for `lookups` rows of a table [rows, width]."""
     if not (2 <= rows <= MOST_ROWS and 1 <= lookups <= MOST_ROWS and 1 <= width <= MOST_ROWS):
@@ -120,10 +120,8 @@ def _estimate(
     def looked_up(count: np.ndarray) -> np.ndarray:
         worker: Any = _ceil(count, contexts)
         hits = np.ceil(worker * (of_table / rows)).astype(np.int64)
-        found: np.ndarray = worker * 0 + multi_slice_cycles(
-            floats, worker, in_range=hits, worker_contexts=contexts, vector_bytes=machine.tile.vector_bytes
-        )
-        return found
+        more: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": machine.tile.vector_bytes}
+        return np.asarray(worker * 0 + multi_slice_cycles(floats, worker, in_range=hits, **more))
 
     candidates = staged * each * floats * ITEM_BYTES
     rearranged = staged * table_parts * second * floats * ITEM_BYTES
@@ -200,7 +198,6 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     def gather(row: Cells, _asked: Asked) -> Fields:
         published = row.number("time_ms", above=0)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
-        source = row.get("source_path", "")
 
         def predict() -> Fields:
             if operation != GATHER or (more and not more.startswith(COPY)):
@@ -209,11 +206,11 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             if row["dtype"] not in ("float32", "float"):
                 raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
             shape = _shape(row, machine)
-            plan = _plan(machine, *shape[:3])
+            plan = plan_gather(machine, *shape[:3])
             again = partial(_milliseconds, plan, shape, bool(more))
             milliseconds = again(machine)
             if more:
-                copied.setdefault(shape, []).append((published, source))
+                copied.setdefault(shape, []).append((published, row.get("source_path", "")))
             else:
                 plain.setdefault(shape, []).append(published)
             return {
@@ -224,7 +221,7 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
             }
 
         kind = "gather and copy" if more else "gather"
-        return {**_fields(row["id"], published, kind, source), "predict": predict}
+        return {**_fields(row["id"], published, kind), "predict": predict}
 
     yield from each_row(lines, asked, gather)
     for shape in sorted(copied.keys() & plain.keys()):
@@ -232,15 +229,10 @@ def gather_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
         for time, source in copied[shape]:
             if time <= without:
                 continue
-            fields = _fields("copy alone: with it less without", time - without, "copy", source)
-            cycles = copy_cycles(machine, _plan(machine, *shape[:3]), shape[1], shape[4])
+            fields = _fields("copy alone: with it less without", time - without, "copy") | {"source": source}
+            cycles = copy_cycles(machine, plan_gather(machine, *shape[:3]), shape[1], shape[4])
             milliseconds = 1e3 * cycles / machine.chip.clock_hz
             yield {**fields, **around(milliseconds, OFF), "note": "difference of two rounded times"}
-
-
-@lru_cache(maxsize=32)
-def _plan(machine: MimdMachine, rows: int, width: int, lookups: int) -> GatherPlan:
-    return plan_gather(machine, rows, width, lookups)
 
 
 def _milliseconds(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
@@ -262,17 +254,13 @@ def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -
     return machine.sync.internal_cycles + fabric.fixed_cycles + fabric.route_cycles + max(wire, control)
 
 
-def _fields(name: str, published: float, kind: str, source: str) -> Fields:
-    return {"name": name, "unit": "ms", "published": published, "tolerance": 0.25, "source": source, "kind": kind}
+def _fields(name: str, published: float, kind: str) -> Fields:
+    return {"name": name, "unit": "ms", "published": published, "tolerance": 0.25, "kind": kind}
 
 
 def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
     names = ("table_rows", "row_floats", "lookups", "tiles", "lookups_per_tile")
-    try:
-        rows, width, lookups, tiles, each = (int(row[name]) for name in names)
-    except ValueError:
-        texts = ", ".join(f"{name} '{shortened(row[name])}'" for name in names)
-        raise MimdsimError(f"{texts}: must be whole numbers") from None
+    rows, width, lookups, tiles, each = whole_numbers(row, *names)
     if each < 1 or not 1 <= tiles <= machine.chip.tiles:
         raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {machine.chip.tiles}")
     return rows, width, lookups, tiles, each

@@ -32,7 +32,7 @@ from mimdsim.base.units import UNCERTAINTY
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
 from mimdsim.machine import tiled_machine
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 from mimdsim.validation.vendor_formulas import scaled_add_1d_cycles
 
 VECTOR = 2  # floats in 64 bits
@@ -48,7 +48,6 @@ class Counted:
     main: float
     loops: float
     aux: float = 0.0
-    all_contexts: bool = True
 
     @property
     def bundles(self) -> float:
@@ -113,7 +112,7 @@ SCHUR_MAIN = 3
 
 def schur(elements: int, contexts: int) -> Counted:
     """The decomposition alone, by one context: four pointers, two indices, three entries, two results."""
-    return Counted(main=4 + 2 + 3 + SCHUR_MAIN + 2 + EXIT, aux=SCHUR_AUX, loops=0, all_contexts=False)
+    return Counted(main=4 + 2 + 3 + SCHUR_MAIN + 2 + EXIT, aux=SCHUR_AUX, loops=0)
 
 
 def schur_and_rotation(elements: int, contexts: int) -> Counted:
@@ -160,6 +159,7 @@ BINARY = {
     **{"eq": "EQUAL", "ne": "NOT_EQUAL", "lt": "LESS_THAN", "le": "LESS_THAN_EQUAL"},
     **{"gt": "GREATER_THAN", "ge": "GREATER_THAN_EQUAL"},
 }
+SCALED = {"add": "ADD", "sub": "SUBTRACT"}
 UNARY = {
     **{"neg": "NEGATE", "exp": "EXPONENT", "log": "LOGARITHM", "tanh": "TANH", "sqrt": "SQRT", "rsqrt": "RSQRT"},
     **{"abs": "ABSOLUTE", "sin": "SIN", "cos": "COS", "sign": "SIGNUM", "logistic": "SIGMOID"},
@@ -221,35 +221,19 @@ def _matrix_unit(case: Case) -> Answer:
     )
 
 
-def _element_wise(cycles: Any) -> Answer:
-    remark = "vendor's formula, a launch and two timers"
-    return Answer(cycles=float(cycles), kind="published", group="element-wise", tolerance=0.05, remark=remark)
+def _element_wise(cycles_of: Callable[..., Any], known: dict[str, str], *, in_place: bool) -> Callable[[Case], Answer]:
+    """By the library's formula; known: its operations by their names in the table; in_place: whether it asks."""
 
+    def answer(case: Case) -> Answer:
+        name = case.found[1].lower()
+        if name not in known:
+            raise MimdsimError(f"no formula for '{shortened(name)}'; known: {', '.join(known)}")
+        more = {"in_place": case.in_place} if in_place else {}
+        cycles = float(cycles_of(case.n, op=known[name], dtype=case.dtype, worker_contexts=case.contexts, **more))
+        remark = "vendor's formula, a launch and two timers"
+        return Answer(cycles=cycles, kind="published", group="element-wise", tolerance=0.05, remark=remark)
 
-def _operation(case: Case, known: dict[str, str]) -> str:
-    name = case.found[1].lower()
-    if name not in known:
-        raise MimdsimError(f"no formula for '{shortened(name)}'; known: {', '.join(known)}")
-    return known[name]
-
-
-def _binary(case: Case) -> Answer:
-    op = _operation(case, BINARY)
-    return _element_wise(
-        binary_1d_cycles(case.n, op=op, dtype=case.dtype, in_place=case.in_place, worker_contexts=case.contexts)
-    )
-
-
-def _unary(case: Case) -> Answer:
-    op = _operation(case, UNARY)
-    return _element_wise(
-        unary_1d_cycles(case.n, op=op, dtype=case.dtype, in_place=case.in_place, worker_contexts=case.contexts)
-    )
-
-
-def _scaled(case: Case) -> Answer:
-    op = {"add": "ADD", "sub": "SUBTRACT"}[case.found[1]]
-    return _element_wise(scaled_add_1d_cycles(case.n, op=op, dtype=case.dtype, worker_contexts=case.contexts))
+    return answer
 
 
 def _counted(count: Callable[..., Counted], **more: int) -> Callable[[Case], Answer]:
@@ -279,19 +263,13 @@ def _timer(case: Case) -> Answer:
 # What "vertex | operation" of a row says -> its cost. The first that is found counts.
 VERTICES: tuple[tuple[str, Callable[[Case], Answer]], ...] = (
     (r"^poplin ConvPartial1x1\b.*\bf(16|32) in, f(16|32) partials", _matrix_unit),
-    (r"^popops BinaryElementwise1D (\w+)", _binary),
-    (r"^popops UnaryElementwise1D (\w+)", _unary),
-    (r"^popops scaled (add|sub)\b", _scaled),
+    (r"^popops BinaryElementwise1D (\w+)", _element_wise(binary_1d_cycles, BINARY, in_place=True)),
+    (r"^popops UnaryElementwise1D (\w+)", _element_wise(unary_1d_cycles, UNARY, in_place=True)),
+    (r"^popops scaled (add|sub)\b", _element_wise(scaled_add_1d_cycles, SCALED, in_place=False)),
     (r"^CycleCountBarrier\b", _timer),
     (r"\| *x -= s1\*s2\*v\b", _counted(householder)),
-    (
-        r"\(2 bundles a vector\).*\| *two outputs a\*x\+b\*y",
-        _counted(rotation, bundles_per_vector=2),
-    ),
-    (
-        r"\(3 bundles a vector\).*\| *two outputs a\*x\+b\*y",
-        _counted(rotation, bundles_per_vector=3),
-    ),
+    (r"\(2 bundles a vector\).*\| *two outputs a\*x\+b\*y", _counted(rotation, bundles_per_vector=2)),
+    (r"\(3 bundles a vector\).*\| *two outputs a\*x\+b\*y", _counted(rotation, bundles_per_vector=3)),
     (r"\| *dot product\b", _counted(dot_product)),
     (r"\| *QR correction vector, column (?P<column>\d{1,6})\b", _counted(correction_vector)),
     (r"\| *2x2 symmetric Schur\b", _counted(schur)),
@@ -312,11 +290,10 @@ def vertex_row(row: Cells, _asked: Asked) -> Fields:
         answer = _answer(row, bound)
         timers = 0 if "subtracted" in row["what_cycles_cover"].lower() else TIMER_CYCLES
         off = UNCERTAINTY[answer.kind] * answer.cycles
-        return {
-            "predicted": timers + answer.launches * LAUNCH_CYCLES + answer.cycles,
+        launches = (answer.launches * cycles for cycles in (LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST))
+        middle, low, high = (timers + launch + answer.cycles for launch in launches)
+        return within_bounds(middle, low - off, high + off) | {
             "tolerance": 0.0 if bound else answer.tolerance,
-            "low": timers + answer.launches * LAUNCH_LEAST + answer.cycles - off,
-            "high": timers + answer.launches * LAUNCH_MOST + answer.cycles + off,
             "kind": "upper bounds" if bound else answer.group,
             "note": answer.remark,
         }
@@ -325,7 +302,6 @@ def vertex_row(row: Cells, _asked: Asked) -> Fields:
         "name": row["id"],
         "unit": "cycles",
         "published": row.number("cycles", above=0),
-        "source": row.get("source_path", ""),
         "kind": "upper bounds" if bound else "other",
         "upper_bound": bound,
         "predict": predict,
@@ -345,18 +321,14 @@ def _answer(row: dict[str, str], bound: bool) -> Answer:
         raise MimdsimError(THE_LAUNCH_ITSELF)
     if row["dtype"] not in DTYPES:
         raise MimdsimError(f"dtype '{shortened(row['dtype'])}' is none of {', '.join(DTYPES)}")
-    try:
-        n = int(row["N"])
-        channels = int(row.get("in_channels") or 0), int(row.get("out_channels") or 0)
-    except ValueError:
-        raise MimdsimError("N, in_channels and out_channels must be whole numbers") from None
+    n, *channels = whole_numbers(row, "N", "in_channels", "out_channels", default=0)
     if not 1 <= n <= MOST_ELEMENTS or not all(0 <= count <= MOST_ELEMENTS for count in channels):
         raise MimdsimError(f"N = {n}, channels {channels}: a vertex has 1 to {MOST_ELEMENTS:,} elements")
     return cost(
         Case(
             n=n,
             dtype=DTYPES[row["dtype"]],
-            channels=channels,
+            channels=(channels[0], channels[1]),
             in_place=bool(re.search(r"in[ -]?place", text, re.IGNORECASE)),
             contexts=tiled_machine(MACHINE, "").tile.worker_contexts,
             found=found,

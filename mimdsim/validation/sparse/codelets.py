@@ -232,3 +232,23 @@ class SparseShape:
         return self.element_bytes * (
             (self.rows + self.columns) * self.batch + self.nonzero_blocks * self.block * self.block
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The partition of lowest estimate, `estimate_cycles`: parts of rows, columns and batch; static: parts of the rows
+    are the tiles of one band of columns.
+
+    busiest_blocks: room for nonzero blocks of the fullest tile. temporary_bytes: of a tile. terms: cycles by name, in
+    order, without syncs. exchanges: those whose fixed part is in no term; steps: exchanges that have it. refused: why
+    it cannot run; '' if it can.
+    """
+
+    parts: tuple[int, int, int]
+    busiest_blocks: int
+    temporary_bytes: int
+    estimate_cycles: int
+    terms: dict[str, int]
+    exchanges: int
+    steps: int = 0
+    refused: str = ""

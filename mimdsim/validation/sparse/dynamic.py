@@ -16,8 +16,8 @@ and MatMulOptions.hpp, graphcore/poplibs 7eac0f2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Fabric
 from mimdsim.validation.sparse.codelets import (
     PLANNED_SHARE,
+    Choice,
     SparseShape,
     ceil_divide,
     counted_block_cycles,
@@ -250,29 +251,6 @@ ROW_ENTRIES, ENTRY_ALIGNMENT = 2, 4
 INDEX_LIMIT = 65535
 
 Ints = NDArray[np.int64]
-Columns = TypeVar("Columns", "_Partitions", "_Moves")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DynamicChoice:
-    """Parts of rows, columns and batch; `rows` and `columns` of a tile are in blocks, `batch` in elements."""
-
-    parts: tuple[int, int, int]
-    rows: int
-    columns: int
-    batch: int
-    bucket_bytes: int
-    bucket_blocks: int
-    temporary_bytes: int
-    estimate_cycles: int
-    propagation: Propagation | None
-    terms: dict[str, int]
-    phases: int
-
-    @property
-    def busiest_blocks(self) -> int:
-        """Of a tile, over all buckets that pass it."""
-        return self.bucket_blocks * self.parts[2]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -280,7 +258,8 @@ class _Partitions:
     """Partitions into x parts of the rows, y of the columns, z of the batch; int64[partitions], or int of a single one.
 
     rows, columns of a tile in blocks, used_rows: those that hold some, row_blocks: how many; batch in elements. A
-    bucket has room for `room` blocks and `entries` of their positions, and takes `bucket` bytes.
+    bucket has room for `room` blocks and `entries` of their positions, and takes `bucket` bytes. dense, fetching,
+    gathering: cycles of the exchanges; temporary: bytes that a tile needs for a while.
     """
 
     x: Any
@@ -295,16 +274,14 @@ class _Partitions:
     entries: Any
     bucket: Any
     partials: Any
+    dense: Any = None
+    fetching: Any = None
+    gathering: Any = None
+    temporary: Any = None
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Moves:
-    """Cycles of the exchanges of partitions, and bytes that a tile needs for a while; as `_Partitions`."""
-
-    dense: Any
-    fetching: Any
-    gathering: Any
-    temporary: Any
+    def at(self, index: int) -> _Partitions:
+        """A single one."""
+        return _Partitions(**{name: int(values[index]) for name, values in vars(self).items()})
 
 
 def _parts(groups: int, tiles: int, exact: bool = False) -> Ints:
@@ -339,7 +316,8 @@ def _partitions(shape: SparseShape, tiles: int) -> _Partitions:
     )  # fmt: skip
 
 
-def _moves(shape: SparseShape, fabric: Fabric, p: _Partitions) -> _Moves:
+def _with_moves(shape: SparseShape, fabric: Fabric, p: _Partitions) -> _Partitions:
+    """The partitions with their exchanges and the memory that these take."""
     size, block = shape.element_bytes, shape.block
     grain = 1 if block > 1 else shape.grain
     parts = p.x * p.y * p.z
@@ -356,7 +334,8 @@ def _moves(shape: SparseShape, fabric: Fabric, p: _Partitions) -> _Moves:
         2 * p.bucket + dense_bytes + waiting,
         waiting + np.where(p.y > 1, partial_bytes, 0) + -(-p.partials // p.y) * size,
     )
-    return _Moves(
+    return replace(
+        p,
         dense=np.where(dense_bytes > resident, np.ceil(dense_bytes / dense_rate), 0),
         fetching=np.where(p.z > 1, np.ceil(p.z * p.bucket / bucket_rate), 0),
         gathering=np.where(p.y > 1, np.ceil(partial_bytes / fabric.bytes_per_cycle), 0),
@@ -364,29 +343,30 @@ def _moves(shape: SparseShape, fabric: Fabric, p: _Partitions) -> _Moves:
     )
 
 
-def _possible(shape: SparseShape, p: _Partitions, temporary: Ints, sram_bytes: int) -> Ints | None:
+def _possible(shape: SparseShape, p: _Partitions, sram_bytes: int) -> Ints | None:
     """Indices of partitions that fit; the planner doubles its memory share once before it gives up."""
     fits = np.ones(len(p.x), dtype=bool)
     if shape.block == 1:
         fits = (p.columns - 1) * p.batch * shape.element_bytes <= INDEX_LIMIT
     for share in (PLANNED_SHARE, 2 * PLANNED_SHARE):
-        inside = np.flatnonzero(fits & (temporary <= share * sram_bytes))
+        inside = np.flatnonzero(fits & (p.temporary <= share * sram_bytes))
         if inside.size:
             return inside
     return None
 
 
-def _lowest(shape: SparseShape, p: _Partitions, quick: Ints, possible: Ints, contexts: int) -> tuple[int, float]:
+def _lowest(shape: SparseShape, p: _Partitions, possible: Ints, contexts: int) -> tuple[int, float]:
     """The partition of lowest estimate, and that.
 
-    Vertex cycles are whole-number formulas of one tile, shared with the profiler: cheapest exchange (`quick`) first,
+    Vertex cycles are whole-number formulas of one tile, shared with the profiler: cheapest exchange first,
     and a partition whose exchange alone is dearer than the best sum cannot win.
     """
     best, lowest = -1, math.inf
+    quick = p.dense + p.fetching + p.gathering
     for i in possible[np.argsort(quick[possible], kind="stable")]:
         if quick[i] >= lowest:
             break
-        one = _at(p, i)
+        one = p.at(i)
         each = zero_partials_cycles(ceil_divide(one.partials, contexts), as_vendor=True, worker_contexts=contexts)
         each += products_cycles(shape, one.used_rows, one.row_blocks, one.batch, one.z, contexts, counted=False)
         each += reduction_cycles(shape, one.partials, one.y, contexts)
@@ -395,24 +375,18 @@ def _lowest(shape: SparseShape, p: _Partitions, quick: Ints, possible: Ints, con
     return best, lowest
 
 
-def _at(columns: Columns, index: int) -> Columns:
-    return type(columns)(**{field.name: int(getattr(columns, field.name)[index]) for field in fields(columns)})
-
-
-def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> DynamicChoice | None:
+def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Choice | None:
     """The plan of lowest estimate; None where none fits."""
     if shape.dtype == "f32" and shape.block == 16:
         # No such codelet: popsparse takes four blocks of 8 (getBlockDimensionsToUse); placed singly here (assumed).
         shape = replace(shape, block=8)
     contexts = machine.tile.worker_contexts
-    partitions = _partitions(shape, machine.chip.tiles)
-    moves = _moves(shape, machine.exchange, partitions)
-    possible = _possible(shape, partitions, moves.temporary, machine.tile.sram_bytes)
+    partitions = _with_moves(shape, machine.exchange, _partitions(shape, machine.chip.tiles))
+    possible = _possible(shape, partitions, machine.tile.sram_bytes)
     if possible is None:
         return None
-    quick = moves.dense + moves.fetching + moves.gathering
-    best, lowest = _lowest(shape, partitions, quick, possible, contexts)
-    one, move = _at(partitions, best), _at(moves, best)
+    best, lowest = _lowest(shape, partitions, possible, contexts)
+    one = partitions.at(best)
     buckets = Buckets(
         parts=(one.x, one.y, one.z),
         room_blocks=one.room,
@@ -423,26 +397,22 @@ def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Dynamic
     propagation = propagate(shape, buckets, seed)
     shared = ceil_divide(one.partials, contexts)
     terms = {
-        "dense exchange": move.dense,
-        "arrange dense": arrange_cycles(shape, machine, one.x, one.columns, one.batch) if move.dense else 0,
-        "bucket exchange": move.fetching,
+        "dense exchange": one.dense,
+        "arrange dense": arrange_cycles(shape, machine, one.x, one.columns, one.batch) if one.dense else 0,
+        "bucket exchange": one.fetching,
         "clear partials": zero_partials_cycles(shared, dtype="f32", block=shape.block > 1, worker_contexts=contexts),
         "partial products": busiest_products_cycles(shape, propagation, one.used_rows, one.batch, one.z, contexts),
         "bucket propagation": propagation_cycles(shape, machine, propagation, buckets, one.bucket, one.batch),
-        "reduction exchange": move.gathering,
+        "reduction exchange": one.gathering,
         "reduction": reduction_cycles(shape, one.partials, one.y, contexts),
     }
-    exchanges = (move.dense, move.fetching, move.gathering)
-    return DynamicChoice(
+    return Choice(
         parts=buckets.parts,
-        rows=one.rows,
-        columns=one.columns,
-        batch=one.batch,
-        bucket_bytes=one.bucket,
-        bucket_blocks=one.room,
-        temporary_bytes=move.temporary,
+        busiest_blocks=one.room * one.z,  # over all buckets that pass a tile
+        temporary_bytes=one.temporary,
         estimate_cycles=math.ceil(lowest),
-        propagation=propagation,
         terms=terms,
-        phases=sum(cycles > 0 for cycles in exchanges) + (propagation.steps if propagation else 0),
+        exchanges=sum(cycles > 0 for cycles in (one.dense, one.fetching, one.gathering)),
+        steps=propagation.steps if propagation else 0,
+        refused="" if propagation else f"a random pattern overflows all buckets ({one.room} blocks each)",
     )

@@ -22,8 +22,8 @@ from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, around
 from mimdsim.validation.sparse.codelets import SparseShape, ceil_divide
-from mimdsim.validation.sparse.dynamic import DynamicChoice, plan_dynamic
-from mimdsim.validation.sparse.static import StaticChoice, plan_static
+from mimdsim.validation.sparse.dynamic import plan_dynamic
+from mimdsim.validation.sparse.static import plan_static
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +37,7 @@ class SparsePlan:
     """
 
     machine: str
-    rows: int
-    columns: int
-    batch: int
-    block: int
-    density: float
-    dtype: str
+    shape: SparseShape
     static: bool
     row_parts: int
     column_parts: int
@@ -51,8 +46,12 @@ class SparsePlan:
     terms: Mapping[str, int]
     planner_cycles: int
     memory_bytes: int
-    flops: int
     clock_hz: float
+
+    @property
+    def flops(self) -> int:
+        """Multiplies and adds of nonzeros only."""
+        return self.shape.flops
 
     @property
     def tiles(self) -> int:
@@ -70,7 +69,7 @@ class SparsePlan:
 
     @property
     def nonzero_flops_per_second(self) -> float:
-        """Multiplies and adds of nonzeros only, per second."""
+        """Those per second."""
         return self.flops / self.seconds
 
 
@@ -100,8 +99,8 @@ def plan_sparse_product(
     )
     if choice is None:
         _refuse(what, shape, machine, f"no partition over {machine.chip.tiles} tiles has temporaries that fit a tile")
-    if isinstance(choice, DynamicChoice) and choice.propagation is None:
-        _refuse(what, shape, machine, f"a random pattern overflows all buckets ({choice.bucket_blocks} blocks each)")
+    if choice.refused:
+        _refuse(what, shape, machine, choice.refused)
     operands = ceil_divide(shape.operand_bytes, machine.chip.tiles)
     memory = choice.temporary_bytes + operands + machine.tile.code_bytes
     if memory > machine.tile.sram_bytes:
@@ -109,17 +108,12 @@ def plan_sparse_product(
         _refuse(what, shape, machine, f"the fullest tile needs {memory:,} bytes ({parts})")
     terms = {
         **choice.terms,
-        "exchange setup": machine.exchange.fixed_cycles * _planned_phases(choice),
-        "sync": machine.sync.internal_cycles * choice.phases,
+        "exchange setup": machine.exchange.fixed_cycles * choice.exchanges,
+        "sync": machine.sync.internal_cycles * (choice.exchanges + choice.steps),
     }
     return SparsePlan(
         machine=machine.name,
-        rows=rows,
-        columns=columns,
-        batch=batch,
-        block=block,
-        density=density,
-        dtype=dtype,
+        shape=shape,
         static=static,
         row_parts=choice.parts[0],
         column_parts=choice.parts[1],
@@ -128,16 +122,8 @@ def plan_sparse_product(
         terms=MappingProxyType(terms),
         planner_cycles=choice.estimate_cycles,
         memory_bytes=memory,
-        flops=shape.flops,
         clock_hz=machine.chip.clock_hz,
     )
-
-
-def _planned_phases(choice: StaticChoice | DynamicChoice) -> int:
-    """Exchanges whose fixed part is not yet in a term; each step of a propagation has its own."""
-    if isinstance(choice, DynamicChoice) and choice.propagation is not None:
-        return choice.phases - choice.propagation.steps
-    return choice.phases
 
 
 def _refuse(what: str, shape: SparseShape, machine: MimdMachine, why: str) -> NoReturn:
@@ -152,6 +138,7 @@ def _refuse(what: str, shape: SparseShape, machine: MimdMachine, why: str) -> No
 
 COLUMNS = {"operation", "machine", "dtype", "m", "k", "n", "block", "density", "kind", "metric", "value", "unit"}
 LARGEST_BATCH = 1 << 16
+BATCHES = tuple(1 << power for power in range(LARGEST_BATCH.bit_length()))  # of which the fastest is looked for
 COPY_BYTES = 4
 RATE, RATIO, CYCLES = "nonzero_flops_per_second", "speed_over_dense", "cycles"
 Shape = tuple[int, int, int, float]  # rows, columns, block, density
@@ -176,7 +163,6 @@ def sparse_product_row(row: Cells, _asked: Asked) -> Fields:
         "unit": row["unit"],
         "published": published,
         "tolerance": tolerance,
-        "source": row.get("source", ""),
         "predict": predict,
     }
 
@@ -212,8 +198,7 @@ def _profiled_seconds(plan: SparsePlan) -> float:
 def _dense_flops_per_second(machine: MimdMachine, dtype: str, batch: int, rows: int, columns: int) -> float:
     """The dense product's rate at `batch`, or at its fastest batch when that is 0."""
     rates = []
-    tried = batch or 1
-    while tried <= (batch or LARGEST_BATCH):
+    for tried in (batch,) if batch else BATCHES:
         try:
             dense = plan_product(machine, rows, columns, tried, dtype)
         except DoesNotFit:
@@ -223,7 +208,6 @@ def _dense_flops_per_second(machine: MimdMachine, dtype: str, batch: int, rows: 
         rates.append(
             2 * rows * columns * tried * machine.chip.clock_hz / (dense.compute_cycles + dense.exchange_cycles)
         )
-        tried *= 2
     if not rates:
         raise DoesNotFit(f"dense product [{rows}, {columns}] does not fit {machine.name} at any batch")
     return max(rates)
@@ -234,25 +218,20 @@ def _plan(
     machine: MimdMachine, dtype: str, static: bool, batch: int, rows: int, columns: int, block: int, density: float
 ) -> SparsePlan:
     """The plan for `batch`, or for the fastest batch when that is 0; raises DoesNotFit when none fits."""
+    plan_of = partial(plan_sparse_product, block=block, density=density, dtype=dtype, static=static)
     if batch:
-        return plan_sparse_product(
-            machine, rows, columns, batch, block=block, density=density, dtype=dtype, static=static
-        )
+        return plan_of(machine, rows, columns, batch)
     best: SparsePlan | None = None
     refusal: DoesNotFit | None = None
-    tried = 1
-    while tried <= LARGEST_BATCH:
+    for tried in BATCHES:
         copies = COPY_BYTES * (rows + columns) * tried // machine.chip.tiles if dtype == "f16" else 0
         try:
-            plan = plan_sparse_product(
-                machine, rows, columns, tried, block=block, density=density, dtype=dtype, static=static
-            )
+            plan = plan_of(machine, rows, columns, tried)
             fits = plan.memory_bytes + copies <= machine.tile.sram_bytes
             if fits and (best is None or plan.flops / _profiled_seconds(plan) > best.flops / _profiled_seconds(best)):
                 best = plan
         except DoesNotFit as problem:
             refusal = problem
-        tried *= 2
     if best is None:
         raise refusal or DoesNotFit(f"no batch up to {LARGEST_BATCH} leaves room for fp32 copies on {machine.name}")
     return best

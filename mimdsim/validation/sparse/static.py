@@ -26,6 +26,7 @@ from mimdsim.costs.library.reductions import reduce_strided_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.sparse.codelets import (
     PLANNED_SHARE,
+    Choice,
     SparseShape,
     ceil_divide,
     planned_reduction_cycles,
@@ -156,35 +157,6 @@ INDEX_LIMIT = 65535  # positions on a tile are 16-bit offsets, in units of 8 * b
 Ints = NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StaticChoice:
-    """The plan of the busiest tile: `rows` and `columns` are in blocks and count those that hold a nonzero."""
-
-    bands: int
-    pieces: int
-    tiles_per_band: int
-    batch: int
-    nonzero_blocks: int
-    rows: int
-    columns: int
-    band_columns: int
-    row_share: float
-    temporary_bytes: int
-    estimate_cycles: int
-    terms: dict[str, int]
-    phases: int
-
-    @property
-    def parts(self) -> tuple[int, int, int]:
-        """Of rows, columns and batch."""
-        return self.tiles_per_band, self.bands, self.pieces
-
-    @property
-    def busiest_blocks(self) -> int:
-        """Of a tile."""
-        return self.nonzero_blocks
-
-
 def _spread(probability: NDArray[np.floating[Any]], count: Ints) -> Ints:
     """Expected number present out of `count`, plus one standard deviation, as the partitioner counts."""
     spread = np.ceil(np.sqrt(probability * (1 - probability) * count))
@@ -277,7 +249,7 @@ def _reducing(shape: SparseShape, machine: MimdMachine, sizes: _Sizes) -> tuple[
     return partial_bytes, np.ceil(partial_bytes / machine.exchange.bytes_per_cycle) + reducing + moving
 
 
-def plan_static(shape: SparseShape, machine: MimdMachine) -> StaticChoice | None:
+def plan_static(shape: SparseShape, machine: MimdMachine) -> Choice | None:
     """The plan of lowest estimate within the planner's share of memory; None when there is none."""
     pair, rate = machine.exchange.tiles_per_bus, machine.exchange.bytes_per_cycle
     size, block = shape.element_bytes, shape.block
@@ -301,41 +273,29 @@ def plan_static(shape: SparseShape, machine: MimdMachine) -> StaticChoice | None
     def at(values_of: object) -> int:
         return int(np.asarray(values_of)[best])
 
+    bands, pieces, tiles_per_band = at(sizes.bands), at(sizes.pieces), at(sizes.in_band)
     reduction = place_reductions(
         shape,
         machine,
-        bands=at(sizes.bands),
-        pieces=at(sizes.pieces),
+        bands=bands,
+        pieces=pieces,
         batch=at(sizes.batch),
-        tiles_per_band=at(sizes.in_band),
+        tiles_per_band=tiles_per_band,
         row_share=float(1 - (1 - shape.block_density) ** at(sizes.band_columns)),
     )
-    return StaticChoice(
-        bands=at(sizes.bands),
-        pieces=at(sizes.pieces),
-        tiles_per_band=at(sizes.in_band),
-        batch=at(sizes.batch),
-        nonzero_blocks=at(sizes.nonzeros),
-        rows=at(sizes.used_rows),
-        columns=at(sizes.used_columns),
-        band_columns=at(sizes.band_columns),
-        row_share=float(sizes.row_share[best]),
+    return Choice(
+        parts=(tiles_per_band, bands, pieces),
+        busiest_blocks=at(sizes.nonzeros),
         temporary_bytes=at(temporary) + reduction.code_bytes,
         estimate_cycles=math.ceil(float(estimate[best])),
-        terms=_terms(shape, machine, at(compute), at(zeroing), at(dense), at(values), reduction),
-        phases=1 + (at(values) > 0) + (reduction.partials_cycles > 0) + (reduction.moving_cycles > 0),
+        terms={
+            "dense exchange": at(dense),
+            "nonzero exchange": at(values),
+            "clear partials": at(zeroing),
+            "partial products": at(compute),
+            "reduction exchange": reduction.partials_cycles,
+            "reduction": reduction.compute_cycles,
+            "result exchange": reduction.moving_cycles,
+        },
+        exchanges=1 + (at(values) > 0) + (reduction.partials_cycles > 0) + (reduction.moving_cycles > 0),
     )
-
-
-def _terms(
-    shape: SparseShape, machine: MimdMachine, compute: int, zeroing: int, dense: int, values: int, reduction: Reduction
-) -> dict[str, int]:
-    return {
-        "dense exchange": dense,
-        "nonzero exchange": values,
-        "clear partials": zeroing,
-        "partial products": compute,
-        "reduction exchange": reduction.partials_cycles,
-        "reduction": reduction.compute_cycles,
-        "result exchange": reduction.moving_cycles,
-    }

@@ -33,6 +33,7 @@ from mimdsim.program import (
     Field,
     Length,
     Program,
+    ProgramBuilder,
     RecordedActivity,
     Size,
     Superstep,
@@ -144,6 +145,7 @@ def blur_codelet(variant: str) -> Codelet:
     )
 
 
+@lru_cache(maxsize=8)
 def make_program(
     machine: MimdMachine,
     variant: str,
@@ -174,7 +176,13 @@ def make_program(
     buffers["blurred"] = replace(buffers["blurred"], values=zeros)
     codelet = blur_codelet(variant)
     item_bytes = buffers["image"].item_bytes
-    body: list[Superstep] = []
+    made = ProgramBuilder(
+        tiles=chips * machine.chip.tiles,
+        chips=chips,
+        variables=buffers,
+        inputs={"image": "image"},
+        outputs={"blurred": ("image", "blurred")[steps % 2]},
+    )
     for step in range(steps):
         old, new = ("image", "blurred") if step % 2 == 0 else ("blurred", "image")
         before = (*row_copies(slices, item_bytes, old, IN_ROWS), *column_copies(slices, item_bytes, old, IN_COLUMNS))
@@ -183,17 +191,8 @@ def make_program(
         for stage, tables in (("pre copies", before), ("blur", blurs), ("post copies", after)):
             if tables:
                 name = f"{stage} {old} to {new}"
-                body.append(Superstep(name=name, op="stencil", phase="forward", stage=stage, tables=tables))
-    program = Program(
-        tiles=chips * machine.chip.tiles,
-        chips=chips,
-        variables=buffers,
-        body=tuple(body),
-        layers=(),
-        inputs={"image": "image"},
-        outputs={"blurred": ("image", "blurred")[steps % 2]},
-    )
-    return plan_exchanges(program)
+                made.add(Superstep(name=name, op="stencil", phase="forward", stage=stage, tables=tables))
+    return plan_exchanges(made.program())
 
 
 def _tables(codelet: Codelet, slices: Placed, old: str, new: str) -> tuple[VertexTable, ...]:
@@ -209,23 +208,9 @@ def _tables(codelet: Codelet, slices: Placed, old: str, new: str) -> tuple[Verte
 
 
 def _table(codelet: Codelet, slices: Blocks, operands: dict[str, str]) -> VertexTable:
-    """Pixel (0, 0) is element (1, 1) inside the frame, so a halo begins at the slice's own edge."""
-    return VertexTable(
-        codelet=codelet,
-        layer="",
-        tiles=slices.tile,
-        operands=operands,
-        columns={
-            "top": slices.top + 1,
-            "bottom": slices.bottom + 1,
-            "left": slices.left + 1,
-            "right": slices.right + 1,
-            "above": slices.top,
-            "below": slices.bottom + 2,
-            "before": slices.left,
-            "after": slices.right + 2,
-        },
-    )
+    """In the framed image a halo begins at the slice's own edge."""
+    halo = {"above": slices.top, "below": slices.bottom + 2, "before": slices.left, "after": slices.right + 2}
+    return VertexTable(codelet=codelet, tiles=slices.tile, operands=operands, columns=slices.framed() | halo)
 
 
 def _in_blocks(blocks: Blocks, rows: int, columns: int) -> TileMapping:
@@ -273,7 +258,6 @@ def stencil_row(row: Cells, asked: Asked) -> Fields:
         "unit": "cycles a step",
         "published": published,
         "tolerance": tolerance,
-        "source": row["source"],
         "kind": phase,
         "predict": predict,
     }
@@ -297,13 +281,9 @@ def _phases(
     columns: int = PUBLISHED_COLUMNS,
 ) -> dict[str, float]:
     """Of the program for one description of a chip, timed on another."""
-    return phases(_program(made_for, variant, chips, rows, columns), changed_machine(machine, {"links.chips": chips}))
-
-
-@lru_cache(maxsize=8)
-def _program(chip: MimdMachine, variant: str, chips: int, rows: int, columns: int) -> Program:
-    several = changed_machine(chip, {"links.chips": chips})
-    return make_program(several, variant, rows, columns, chips=chips, steps=1)
+    several = {"links.chips": chips}
+    program = make_program(changed_machine(made_for, several), variant, rows, columns, chips=chips, steps=1)
+    return phases(program, changed_machine(machine, several))
 
 
 def phases(program: Program, machine: MimdMachine) -> dict[str, float]:

@@ -37,23 +37,19 @@ class Blocks:
 
     @property
     def rows(self) -> np.ndarray:
-        result: np.ndarray = self.bottom - self.top
-        return result
+        return np.asarray(self.bottom - self.top)
 
     @property
     def columns(self) -> np.ndarray:
-        result: np.ndarray = self.right - self.left
-        return result
+        return np.asarray(self.right - self.left)
 
     def take(self, chosen: np.ndarray) -> Blocks:
         """Those at the places `chosen`."""
-        return Blocks(
-            top=self.top[chosen],
-            bottom=self.bottom[chosen],
-            left=self.left[chosen],
-            right=self.right[chosen],
-            tile=self.tile[chosen],
-        )
+        return Blocks(**{side: values[chosen] for side, values in vars(self).items()})
+
+    def framed(self) -> dict[str, np.ndarray]:
+        """Columns of vertices: the sides in the framed image, where pixel (0, 0) is element (1, 1)."""
+        return {side: getattr(self, side) + 1 for side in ("top", "bottom", "left", "right")}
 
     @staticmethod
     def of(rectangles: list[tuple[int, int, int, int, int]]) -> Blocks:
@@ -83,14 +79,7 @@ def tile_blocks(rows: int, columns: int, chips: int, tiles_per_chip: int) -> Blo
 def worker_blocks(blocks: Blocks, contexts: int) -> Blocks:
     """The slices of every block, at most `contexts` of them, in the order in which contexts take them."""
     found: list[tuple[int, int, int, int, int]] = []
-    for top, bottom, left, right, tile in zip(
-        blocks.top.tolist(),
-        blocks.bottom.tolist(),
-        blocks.left.tolist(),
-        blocks.right.tolist(),
-        blocks.tile.tolist(),
-        strict=True,
-    ):
+    for top, bottom, left, right, tile in zip(*(column.tolist() for column in vars(blocks).values()), strict=True):
         rows, columns = bottom - top, right - left
         if _imbalance(rows, contexts) <= _imbalance(columns, contexts):
             edges = [top + edge for edge in cut(rows, min(rows, contexts))]
@@ -137,8 +126,7 @@ class Boxes:
     @property
     def lengths(self) -> np.ndarray:
         """int64[boxes, axes]"""
-        lengths: np.ndarray = self.bounds[:, :, 1] - self.bounds[:, :, 0]
-        return lengths
+        return np.asarray(self.bounds[:, :, 1] - self.bounds[:, :, 0])
 
     def split(self, parts: tuple[int, ...]) -> Boxes:
         """Every box in parts[k] parts along axis k, empty ones left out; later parts are the longer ones."""
@@ -227,8 +215,7 @@ def held(shape: tuple[int, ...], splits: tuple[int, ...], chips: int, tiles_per_
 
 
 def _cuts(extent: int, parts: int) -> np.ndarray:
-    cuts: np.ndarray = np.arange(parts + 1) * extent // parts
-    return cuts
+    return np.asarray(np.arange(parts + 1) * extent // parts)
 
 
 def _owned(start: int, stop: int, parts: int) -> np.ndarray:

@@ -13,7 +13,7 @@ were made with these rows in view, for the reasons given in the sources.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,8 +75,7 @@ def row_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tup
 def column_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Edge columns that another slice of the same tile reads, from `source` to `target`."""
     codelet, blocks = column_codelet(item_bytes, BOX), slices.blocks
-    last = Blocks(top=blocks.top, bottom=blocks.bottom, left=blocks.right - 1, right=blocks.right, tile=blocks.tile)
-    first = Blocks(top=blocks.top, bottom=blocks.bottom, left=blocks.left, right=blocks.left + 1, tile=blocks.tile)
+    first, last = replace(blocks, right=blocks.left + 1), replace(blocks, left=blocks.right - 1)
     only = slices.beside_east & (blocks.columns == 1)  # then the last column is the first
     return (
         *_table(codelet, first, slices.beside_west, source, target),
@@ -87,21 +86,8 @@ def column_copies(slices: Placed, item_bytes: int, source: str, target: str) -> 
 def _table(codelet: Codelet, boxes: Blocks, chosen: np.ndarray, source: str, target: str) -> tuple[VertexTable, ...]:
     if not chosen.any():
         return ()
-    boxes = boxes.take(np.flatnonzero(chosen))
-    return (
-        VertexTable(
-            codelet=codelet,
-            layer="",
-            tiles=boxes.tile,
-            operands={"source": source, "target": target},
-            columns={
-                "top": boxes.top + 1,
-                "bottom": boxes.bottom + 1,
-                "left": boxes.left + 1,
-                "right": boxes.right + 1,
-            },
-        ),
-    )
+    boxes, operands = boxes.take(np.flatnonzero(chosen)), {"source": source, "target": target}
+    return (VertexTable(codelet=codelet, tiles=boxes.tile, operands=operands, columns=boxes.framed()),)
 
 
 def _copy(

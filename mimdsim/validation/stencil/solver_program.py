@@ -29,7 +29,7 @@ from mimdsim.program import (
     Column,
     Field,
     Program,
-    Repeat,
+    ProgramBuilder,
     Superstep,
     Term,
     Variable,
@@ -125,11 +125,17 @@ WEIGHTS = {
 def diffusion(new: np.ndarray, old: np.ndarray, *_turns: int, pad: int) -> None:
     """One vertex of order 2 pad, spacing 1 and step 0.1. (As published, order 8 takes four neighbours along the last
     axis from a row three further: a slip that changes values, not instructions.)"""
-    own = old[(slice(pad, -pad),) * old.ndim]
-    laplacian = old.ndim * np.float32(WEIGHTS[pad][0]) * own
-    for reach, weight in enumerate(WEIGHTS[pad][1:], start=1):
-        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(old, pad, reach))
+    own, laplacian = _with_laplacian(old, pad)
     new[...] = own + ALPHA * laplacian
+
+
+def _with_laplacian(around: np.ndarray, pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cells that are `pad` from every edge, and the sum of their second derivatives to order 2 pad."""
+    own = around[(slice(pad, -pad),) * around.ndim]
+    laplacian = around.ndim * np.float32(WEIGHTS[pad][0]) * own
+    for reach, weight in enumerate(WEIGHTS[pad][1:], start=1):
+        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(around, pad, reach))
+    return own, laplacian
 
 
 def wave(
@@ -139,10 +145,7 @@ def wave(
     before, damp, velocity = (
         field if field.shape == new.shape else field[2:-2, 2:-2, 2:-2] for field in (before, damp, velocity)
     )
-    own = now[2:-2, 2:-2, 2:-2]
-    laplacian = 3 * np.float32(WEIGHTS[2][0]) * own
-    for reach, weight in enumerate(WEIGHTS[2][1:], start=1):
-        laplacian = laplacian + np.float32(weight) * np.add.reduce(_faces(now, 2, reach))
+    own, laplacian = _with_laplacian(now, 2)
     rate, square = np.float32(1 / ALPHA), np.float32(1 / (ALPHA * ALPHA))
     slowness = 1 / (velocity * velocity)
     damped = rate * damp
@@ -208,39 +211,35 @@ def _wave_solver(vertex: str, pad: int) -> Solver:
     )
 
 
-# (problem of the tables, order) -> its programs
-_PROGRAMS: dict[tuple[str, int], tuple[Solver, ...]] = {
-    ("heat2d", 2): (
-        _heat(2, _heat_2d, None),
-        _heat(2, _heat_2d, Loop(loads=5, stores=2, operations=7, rows=4, constants=2)),
-    ),
-    ("heat3d", 2): (
-        _heat(3, _heat_3d, None),
-        _heat(3, _heat_3d, Loop(loads=7, stores=2, operations=9, rows=6, constants=2)),
-    ),
-    ("diffusion", 2): (_diffusion(1, operations=16, constants=7),),
-    ("diffusion", 4): (_diffusion(2, operations=28, constants=9),),
-    ("diffusion", 8): (_diffusion(4, operations=46, constants=11),),
-    ("wave", 4): (_wave_solver("WaveEquationSimple", 2), _wave_solver("WaveEquationOptimised", 0)),
-    ("aliev_panfilov", 2): (
-        Solver(
-            vertex="AlievPanfilov",
-            axes=2,
-            pad=1,
-            turning=2,
-            reads={"old": 1},
-            updated=("recovery",),
-            compute=aliev_panfilov,
-            # as written 12 loads, stores and control, 26 operations and a division: 41 bundles. The published assembly
-            # has 54 instructions in 38 issue slots
-            loop=Loop(loads=8, stores=2, operations=26 + DIVIDE, rows=7, constants=10),
-            boundary=True,
-            flops=28,
-            source=SOURCE.format("simehaa/IPU, AlievPanfilovModel"),
-        ),
-    ),
-}
-SOLVERS = {(*problem, solver.vertex): solver for problem, solvers in _PROGRAMS.items() for solver in solvers}
+_aliev_panfilov = Solver(
+    vertex="AlievPanfilov",
+    axes=2,
+    pad=1,
+    turning=2,
+    reads={"old": 1},
+    updated=("recovery",),
+    compute=aliev_panfilov,
+    # as written 12 loads, stores and control, 26 operations and a division: 41 bundles. The published assembly
+    # has 54 instructions in 38 issue slots
+    loop=Loop(loads=8, stores=2, operations=26 + DIVIDE, rows=7, constants=10),
+    boundary=True,
+    flops=28,
+    source=SOURCE.format("simehaa/IPU, AlievPanfilovModel"),
+)
+# problem of the tables and one of its programs, whose order is twice its pad
+_PROGRAMS = (
+    ("heat2d", _heat(2, _heat_2d, None)),
+    ("heat2d", _heat(2, _heat_2d, Loop(loads=5, stores=2, operations=7, rows=4, constants=2))),
+    ("heat3d", _heat(3, _heat_3d, None)),
+    ("heat3d", _heat(3, _heat_3d, Loop(loads=7, stores=2, operations=9, rows=6, constants=2))),
+    ("diffusion", _diffusion(1, operations=16, constants=7)),
+    ("diffusion", _diffusion(2, operations=28, constants=9)),
+    ("diffusion", _diffusion(4, operations=46, constants=11)),
+    ("wave", _wave_solver("WaveEquationSimple", 2)),
+    ("wave", _wave_solver("WaveEquationOptimised", 0)),
+    ("aliev_panfilov", _aliev_panfilov),
+)
+SOLVERS = {(problem, 2 * solver.pad, solver.vertex): solver for problem, solver in _PROGRAMS}
 
 
 def box_of(axes: int, pad: int) -> tuple[str, ...]:
@@ -333,21 +332,20 @@ def solver_program(
     if moved:
         mappings[WRITTEN] = computing.filling(shape).mapping()
     codelet = codelet_of(solver, reloaded=reloaded)
-    steps = [
-        _step(solver, codelet, places, turning[number:] + turning[:number], number) for number in range(solver.turning)
-    ]
-    program = Program(
+    made = ProgramBuilder(
         tiles=strips * tiles,
         chips=chips,
         variables={
             name: Variable(name=name, shape=shape, dtype="float32", mapping=mapping, category="neuron states")
             for name, mapping in mappings.items()
         },
-        body=(Repeat(times=1, body=tuple(superstep for step in steps for superstep in step)),),
         inputs={name: name for name in fields},
         outputs={name: name for name in (*turning, *solver.updated)},
     )
-    return plan_exchanges(program)
+    with made.repeat(1):
+        for number in range(solver.turning):
+            made.body.extend(_step(solver, codelet, places, turning[number:] + turning[:number], number))
+    return plan_exchanges(made.program())
 
 
 def _in_rows(solver: Solver, places: Places) -> dict[str, str]:
@@ -385,21 +383,19 @@ def _vertices(solver: Solver, codelet: Codelet, places: Places, operands: dict[s
     in_pairs = solver.pairs is not None  # both ends of a row one by one, or the first alone if that leaves pairs
     ends = (2 - along % 2) * rows if in_pairs else 0 * rows
     columns = {"rows": rows, "cells": rows * along, "ends": ends, "pairs": (rows * along - ends) // 2}
-    for axis in range(len(places.shape)):
-        low, high = bounds[:, axis].T
-        columns |= {f"low{axis}": low, f"high{axis}": high}
-        columns |= {f"before{axis}": low - solver.pad, f"after{axis}": high + solver.pad}
-    return VertexTable(codelet=codelet, layer="", tiles=places.work.tiles, operands=operands, columns=columns)
+    columns |= _bounds(bounds) | _bounds(bounds + np.array([-solver.pad, solver.pad]), "before", "after")
+    return VertexTable(codelet=codelet, tiles=places.work.tiles, operands=operands, columns=columns)
+
+
+def _bounds(bounds: np.ndarray, low: str = "low", high: str = "high") -> dict[str, np.ndarray]:
+    """Columns of the ends of boxes, int64[boxes, axes, 2], along every axis: low0, high0, low1 ..."""
+    axes = range(bounds.shape[1])
+    return {f"{name}{axis}": bounds[:, axis, side] for axis in axes for side, name in enumerate((low, high))}
 
 
 def _copies(codelet: Codelet, boxes: Boxes, source: str, target: str) -> VertexTable:
-    columns = {
-        f"{name}{axis}": boxes.bounds[:, axis, side]
-        for axis in range(boxes.bounds.shape[1])
-        for side, name in enumerate(("low", "high"))
-    }
     operands = {"source": source, "target": target}
-    return VertexTable(codelet=codelet, layer="", tiles=boxes.tiles, operands=operands, columns=columns)
+    return VertexTable(codelet=codelet, tiles=boxes.tiles, operands=operands, columns=_bounds(boxes.bounds))
 
 
 def _boundary(field: str, places: Places, number: int) -> list[Superstep]:
@@ -415,23 +411,14 @@ def _boundary(field: str, places: Places, number: int) -> list[Superstep]:
     ):
         beside = 1 if target == 0 else places.shape[axis] - 2  # the first line inside lies on the tile of the edge
         at = np.flatnonzero((whole.bounds[:, axis, 0] <= beside) & (beside < whole.bounds[:, axis, 1]))
-        lines = whole.bounds[at].copy()
         columns: dict[str, np.ndarray] = {}
-        for part, line in (("target ", target), ("source ", source)):
+        for part, line in (("target", target), ("source", source)):
+            lines = whole.bounds[at].copy()
             lines[:, axis] = line, line + 1
-            columns |= {
-                f"{part}{name}{along}": lines[:, along, side].copy()
-                for along in range(2)
-                for side, name in enumerate(("low", "high"))
-            }
+            columns |= _bounds(lines, f"{part} low", f"{part} high")
         box = tuple(f"target low{along}:target high{along}" for along in range(2))
         codelet = row_codelet(ITEM_BYTES, box, 1) if axis == 0 else column_codelet(ITEM_BYTES, box)
-        table = VertexTable(
-            codelet=codelet,
-            layer="",
-            tiles=whole.tiles[at],
-            operands={"source": field, "target": field},
-            columns=columns,
-        )
+        operands = {"source": field, "target": field}
+        table = VertexTable(codelet=codelet, tiles=whole.tiles[at], operands=operands, columns=columns)
         found.append(_superstep(f"{stage} edge", number, (table,)))
     return found

@@ -35,13 +35,12 @@ from mimdsim.program import (
     Column,
     Field,
     Program,
+    ProgramBuilder,
     RecordedActivity,
-    Repeat,
     Superstep,
     Term,
     TileMapping,
     Variable,
-    VertexTable,
     WorkerBundles,
 )
 from mimdsim.timing.critical_path import critical_path, loop_spans
@@ -102,32 +101,19 @@ def triad_program(machine: MimdMachine, elements: int, *, assembly: bool) -> Pro
     if not 4 <= elements <= MOST_ELEMENTS:
         raise MappingError(f"{elements} elements for a context; give 4 to {MOST_ELEMENTS:,}")
     tiles, contexts = machine.chip.tiles, machine.tile.worker_contexts
-    mapping = TileMapping.evenly(0, tiles, np.arange(tiles))
+    mapping, shape = TileMapping.evenly(0, tiles, np.arange(tiles)), (tiles, contexts, elements)
+    made = ProgramBuilder(tiles=tiles, inputs={"b": "b", "c": "c"}, outputs={"a": "a"})
+    for name in "abc":
+        made.variables[name] = Variable(
+            name=name, shape=shape, dtype="float32", mapping=mapping, category="neuron states"
+        )
     number = np.arange(tiles * contexts)
-    table = VertexTable(
-        codelet=triad_codelet(assembly=assembly),
-        layer="",
-        tiles=number // contexts,
-        operands={name: name for name in "abc"},
-        columns={
-            "one": number // contexts,
-            "context": number % contexts,
-            "turns": np.full(len(number), turns_of(elements, assembly)),
-        },
-    )
-    step = Superstep(name="triad", op="triad", phase="forward", stage="triad", tables=(table,), mergeable=False)
-    return Program(
-        tiles=tiles,
-        variables={
-            name: Variable(
-                name=name, shape=(tiles, contexts, elements), dtype="float32", mapping=mapping, category="neuron states"
-            )
-            for name in "abc"
-        },
-        body=(Repeat(times=1, body=(step,)),),
-        inputs={"b": "b", "c": "c"},
-        outputs={"a": "a"},
-    )
+    tile, turns = number // contexts, np.full(len(number), turns_of(elements, assembly))
+    columns = {"one": tile, "context": number % contexts, "turns": turns}
+    step = Superstep(name="triad", op="triad", phase="forward", stage="triad", mergeable=False)
+    with made.repeat(1):
+        made.add_vertices(step, triad_codelet(assembly=assembly), tile, {name: name for name in "abc"}, columns)
+    return made.program()
 
 
 MACHINE = "mk2"
@@ -148,8 +134,6 @@ class Timed:
     link_cycles: float
     turns: int
     slots: float
-    clock_hz: float
-    request_seconds: float
     memory: MemoryProfile
 
     def slots_of(self, cycles: float, issue_cycles: int = 6) -> float:
@@ -226,8 +210,6 @@ def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int,
         link_cycles=sum(part.link for part in path) / steps,
         turns=turns,
         slots=slots,
-        clock_hz=machine.chip.clock_hz,
-        request_seconds=machine.host.request_seconds,
         memory=memory_profile(program, measure_memory(program, machine), machine),
     )
 
@@ -284,7 +266,7 @@ class Case:
     fits: bool = True
 
     @property
-    def program(self) -> tuple[object, ...]:
+    def program(self) -> tuple[str, int, str, tuple[int, ...], int]:
         return self.problem, self.order, self.vertex, self.grid, self.chips
 
     @property
@@ -303,7 +285,7 @@ class Case:
     def timed(self, chip: MimdMachine) -> Timed:
         if self.problem == "stream_triad":
             return triad_times(self.grid[0] // (TILES * CONTEXTS), self.vertex == "TriadVertexAssembly", chip)
-        return solver_times(self.problem, self.order, self.vertex, self.grid, self.chips, chip)
+        return solver_times(*self.program, chip)
 
     def launch_seconds(self, request_seconds: float) -> float:
         """An iteration's share of the host's request."""
@@ -314,8 +296,7 @@ class Case:
         if self.problem == "stream_triad":
             cycles = self.timed(described).cycles
         else:
-            where = self.problem, self.order, self.vertex, self.grid, self.chips
-            cycles = solver_cycles(*where, chip, described)
+            cycles = solver_cycles(*self.program, chip, described)
         return 1e6 * (cycles / described.chip.clock_hz + self.launch_seconds(described.host.request_seconds))
 
 
@@ -341,8 +322,8 @@ def _predict(row: Cells, case: Case, measured: dict[tuple[object, ...], list[flo
     timed = case.timed(chip)
     if not case.fits:
         return _memory(timed, row)
-    launch = case.launch_seconds(timed.request_seconds)
-    predicted, low, high = (cycles / timed.clock_hz + launch for cycles in (timed.cycles, timed.low, timed.high))
+    launch, clock_hz = case.launch_seconds(chip.host.request_seconds), chip.chip.clock_hz
+    predicted, low, high = (cycles / clock_hz + launch for cycles in (timed.cycles, timed.low, timed.high))
     fields = within_bounds(1e6 * predicted, 1e6 * low, 1e6 * high)
     own = case.seconds
     if own is None:
@@ -356,7 +337,7 @@ def _predict(row: Cells, case: Case, measured: dict[tuple[object, ...], list[flo
     if max(every) > (1 + 1e-3) * min(every):
         fields |= {"second": 1e6 * own, "second_name": "this measurement"}
     if abs(predicted / own - 1) > FAR:
-        slots = timed.slots_of((own - launch) * timed.clock_hz)
+        slots = timed.slots_of((own - launch) * clock_hz)
         fields["note"] = (
             f"counted are {timed.slots:g} issue slots a turn of the inner loop; {slots:.1f} would take the "
             f"{1e6 * own:.4g} us of this measurement"
