@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ def workload_of(
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
     recorded = record(module, example_input, timesteps)
     layers = _layers(module, recorded)
-    weights = _weights(module, layers)
+    weights = _weights(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input)
     _check_spikes(layers, weights)
     table = base_table(workload, Path(out or ".")) if workload else _random(values, _widths(layers)[-1])
@@ -141,6 +141,8 @@ def workload_of(
     training["initial_weights"] = WEIGHTS
     if frozen := _frozen(module, layers):
         training["frozen"] = frozen
+    if pruned := _pruned(layers, recorded.masks):
+        training["pruned"] = {name: 0.0 for name in pruned if name not in frozen}
     widths = "-".join(map(str, [values.shape[-1], *_widths(layers)]))
     table["title"] = f"{type(module).__name__}: {widths}"
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(_links(layers))})
@@ -398,10 +400,18 @@ def folded(module: torch.nn.Module, norm: str) -> tuple[np.ndarray, np.ndarray, 
     return gain / np.sqrt(variance + of.eps), mean, shift
 
 
-def _weights(module: torch.nn.Module, layers: list[TorchLayer]) -> dict[str, np.ndarray]:
+def _weights(
+    module: torch.nn.Module, layers: list[TorchLayer], masks: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """Arrays by mimdsim's names: w.hidden0 [inputs, neurons] or [channels * window, channels], r.hidden0 [from, to] or
-    [neurons], b.hidden0."""
+    [neurons], b.hidden0. Raises DescriptionError for zeros that a mask lets through, which would stay zero."""
     held, made = _parameters(module), {}
+    for name, mask in masks.items():
+        if zeros := np.count_nonzero((held[name] == 0) & (mask == 1)):
+            raise refusal(
+                f"{zeros} values of '{name}' are 0 where its mask is 1, and would stay 0; nearest: start them elsewhere"
+            )
+        held[name] = held[name] * mask
     for name, layer in zip(_names(layers), layers, strict=True):
         neurons = layer.calls.neurons
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
@@ -471,7 +481,21 @@ def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
     arrays: dict[str, bool] = {}
     for of, array, *_ in _links(layers):
         arrays[array] = arrays.get(array, False) or learns[of]
-    return [f"{array[2:]}{ROLE[array[0]]}" for array, learning in arrays.items() if not learning]
+    return [_public(array) for array, learning in arrays.items() if not learning]
+
+
+def _pruned(layers: list[TorchLayer], masks: Collection[str]) -> list[str]:
+    """The arrays that have a mask, by their public names."""
+    links = _links(layers)
+    arrays = [array for of, array, *_ in links if of in masks]
+    several = [of for of, array, *_ in links if array in arrays and of not in masks]
+    if several:
+        raise refusal(f"'{several[0]}' is added to a bias that has a mask; nearest: one bias")
+    return [_public(array) for array in arrays]
+
+
+def _public(array: str) -> str:
+    return f"{array[2:]}{ROLE[array[0]]}"
 
 
 def parameter_names(workload: Workload) -> list[Link]:
@@ -721,7 +745,7 @@ def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[s
             if array in done:
                 continue
             done.add(array)
-            values = torch.as_tensor(_unfolded(module, weights[f"{array[2:]}{ROLE[array[0]]}"], array, names, norm))
+            values = torch.as_tensor(_unfolded(module, weights[_public(array)], array, names, norm))
             others = [other for other, same, *_ in names if same == array and other != name]
             target = held[name]
             if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.prune import BasePruningMethod
 from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.neurons import (
@@ -114,6 +115,7 @@ KEEPS_VALUES = {
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__"}
+MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +134,10 @@ class LayerOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter of the module."""
+    """A parameter of the module, or its product with a mask."""
 
     name: str
+    masked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,10 +259,12 @@ class NeuronCalls:
 
 @dataclass(kw_only=True)
 class Recorded:
-    """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last)."""
+    """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
+    masks: zeros and ones by which parameters are multiplied, by their names."""
 
     layers: dict[str, NeuronCalls]
     returned: list[Origin | None]
+    masks: dict[str, np.ndarray]
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -273,6 +278,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
         self.parameters = dict(module.named_parameters())
+        self.masks: dict[str, np.ndarray] = {}
+        self._unmasked: set[str] = set()
         for name, parameter in self.parameters.items():
             self.mark(parameter, Parameter(name=name))
 
@@ -313,6 +320,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, joined)
         if name == "stack" and args and (same := self._in_time(args, kwargs)) is not None:
             return self.mark(made, same)
+        if name in MASKS and len(args) == 2 and (masked := self._masked(*args)) is not None:
+            return self.mark(made, masked)
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
@@ -332,6 +341,30 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         only = origins.pop()
         return only if not origins and axis == 0 and isinstance(only, (Product, Pooled)) else None
 
+    def _masked(self, one: Any, other: Any) -> Parameter | None:
+        """A parameter times zeros and ones that are none."""
+        parameter, mask = (one, other) if isinstance(self.origin(one), Parameter) else (other, one)
+        origin = self.origin(parameter)
+        if not isinstance(origin, Parameter) or origin.masked or not isinstance(mask, torch.Tensor):
+            return None
+        held, values = self.parameters[origin.name], mask.detach().cpu().numpy().astype(np.float64)
+        if mask.shape != held.shape or parameter.stride() != held.stride() or not np.isin(values, (0, 1)).all():
+            return None
+        return self._mask(origin.name, values)
+
+    def _mask(self, name: str, values: np.ndarray) -> Parameter:
+        if not np.array_equal(self.masks.setdefault(name, values), values):
+            raise refusal(f"'{name}' is multiplied by masks that differ; one for all timesteps can run")
+        return Parameter(name=name, masked=True)
+
+    def _used(self, parameter: Parameter) -> str:
+        """Its name; a parameter that has a mask has it wherever it is used."""
+        if not parameter.masked:
+            self._unmasked.add(parameter.name)
+        if parameter.name in self._unmasked and parameter.name in self.masks:
+            raise refusal(f"'{parameter.name}' is used with a mask and without; nearest: a parameter for each")
+        return parameter.name
+
     def _product(self, name: str, args: Any, kwargs: Any) -> Product | None:
         """A product with a parameter, as written by hand."""
         if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
@@ -341,7 +374,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if of is None or args[1].ndim != 2 or not isinstance(bias, (Parameter, type(None))):
             return None
         turned = args[1].stride() != self.parameters[weight.name].stride()
-        return _dense(of, args[0], args[1], weight.name, bias.name if bias else "", turned != (name == "linear"))
+        names = self._used(weight), self._used(bias) if bias else ""
+        return _dense(of, args[0], args[1], *names, turned != (name == "linear"))
 
     def _function_of_planes(self, name: str, args: Any, kwargs: Any) -> Origin | None:
         """A convolution with a parameter, or a pool, called as a function."""
@@ -354,7 +388,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             origin = self.origin(tensor)
             if not isinstance(origin, Parameter) or tensor.stride() != self.parameters[origin.name].stride():
                 return None
-            names[role] = origin.name
+            names[role] = self._used(origin)
         return self._of_function(f"'{name}'", function, options.pop("input"), options, **names)
 
     def _of_function(
@@ -411,7 +445,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _record_call(self, kind: Kind, module: torch.nn.Module, args: Any, made: Any) -> None:
         name = self.names.get(id(module), type(module).__name__)
         where = f"'{name}' ({type(module).__name__})"
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        pruned = {
+            each._tensor_name: each
+            for each in module._forward_pre_hooks.values()
+            if isinstance(each, BasePruningMethod)
+        }
+        if module._forward_hooks or len(pruned) < len(module._forward_pre_hooks) or module._backward_hooks:
             raise refusal(f"{where} has hooks, which nothing here would call: remove them")
         if kind is Kind.UNKNOWN:
             raise refusal(f"{where} is not among the layers that run here{nearest(module)}")
@@ -432,9 +471,15 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self._record_neurons(name, where, module, args, made)
         else:
             prefix = f"{name}." if name else ""
-            bias = f"{prefix}bias" if getattr(module, "bias", None) is not None else ""
+            names = {"weight": "", "bias": ""}
+            for role in names:
+                if role in pruned:
+                    mask = getattr(module, f"{role}_mask").detach().cpu().numpy().astype(np.float64)
+                    names[role] = self._used(self._mask(f"{prefix}{role}_orig", mask))
+                elif getattr(module, role, None) is not None:
+                    names[role] = self._used(Parameter(name=f"{prefix}{role}"))
             options = options_of(where, function, module, given, made)
-            self.mark(made, self._of_function(where, function, given, options, f"{prefix}weight", bias))
+            self.mark(made, self._of_function(where, function, given, options, **names))
 
     def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
         if name not in self.layers:
@@ -521,7 +566,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
     returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
-    return Recorded(layers=recorder.layers, returned=returned)
+    return Recorded(layers=recorder.layers, returned=returned, masks=recorder.masks)
 
 
 def reset_states(module: torch.nn.Module) -> None:

@@ -96,6 +96,25 @@ class Products(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class Masked(nn.Module):  # type: ignore[misc]
+    """Sparse weights as they are often trained: by a mask that does not change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES, bias=False)
+        self.lif1, self.lif2 = snn.Leaky(beta=0.9), snn.Leaky(beta=0.95)
+        self.register_buffer("mask", (torch.rand(HIDDEN, INPUTS) < 0.4).float())
+
+    def forward(self, x: Any) -> Any:
+        mem1, mem2, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        for step in x:
+            weight = self.first.weight * self.mask
+            spk, mem1 = self.lif1(torch.nn.functional.linear(step, weight, self.first.bias), mem1)
+            spk, mem2 = self.lif2(self.last(spk), mem2)
+            out.append(spk)
+        return torch.stack(out)
+
+
 class OwnSurrogate(torch.autograd.Function):  # type: ignore[misc]
     """A surrogate of the user's own, which is SuperSpike with slope 7."""
 
@@ -485,6 +504,7 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "recurrence by hand": TorchNetwork(make=HandRecurrent, judge=of_counts, batch_first=True, scale=2.0),
     "bare parameters": TorchNetwork(make=Products, judge=of_counts, scale=1.0),
+    "masked": TorchNetwork(make=Masked, judge=of_counts, scale=4.0),
     "spikingjelly, a loop": TorchNetwork(make=JellyLoop, judge=of_counts, scale=5.0),
     "spikingjelly in time": TorchNetwork(make=_jelly_in_time, judge=of_counts, scale=4.0),
     "spikingjelly, mean over time": TorchNetwork(make=JellyMean, loss="", judge=of_counts, scale=4.0),
