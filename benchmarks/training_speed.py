@@ -6,8 +6,8 @@ A training step is forward, cross-entropy of spike counts, backward and update i
 spikes at the given share; PyTorch gets the same weights and inputs.
 
 Prints the processor and, per network and activity, the minimum process time (one thread) or wall time (several) of
-each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, and how far
-weight gradients are from those of `whole`, of their largest. Does not pass or fail by seconds.
+each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, how far weight
+gradients are from those of `whole`, of their largest, and the ratio to the first way turn by turn: median and range. Does not pass or fail by seconds.
 Usage: python benchmarks/training_speed.py [--threads 2] [--torch-python OTHER/bin/python] [--scaling]
 """
 
@@ -35,6 +35,7 @@ import numpy as np
 NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, batch
     "2312-1024-1024-10": ((2312, 1024, 1024, 10), 50, 48),
     "1472-1472-1472-1472": ((1472, 1472, 1472, 1472), 100, 48),
+    "700-1462-1460-20": ((700, 1462, 1460, 20), 100, 48),  # the workload shd-2
 }
 PLANES = ("nmnist-conv", "dvs-gesture-conv")  # workloads, run on random input
 GIVEN = {"input.ids": "ids", "input.counts": "counts", "labels": "labels"}  # arrays of a problem by graph input
@@ -296,6 +297,11 @@ class Contender:
     def least(self, which: str) -> float:
         return min(one[which] for one in self.seconds)
 
+    def by_turn(self, which: str) -> np.ndarray:
+        """The least of every turn."""
+        seconds = np.array([one[which] for one in self.seconds])
+        return np.array(seconds.reshape(-1, STEPS_IN_TURN - 1).min(axis=1))
+
     def close(self) -> dict[str, float]:
         about = self._ask("")
         self._process.wait()
@@ -321,12 +327,17 @@ def print_table(title: str, problem: dict[str, Any], contenders: list[Contender]
         for kind in ((*DENSE, LINEAR_WAYS[0], *PLANES_WAYS), (*SPARSE, LINEAR_WAYS[1]))
     ]
     print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}")
-    print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}{'loss':>12s}{'off':>10s}")
+    print(
+        f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}{'loss':>12s}{'off':>10s}  way / {contenders[0].way}"
+    )
+    turns = contenders[0].by_turn(which)
     for one in contenders:
         taken, about = one.least(which), one.close()
         ratios = f"{best[0] / taken:13.2f}{best[1] / taken:14.2f}"
         rest = f"{about['peak_mb']:10.0f}{one.seconds[-1]['loss']:12.6f}{about['off']:10.1e}"
-        print(f"{one.way:18s}{taken * 1e3:9.1f}{ratios}{rest}", flush=True)
+        paired = one.by_turn(which) / turns  # neighbours in time, which other processes slow down alike
+        spread = f"{np.median(paired):8.2f} ({paired.min():.2f} to {paired.max():.2f})"
+        print(f"{one.way:18s}{taken * 1e3:9.1f}{ratios}{rest}{spread}", flush=True)
 
 
 def print_scaling(folder: Path, rounds: int) -> None:
