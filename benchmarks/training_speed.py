@@ -7,7 +7,8 @@ spikes at the given share; PyTorch gets the same weights and inputs.
 
 Prints the processor and, per network and activity, the minimum process time (one thread) or wall time (several) of
 each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, how far weight
-gradients are from those of `whole`, of their largest, and the ratio to the first way turn by turn: median and range. Does not pass or fail by seconds.
+gradients are from those of `whole`, of their largest, and the ratio to the first way turn by turn: median and range.
+Does not pass or fail by seconds.
 Usage: python benchmarks/training_speed.py [--threads 2] [--torch-python OTHER/bin/python] [--scaling]
 """
 
@@ -327,9 +328,8 @@ def print_table(title: str, problem: dict[str, Any], contenders: list[Contender]
         for kind in ((*DENSE, LINEAR_WAYS[0], *PLANES_WAYS), (*SPARSE, LINEAR_WAYS[1]))
     ]
     print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}")
-    print(
-        f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}{'loss':>12s}{'off':>10s}  way / {contenders[0].way}"
-    )
+    print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}", end="")
+    print(f"{'loss':>12s}{'off':>10s}  way / {contenders[0].way}")
     turns = contenders[0].by_turn(which)
     for one in contenders:
         taken, about = one.least(which), one.close()
