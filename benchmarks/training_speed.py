@@ -6,8 +6,9 @@ A training step is forward, cross-entropy of spike counts, backward and update i
 spikes at the given share; PyTorch gets the same weights and inputs.
 
 Prints the processor and, per network and activity, the minimum process time (one thread) or wall time (several) of
-each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, and how far
-weight gradients are from those of `whole`, of their largest. Does not pass or fail by seconds.
+each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, how far weight
+gradients are from those of `whole`, of their largest, and the ratio to the first way turn by turn: median and range.
+Does not pass or fail by seconds.
 Usage: python benchmarks/training_speed.py [--threads 2] [--torch-python OTHER/bin/python] [--scaling]
 """
 
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -34,14 +36,18 @@ import numpy as np
 NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, batch
     "2312-1024-1024-10": ((2312, 1024, 1024, 10), 50, 48),
     "1472-1472-1472-1472": ((1472, 1472, 1472, 1472), 100, 48),
+    "700-1462-1460-20": ((700, 1462, 1460, 20), 100, 48),  # the workload shd-2
 }
+PLANES = ("nmnist-conv", "dvs-gesture-conv")  # workloads, run on random input
 GIVEN = {"input.ids": "ids", "input.counts": "counts", "labels": "labels"}  # arrays of a problem by graph input
 OURS = ("whole",)
 DENSE = ("by_hand", "multi_step", "layer_wise", "step_wise")
 SPARSE = tuple("_".join(parts) for parts in product(("csr", "bag"), ("eager", "compiled"), ("uncut", "cut")))
 LINEAR_WAYS = ("linear_dense", "linear_bag")
-THEIRS = (*DENSE, *SPARSE, *LINEAR_WAYS)
-FAMILIES = ("lif", "leaky", "synaptic", "adaptive")  # synaptic: layers onto themselves; adaptive: potentials are read
+PLANES_WAYS = ("conv_first", "conv_last")
+THEIRS = (*DENSE, *SPARSE, *LINEAR_WAYS, *PLANES_WAYS)
+# synaptic: layers onto themselves; adaptive: potentials are read; planes: convolutions with dense spikes
+FAMILIES = ("lif", "leaky", "synaptic", "adaptive", "planes")
 FACTORS = (1, 2, 3, 4)  # of what scales
 STEPS_IN_TURN = 3  # training steps of a turn; the first finds the caches full of another way's data and is not counted
 SETTLING_SECONDS = 0.3  # before a turn: threads of the way before spin on for a while after their last work
@@ -69,6 +75,8 @@ def network_of(problem: Any) -> Any:
 
     widths = [int(width) for width in problem["widths"]]
     family, layers = str(problem["family"]), []
+    if family == "planes":
+        return planes_of(str(problem["workload"]), float(problem["slope"]))
     if family == "lif":
         constants = {"decay": float(problem["decay"]), "current_gain": float(problem["gain"])}
         neuron = neuron_of("lif", constants, reset_gradient="mask")
@@ -110,8 +118,24 @@ def network_of(problem: Any) -> Any:
     )
 
 
+def planes_of(workload: str, slope: float) -> Any:
+    """The network of a workload with convolutions, by plain gradient descent."""
+    from mimdsim.graph import Sgd
+    from mimdsim.workload import load_workload, network_of
+
+    network = network_of(load_workload(workload))
+    layers = (replace(each, selection=replace(each.selection, slope=slope)) for each in network.layers)
+    return replace(network, layers=tuple(layers), optimiser=Sgd(learning_rate=0.0), logit_scale=1.0)
+
+
 def made_problem(
-    widths: tuple[int, ...], timesteps: int, batch: int, activity: float, optimiser: str, family: str = "lif"
+    widths: tuple[int, ...],
+    timesteps: int,
+    batch: int,
+    activity: float,
+    optimiser: str,
+    family: str = "lif",
+    workload: str = "",
 ) -> dict[str, Any]:
     """Random input ids, labels and weights, the weights scaled layer by layer until their spikes reach `activity`."""
     from mimdsim.execution import WholeTensors
@@ -127,6 +151,8 @@ def made_problem(
         **CONSTANTS,
         "optimiser": optimiser,
         "family": family,
+        "workload": workload,
+        "decay": 0.9 if workload else CONSTANTS["decay"],
         "widths": np.array(widths),
         "ids": ids,
         "counts": np.stack([counts, counts], axis=-1).astype(np.int32),
@@ -136,7 +162,7 @@ def made_problem(
     engine = WholeTensors(network)
     engine.write({"input.ids": ids, "input.counts": problem["counts"], "labels": problem["labels"]})
     for index, layer in enumerate(network.layers):
-        normal = draw.normal(0, 1, (layer.inputs, layer.neurons)).astype(np.float32)
+        normal = draw.normal(0, 1, layer.parameters[0].shape).astype(np.float32)
         if layer.recurrence != "none":  # weak enough to leave the share of spikes to the input
             problem[f"r{index}"] = (draw.normal(0, 0.01, (layer.neurons,) * 2)).astype(np.float32)
             engine.write({f"r.{layer.name}": problem[f"r{index}"]})
@@ -212,6 +238,7 @@ def child(path: str, way: str, threads: int) -> None:
         step = ours(problem, way, threads)
     else:
         kind = "torch" if way in DENSE else "linear" if way in LINEAR_WAYS else "sparse"
+        kind = "planes" if way in PLANES_WAYS else kind
         module = importlib.import_module(f"training_speed_{kind}")
         step = module.training_step(problem, way, threads)
     del problem  # every way has taken what it needs
@@ -271,6 +298,11 @@ class Contender:
     def least(self, which: str) -> float:
         return min(one[which] for one in self.seconds)
 
+    def by_turn(self, which: str) -> np.ndarray:
+        """The least of every turn."""
+        seconds = np.array([one[which] for one in self.seconds])
+        return np.array(seconds.reshape(-1, STEPS_IN_TURN - 1).min(axis=1))
+
     def close(self) -> dict[str, float]:
         about = self._ask("")
         self._process.wait()
@@ -293,15 +325,19 @@ def print_table(title: str, problem: dict[str, Any], contenders: list[Contender]
     shares = ", ".join(f"{spikes:.2%} ({listed:.2%} listed)" for spikes, listed in problem["measured"])
     best = [
         min((one.least(which) for one in contenders if one.way in kind), default=np.nan)
-        for kind in ((*DENSE, LINEAR_WAYS[0]), (*SPARSE, LINEAR_WAYS[1]))
+        for kind in ((*DENSE, LINEAR_WAYS[0], *PLANES_WAYS), (*SPARSE, LINEAR_WAYS[1]))
     ]
     print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}")
-    print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}{'loss':>12s}{'off':>10s}")
+    print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}", end="")
+    print(f"{'loss':>12s}{'off':>10s}  way / {contenders[0].way}")
+    turns = contenders[0].by_turn(which)
     for one in contenders:
         taken, about = one.least(which), one.close()
         ratios = f"{best[0] / taken:13.2f}{best[1] / taken:14.2f}"
         rest = f"{about['peak_mb']:10.0f}{one.seconds[-1]['loss']:12.6f}{about['off']:10.1e}"
-        print(f"{one.way:18s}{taken * 1e3:9.1f}{ratios}{rest}", flush=True)
+        paired = one.by_turn(which) / turns  # neighbours in time, which other processes slow down alike
+        spread = f"{np.median(paired):8.2f} ({paired.min():.2f} to {paired.max():.2f})"
+        print(f"{one.way:18s}{taken * 1e3:9.1f}{ratios}{rest}{spread}", flush=True)
 
 
 def print_scaling(folder: Path, rounds: int) -> None:
@@ -347,7 +383,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--activity", type=float, nargs="+", default=[0.01, 0.02, 0.05])
-    parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--network", nargs="+", choices=(*NETWORKS, *PLANES))
     parser.add_argument("--ways", nargs="+", choices=(*OURS, *THEIRS))
     parser.add_argument("--family", choices=FAMILIES, default="lif")
     parser.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd")
@@ -365,15 +401,21 @@ def main() -> None:
         packages = "import torch, snntorch, spikingjelly"
         if subprocess.run([given.torch_python, "-c", packages], capture_output=True, check=False).returncode:
             raise SystemExit(MISSING)
-        theirs = (*DENSE, *SPARSE) if given.family == "lif" else LINEAR_WAYS
+        theirs = {"lif": (*DENSE, *SPARSE), "planes": PLANES_WAYS}.get(given.family, LINEAR_WAYS)
         ways = tuple(given.ways or (*OURS, *theirs))
         if not (shutil.which("g++") or shutil.which("clang++")):
             print("no C++ compiler: torch.compile's ways are left out")
             ways = tuple(way for way in ways if "compiled_" not in way)
-        for name in given.network:
+        of_planes = given.family == "planes"
+        for name in given.network or (PLANES if of_planes else NETWORKS):
             for activity in given.activity:
-                widths, timesteps, batch = NETWORKS[name]
-                problem = made_problem(widths, timesteps, batch, activity, given.optimiser, given.family)
+                if of_planes:
+                    network = planes_of(name, CONSTANTS["slope"])
+                    widths, timesteps, batch = (network.inputs, network.classes), network.timesteps, network.batch
+                else:
+                    widths, timesteps, batch = NETWORKS[name]
+                kind = given.family, name if of_planes else ""
+                problem = made_problem(widths, timesteps, batch, activity, given.optimiser, *kind)
                 path = Path(folder) / "problem.npz"
                 np.savez(path, **problem)
                 contenders = compare(path, ways, given.threads, given.rounds, given.torch_python)

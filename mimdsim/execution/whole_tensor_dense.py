@@ -25,6 +25,7 @@ from mimdsim.numerics.fused.interpreted import WIDTH
 
 Cover = tuple[np.ndarray, np.ndarray, np.ndarray]
 CHUNK_FLOATS = 1 << 18  # of gradients of patches, which stay in a second-level cache
+ONE_THREAD = 1 << 19  # multiplications of a product so small that BLAS starts no threads beside ours
 NO_POOL = np.zeros((0, 1), np.int64), np.float32(1)
 
 
@@ -290,9 +291,19 @@ class DenseLayer:
         chunks = list(pairwise([*range(0, self.places, each), self.places]))
         of = reading.window, channels, *reading.pool, bits if reading.largest else bits[:0], g
 
+        patches = q[:, : positions * len(turned)].reshape(self.places, positions, -1)
+        whole = (patches[:, 0] @ turned)[:, None] if positions == 1 else None
+        rows = max(1, ONE_THREAD // turned.size)
+
         def some(first: int, last: int) -> None:
             for begin, end in chunks[first:last]:
-                given = q[begin:end, : positions * len(turned)].reshape(end - begin, positions, -1)
-                whole_dense.fold(begin, given @ turned, self.lag, *of)
+                made = (
+                    np.empty((end - begin, positions, taps * channels), np.float32)
+                    if whole is None
+                    else whole[begin:end]
+                )
+                for low in range(0, positions if whole is None else 0, rows):
+                    np.matmul(patches[begin:end, low : low + rows], turned, out=made[:, low : low + rows])
+                whole_dense.fold(begin, made, self.lag, *of)
 
         self.share(len(chunks), some)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.equations import surrogate
+from mimdsim.numerics.equations import SUPERSPIKE, superspike, surrogate
 from mimdsim.numerics.fused.interpreted import WIDTH
 from mimdsim.numerics.fused.vectors import (
     above,
@@ -218,6 +218,19 @@ def list_pooled(source, pixels, cover, places, starts, trues, ids):  # type: ign
     starts[len(trues)] = end
 
 
+@compiled(error_model="numpy")
+def _of_potentials(kind, us, threshold, slope, gs, more, direct, du):  # type: ignore[no-untyped-def]
+    """du <- (gs + more) * surrogate, or with `direct` gs + more * surrogate."""
+    one = us.dtype.type(1)
+    if kind == SUPERSPIKE and not direct:
+        for n in range(len(du)):
+            du[n] = (gs[n] + more[n]) * superspike(us[n] - threshold, slope, one)
+        return
+    for n in range(len(du)):
+        near = surrogate(kind, us[n] - threshold, slope, du)
+        du[n] = gs[n] + more[n] * near if direct else (gs[n] + more[n]) * near
+
+
 @compiled
 def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, g):  # type: ignore[no-untyped-def]
     """g [places, blocks * WIDTH], the gradients of these samples' (first, last + 1, batch) spikes, or potentials, at
@@ -243,17 +256,9 @@ def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, g):  #
             for block in range(blocks):
                 spot, here = (t * batch + b) * blocks + block, b * blocks + block
                 at, given, later = here * size, spot * WIDTH, here * WIDTH
-                us, gs, more = (
-                    potentials[given : given + WIDTH],
-                    gradients[given : given + WIDTH],
-                    passed[later : later + WIDTH],
-                )
-                if direct:
-                    for n in range(len(du)):
-                        du[n] = gs[n] + more[n] * surrogate(kind, us[n] - threshold, slope, du)
-                else:
-                    for n in range(len(du)):
-                        du[n] = (gs[n] + more[n]) * surrogate(kind, us[n] - threshold, slope, du)
+                us, gs = potentials[given : given + WIDTH], gradients[given : given + WIDTH]
+                more = passed[later : later + WIDTH]
+                _of_potentials(kind, us, threshold, slope, gs, more, direct, du)
                 for k in range(len(read)):
                     weights = (block * several * len(read) + k) * WIDTH
                     add_products(adjoints, at + read[k] * WIDTH, factors, weights, du, 0)
