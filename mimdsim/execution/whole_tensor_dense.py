@@ -133,7 +133,7 @@ class DenseLayer:
         of_currents = layer.convolution.after if layer.convolution else None
         self._after = pool_of(of_currents, self.reading.convolution.made)
         largest = of_currents is not None and of_currents.kind == "max"
-        self._winners = np.zeros((self.places, layer.neurons if largest else 1), np.uint8)
+        self._winners = np.zeros((self.places, layer.neurons if largest else 0), np.uint8)
         self._made = aligned((self.places if of_currents else 0, self.reading.convolution.made.neurons))
         listed = self.reading.listed.neurons
         self._pooled = CsrSpikes.room(self.places, listed, listed if self.reading.largest else 0)

@@ -19,7 +19,7 @@ from test_wiring import wirings
 from mimdsim.base.errors import MappingError
 from mimdsim.execution import WholeTensors
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
-from mimdsim.graph.convolution import Convolution, Planes, Window
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
 
@@ -103,6 +103,19 @@ def test_a_layer_reads_several_dense_ones(threads: int) -> None:
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_convolutions_are_run_as_they_are_meant(chain: tuple[Convolution, ...], delay: int) -> None:
     assert_as_meant(network_of_planes(*chain, delay=delay, optimiser=ADAM, bias=True))
+
+
+@pytest.mark.parametrize("where", ["after", "before"])
+def test_the_largest_may_be_of_one_neuron(where: str) -> None:
+    """What a pool makes has as many neurons as a pool that adds up has winners."""
+    pair, single = Planes(channels=1, height=1, width=2), Window(kernel=(1, 1))
+    pool = Pool(kind="max", window=Window(kernel=(1, 2)))
+    first = Convolution(planes=pair, window=single, channels=1, after=pool if where == "after" else None)
+    chain = [first]
+    if where == "before":
+        chain.append(Convolution(planes=first.result, window=single, channels=1, before=pool))
+    for seed in range(5):
+        assert_as_meant(network_of_planes(*chain, bias=True), seed, fires=False)
 
 
 @pytest.mark.parametrize("case", NEURONS.values(), ids=NEURONS)

@@ -110,7 +110,7 @@ def forward(samples, how, source, parameters, cover, after, ahead, limits, kept,
 @compiled
 def _gather(made, given, table, channels, factor, winners):  # type: ignore[no-untyped-def]
     """made[place, channel] = factor * the sum of what the window covers, or the largest of it, whose taps are kept."""
-    largest = len(winners) > 1
+    largest = len(winners) > 0
     for place in range(len(table)):
         row = made[place * channels : (place + 1) * channels]
         won = winners[place * channels : (place + 1) * channels] if largest else winners[:0]
@@ -138,7 +138,7 @@ def _gather(made, given, table, channels, factor, winners):  # type: ignore[no-u
 @compiled
 def scatter(made, given, table, channels, factor, winners):  # type: ignore[no-untyped-def]
     """Add to `made` what the adjoint of `_gather` makes of `given`."""
-    largest = len(winners) > 1
+    largest = len(winners) > 0
     for place in range(len(table)):
         row = given[place * channels : (place + 1) * channels]
         won = winners[place * channels : (place + 1) * channels] if largest else winners[:0]
@@ -316,7 +316,7 @@ def fold(first, made, back, table, channels, pool, factor, spikes, g):  # type: 
     under the pool that fired, or just the first; without places it is a sum.
     """
     pooled = np.zeros(len(pool) * channels, g.dtype)
-    winners = np.zeros(len(pool) * channels if len(spikes) else 1, np.uint8)
+    winners = np.zeros(len(pool) * channels if len(spikes) else 0, np.uint8)
     for k in range(max(0, back - first), len(made)):
         row = g[first + k - back]
         pooled[:] = 0
