@@ -35,6 +35,11 @@ COPIES = {f"mapping.split.{layer}": {"batch": 2, "neurons": 2} for layer in ("hi
     "mapping.neurons_per_tile": 0, "chip.tiles": 24,
 }  # fmt: skip
 DENSE = {"network.spikes": "dense"}
+FIRST, SECOND, LAST = (f"network.convolutions.{layer}" for layer in ("hidden0", "hidden1", "output"))
+PLANES = {
+    **DENSE, "data.inputs": 64, "data.input_capacity": 40, "mapping.neurons_per_tile": 0, "network.bias": True,
+    "network.capacity": None, f"{FIRST}.planes": [1, 8, 8], f"{FIRST}.channels": 2,
+}  # fmt: skip
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "published": {"network.hidden": (12, 10), "network.capacity": (5, 5, 4)},
     "recurrent": {"network.recurrence": "all_to_all", "network.bias": True, "training.largest_gradient_norm": 0.05},
@@ -92,6 +97,25 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "membrane, sum": {"network.output": "membrane", "training.reading": "sum"},
     "dense, lif mask": {**DENSE, "network.reset_gradient": "mask"},
     "dense, synaptic, segments": {**LEAVE_OUT, **COPIES, "network.neuron": "synaptic", "mapping.stash": "every:2"},
+    "dense, last": {**DENSE, "training.reading": "last"},
+    "dense, every": {**DENSE, "training.reading": "every"},
+    "dense, groups": {**DENSE, "network.neurons_per_class": 2},
+    "dense, penalty": {**DENSE, "training.firing_strength": 0.5, "training.firing_target": 0.2},
+    "dense, dropout": {**DENSE, "network.dropout": 0.5, "mapping.neurons_per_tile": 0},
+    "dropout of a sequence": {
+        **DENSE, "network.dropout": 0.5, "network.dropout_per": "sequence", "mapping.neurons_per_tile": 0,
+    },
+    "pruned": {"training.pruned.hidden0": 0.5},
+    "planes": {
+        **PLANES, "network.hidden": (72, 8), f"{FIRST}.kernel": 3, f"{SECOND}.channels": 2, f"{SECOND}.kernel": 5,
+    },
+    **{
+        f"planes, {kind}": {
+            **PLANES, "network.hidden": (32,), f"{FIRST}.kernel": 5,
+            f"{LAST}.channels": 4, f"{LAST}.kernel": 2, f"{LAST}.pool_before": {"kind": kind, "size": 2},
+        }
+        for kind in ("max", "average", "sum")
+    },
     **{
         f"{surrogate}, {spikes}": {"network.surrogate": surrogate, "network.spikes": spikes,
                                    "network.reset_gradient": "full", "network.neuron": "leaky", **LEAVE_OUT}
@@ -111,7 +135,7 @@ UNREAD = {
 # codelets of the library in no configuration here: of splits and products of many tiles, and surrogates without a sum
 ELSEWHERE = {
     *("AddReplicas", "AdjointRows", "CopyStatesFrom+0", "CopyStatesFrom-1", "CopyStatesTo+0", "DecayBoxes"),
-    *("FlagRowsAbove", "InputGradientPart", "MaskedAdjointRows", "SumParts", "SumSomeReplicas", "SynapseCurrentDense"),
+    *("FlagRowsAbove", "InputGradientPart", "MaskedAdjointRows", "SumSomeReplicas", "SynapseCurrentDense"),
     *("TorchAdamDecaying", *(f"Surrogate({name})" for name in SURROGATES)),
 }  # fmt: skip
 
