@@ -81,7 +81,16 @@ def fold(patches: Patches) -> Codelet:
     """Patches added up again where they came from."""
     places = _places_of_pixel(patches)
     cost = _cost({"rows columns": 3 + 2 * places}, places, f"{BEGIN}, a load and an addition for each place")
-    return _codelet("Fold", patches, f"read source[{RUN}]", numerics.fold, cost, places)
+    compute = partial(_spread_patches, taps=patches.window.taps)
+    return _codelet("Fold", patches, f"read source[{RUN}]", compute, cost, places)
+
+
+def _spread_patches(*given: Any, taps: int) -> None:
+    numerics.spread(*given, np.float32(1), taps)
+
+
+def _spread_pool(*given: Any) -> None:
+    numerics.spread(*given, 1)
 
 
 @lru_cache(maxsize=256)
@@ -102,7 +111,7 @@ def pool_gradient(pooling: Pooling) -> Codelet:
     places, signature = _places_of_pixel(pooling), f"read source[{RUN}]"
     if pooling.kind != "max":
         cost = _cost({"rows columns": 3 + 2 * places}, places, f"{BEGIN}, a load and an addition for each place")
-        return _codelet("PoolGradient", pooling, signature, numerics.spread_pool, cost, places)
+        return _codelet("PoolGradient", pooling, signature, _spread_pool, cost, places)
     each = 4 + 2 * pooling.window.taps
     what = f"{BEGIN}, {each} for each place: its window compared, a load and an addition"
     cost = _cost({"rows columns": 3 + each * places}, places, what, len(COLUMNS) + 2)

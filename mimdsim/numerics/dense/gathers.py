@@ -50,27 +50,35 @@ def unfold(source, target, from_row, to_row, begin, end, row_start, row_stop, st
 
 
 @compiled
-def fold(source, target, from_row, to_row, begin, end, row_start, row_stop, start, stop, geometry):  # type: ignore[no-untyped-def]
-    """target[pixel, channel] = sum of source[place, (channel, tap)] over the places whose tap lies on the pixel."""
+def _place(at, tap, geometry, axis):  # type: ignore[no-untyped-def]
+    """Along the height (axis 0) or the width (1): the place whose tap lies on a pixel, or -1."""
+    begin, step = at + geometry[6 + axis] - tap * geometry[8 + axis], geometry[4 + axis]
+    return begin // step if begin >= 0 and begin % step == 0 and begin // step < geometry[10 + axis] else -1
+
+
+@compiled
+def spread(source, target, from_row, to_row, begin, end, row_start, row_stop, start, stop, geometry, factor, taps):  # type: ignore[no-untyped-def]
+    """target[pixel, channel] = factor * the sum of source[place, (channel, tap)] over the places whose tap lies on the
+    pixel; with `taps` 1, of source[place, channel]."""
     height, width, kernel, across = geometry[0], geometry[1], geometry[2], geometry[3]
-    places, pixels, taps = geometry[10] * geometry[11], height * width, kernel * across
+    places, pixels = geometry[10] * geometry[11], height * width
     for i in range(len(start)):
         for row in range(row_start[i], row_stop[i]):
             sample, y, x = row // pixels, row % pixels // width, row % pixels % width
             for channel in range(start[i], stop[i]):
                 target[row, channel] = 0
             for down in range(kernel):
-                top = y + geometry[6] - down * geometry[8]
-                if top < 0 or top % geometry[4] or top // geometry[4] >= geometry[10]:
+                top = _place(y, down, geometry, 0)
+                if top < 0:
                     continue
                 for over in range(across):
-                    left = x + geometry[7] - over * geometry[9]
-                    if left < 0 or left % geometry[5] or left // geometry[5] >= geometry[11]:
+                    left = _place(x, over, geometry, 1)
+                    if left < 0:
                         continue
-                    place = sample * places + top // geometry[4] * geometry[11] + left // geometry[5]
-                    tap = down * across + over
+                    place = sample * places + top * geometry[11] + left
+                    tap = down * across + over if taps > 1 else 0
                     for channel in range(start[i], stop[i]):
-                        target[row, channel] += source[place, channel * taps + tap]
+                        target[row, channel] += factor * source[place, channel * taps + tap]
 
 
 @compiled
@@ -102,29 +110,6 @@ def pool(source, target, from_row, to_row, begin, end, row_start, row_stop, star
                         elif not found or covered > value:
                             found, value = True, covered
                 target[row, channel] = value * factor
-
-
-@compiled
-def spread_pool(source, target, from_row, to_row, begin, end, row_start, row_stop, start, stop, geometry, factor):  # type: ignore[no-untyped-def]
-    """target[pixel, channel] = factor * the sum of source[place, channel] over the places that cover the pixel."""
-    height, width = geometry[0], geometry[1]
-    places, pixels = geometry[10] * geometry[11], height * width
-    for i in range(len(start)):
-        for row in range(row_start[i], row_stop[i]):
-            sample, y, x = row // pixels, row % pixels // width, row % pixels % width
-            for channel in range(start[i], stop[i]):
-                target[row, channel] = 0
-            for down in range(geometry[2]):
-                top = y + geometry[6] - down
-                if top < 0 or top % geometry[4] or top // geometry[4] >= geometry[10]:
-                    continue
-                for over in range(geometry[3]):
-                    left = x + geometry[7] - over
-                    if left < 0 or left % geometry[5] or left // geometry[5] >= geometry[11]:
-                        continue
-                    place = sample * places + top // geometry[4] * geometry[11] + left // geometry[5]
-                    for channel in range(start[i], stop[i]):
-                        target[row, channel] += factor * source[place, channel]
 
 
 @compiled
@@ -165,14 +150,14 @@ def spread_to_largest(  # type: ignore[no-untyped-def]
             for channel in range(start[i], stop[i]):
                 target[row, channel] = 0
             for down in range(geometry[2]):
-                top = y + geometry[6] - down
-                if top < 0 or top % geometry[4] or top // geometry[4] >= geometry[10]:
+                top = _place(y, down, geometry, 0)
+                if top < 0:
                     continue
                 for over in range(geometry[3]):
-                    left = x + geometry[7] - over
-                    if left < 0 or left % geometry[5] or left // geometry[5] >= geometry[11]:
+                    left = _place(x, over, geometry, 1)
+                    if left < 0:
                         continue
-                    place = sample * places + top // geometry[4] * geometry[11] + left // geometry[5]
+                    place = sample * places + top * geometry[11] + left
                     for channel in range(start[i], stop[i]):
                         if _is_first_largest(
                             values, channel, sample * pixels, width, height, geometry, y, x, down, over

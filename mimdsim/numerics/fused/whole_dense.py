@@ -37,10 +37,10 @@ def forward(samples, how, source, parameters, cover, after, ahead, limits, kept,
     """Advance these samples (first, last + 1) through all timesteps.
 
     how: synapses onto itself, how many places back the input is, its pixels, taps. source: starts, trues, ids.
-    parameters: weights, biases of a row, r. after: a pool of the currents and its winners [places, neurons], one wide
-    if it does not keep the largest; an empty table: none. limits: what a neuron that has fired is above, neurons. kept:
-    potentials, and the states before and currents where gradients read them, else empty. spikes: uint64[places,
-    blocks], overwritten.
+    parameters: weights, biases of a row, r. after: a pool of the currents (an empty table: none) and its winners
+    [places, neurons], none wide if it does not keep the largest. limits: what a neuron that has fired is above,
+    neurons. kept: potentials, and the states before and currents where gradients read them, else empty. spikes:
+    uint64[places, blocks], overwritten.
     """
     wiring, lag, pixels, taps = how
     starts, trues, ids = source
