@@ -270,5 +270,5 @@ def check_lists(scan: Operation) -> None:
     if dense:
         raise MappingError(
             f"a strategy that follows lists needs sparse spikes; '{dense[0]}' of scan '{scan.name}' is a dense "
-            'product: set network.spikes = "sparse"'
+            'product; only networks with network.spikes = "sparse" have lists'
         )

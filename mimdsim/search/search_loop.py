@@ -68,10 +68,8 @@ def search(
     whose mapping has no splits.
     """
     if case.network.spikes == "dense":
-        convolved = any(layer.convolution for layer in case.network.layers)
-        instead = "leaves nothing to choose" if convolved else 'leaves nothing to choose; set network.spikes = "sparse"'
-        problem = f"splits are of layers with sparse spikes; the mapping of dense ones, product by product, {instead}"
-        raise DescriptionError("place", [problem])
+        problem = 'splits are of layers with network.spikes = "sparse"; the mapping of dense ones, product by product, '
+        raise DescriptionError("place", [f"{problem}leaves nothing to choose"])
     if case.machine.links.chips > 1:
         return _search_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
     with evaluator(aims.limited(case), processes, joules=aims.needs_energy) as evaluate:

@@ -500,7 +500,7 @@ def test_one_chip_of_several_is_used_and_that_is_said() -> None:
     made = compile_graph(training_graph(network), network, two, MappingOptions())
     assert made.program.chips == 1
     (warning,) = unused_chips(made, two)
-    assert warning == '1 of 2 chips used: dense spikes take one; set network.spikes = "sparse" for more'
+    assert warning == '1 of 2 chips used: dense spikes take one; only network.spikes = "sparse" takes more'
 
 
 def test_the_network_of_snntorch_takes_the_whole_chip() -> None:

@@ -104,7 +104,7 @@ def test_without_recorded_spikes_it_is_refused() -> None:
     assert isinstance(gpu, GpuMachine)
     with pytest.raises(MappingError, match=r"needs the spikes of .* give the activity of a run"):
         time_on_gpu(training_graph(network()), gpu, strategy="lists_hoisted", precision="fp32")
-    with pytest.raises(MappingError, match=r"dense product: set network.spikes"):
+    with pytest.raises(MappingError, match=r"dense product; only networks with network.spikes"):
         time_on_gpu(
             training_graph(network(spikes="dense")), gpu, strategy="lists_hoisted", precision="fp32",
             activity=RecordedActivity(ids={}, counts={}, dropped={}),

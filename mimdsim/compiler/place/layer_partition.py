@@ -298,7 +298,7 @@ class Placement:
     def what_fills_chips(self) -> str:
         """Why the network takes no more chips, and what to type for more."""
         if self.arrays is not None:
-            return 'dense spikes take one; set network.spikes = "sparse" for more'
+            return 'dense spikes take one; only network.spikes = "sparse" takes more'
         return (
             f"the layers fit, in order, with {self.neurons_per_tile} neurons a tile; to spread them further lower "
             "mapping.neurons_unit or mapping.neurons_per_tile, or widen the network"
