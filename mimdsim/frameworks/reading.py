@@ -147,7 +147,7 @@ def workload_of(
     table["title"] = f"{type(module).__name__}: {widths}"
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(_links(layers))})
     path = folder / DESCRIPTION
-    write_atomically(path, toml_text(table, comment="FunctionResult by mimdsim.from_torch; edit freely."))
+    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_torch; edit freely."))
     made = load_workload(path, dict(changes or {}))
     network_of(made)  # raises where the layers make no network
     return made

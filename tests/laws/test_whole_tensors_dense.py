@@ -99,6 +99,7 @@ def test_a_layer_reads_several_dense_ones(threads: int) -> None:
     assert_alike(replace(found, ids={}, listed={}), interpreted(network, values), network)
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_convolutions_are_run_as_they_are_meant(chain: tuple[Convolution, ...], delay: int) -> None:

@@ -43,13 +43,23 @@ CHAINS: dict[str, tuple[Convolution, ...]] = {
 }
 
 
-def written(chain: tuple[Convolution, ...], path: Path) -> tuple[SpikingNetwork, dict[str, np.ndarray]]:
+def described(chain: tuple[Convolution, ...]) -> tuple[SpikingNetwork, dict[str, np.ndarray], NirGraph]:
+    """A network, its weights, and the graph that says both."""
     network = network_of_planes(*chain, bias=True, delay=0)
     weights = initial_weights(network, 3, 1.0, 0.1)
     weights |= {name: values + np.float32(0.25) for name, values in weights.items() if name.startswith("b.")}
     populations, names = network_of_layers(network, weights, 1e-3)
-    write_nir(path, nir_of_network(populations, names))
+    return network, weights, nir_of_network(populations, names)
+
+
+def written(chain: tuple[Convolution, ...], path: Path) -> tuple[SpikingNetwork, dict[str, np.ndarray]]:
+    network, weights, graph_of_it = described(chain)
+    write_nir(path, graph_of_it)
     return network, weights
+
+
+def written_model(chain: tuple[Convolution, ...], path: Path) -> None:
+    write_model(path, network_of_nir(path, described(chain)[2]))
 
 
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
@@ -313,9 +323,7 @@ def test_max_pools_are_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("note", ["", "{", "[1]", '{"planes": {"channels": 1e9, "height": 1, "width": 1}}', "1"])
 def test_a_damaged_note_of_a_convolution_is_refused(note: str, tmp_path: Path) -> None:
-    written(CHAINS["plain"], tmp_path / "net.nir")
-    found = network_of_nir(tmp_path / "net.nir", read_nir(tmp_path / "net.nir"))
-    write_model(tmp_path / "net.safetensors", found)
+    written_model(CHAINS["plain"], tmp_path / "net.safetensors")
     held = (tmp_path / "net.safetensors").read_bytes()
     start = held.index(b'"hidden0.convolution":"') + 23
     text = held[start : held.index(b'","', start)]
@@ -339,9 +347,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
 def test_a_note_that_no_convolution_has_is_refused(change: Any, message: str, tmp_path: Path) -> None:
-    written(CHAINS["two"], tmp_path / "net.nir")
     path = tmp_path / "net.safetensors"
-    write_model(path, network_of_nir(tmp_path / "net.nir", read_nir(tmp_path / "net.nir")))
+    written_model(CHAINS["two"], path)
     notes = read_notes(path)
     note = json.loads(notes["hidden0.convolution"])
     change(note)
