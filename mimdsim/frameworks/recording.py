@@ -197,7 +197,7 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionResult:
-    """FunctionResult by a function that no layer has."""
+    """Made by a function that no layer has."""
 
     by: str
     of: tuple[Origin, ...]
