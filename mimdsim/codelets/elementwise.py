@@ -238,7 +238,7 @@ MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_row)
 REDUCE_SOURCE = "PopLibs poplin ReduceAdd (commit 7eac0f2)"
 
 
-def _reduce_formula(outputs: str, partials: str, source: str, *calls: str) -> TileFormula:
+def reduce_formula(outputs: str, partials: str, source: str, *calls: str) -> TileFormula:
     """Sums of `partials` for each of so many `outputs`, both extents, and library calls beside it."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
@@ -253,7 +253,7 @@ SUM_SAMPLES = on_elements(
     "SumSamples",
     f"read source[{BOX}]; write pieces[piece, start:stop]",
     numerics.sum_samples,
-    _reduce_formula("neurons", "samples", REDUCE_SOURCE),
+    reduce_formula("neurons", "samples", REDUCE_SOURCE),
     "source",
     extents=by_neuron("source"),
     code_bytes=512,
@@ -262,7 +262,7 @@ SUM_PRODUCTS = on_elements(
     "SumProducts",
     f"read one[{BOX}]; read other[{BOX}]; write pieces[piece, start:stop]",
     numerics.sum_products,
-    _reduce_formula("neurons", "samples", f"element-wise product and {REDUCE_SOURCE}, a call each", "times"),
+    reduce_formula("neurons", "samples", f"element-wise product and {REDUCE_SOURCE}, a call each", "times"),
     "one",
     flops=2,
     extents=by_neuron("one"),
@@ -272,7 +272,7 @@ ADD_PIECES = Codelet(
     name="AddPieces",
     fields=fields_of("update total[:, start:stop]; read pieces[:, start:stop]"),
     compute=numerics.add_pieces,
-    cost=_reduce_formula(
+    cost=reduce_formula(
         "elements", "pieces", f"{REDUCE_SOURCE} and an addition in place, a call each", "plus in place"
     ),
     flops=terms_of({"elements pieces": 1}),

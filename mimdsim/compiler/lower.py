@@ -13,6 +13,7 @@ import networkx as nx
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.compiler import learned_constants as lower_constants
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
 from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering
@@ -39,12 +40,14 @@ RULES: Rules = {
     **lower_selection.RULES,
     **lower_spikes.RULES,
     **lower_wiring.RULES,
+    **lower_constants.RULES,
     **lower_losses.RULES,
     **lower_training.RULES,
 }
 ARRAY_RULES: Rules = {  # of dense spikes
     **lower_losses.OF_READINGS,
     **lower_training.RULES,
+    **lower_constants.OF_BOTH,
     **lower_arrays.RULES,
     **lower_neurons.ARRAY_RULES,
 }
@@ -238,6 +241,12 @@ def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tupl
         if op.name in taken or op.kind not in firsts:
             continue
         for name in (*op.outputs, *op.inputs):
+            if (
+                name in op.outputs
+                and (op.kind, "neuron_readout_gradient") in fused
+                and len(consumers.get(name, [])) > 1
+            ):
+                continue  # an adjoint of the potential that learned coefficients read too
             for other in consumers.get(name, []):
                 if (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
                     partner[op.name] = other

@@ -17,6 +17,7 @@ from mimdsim.execution.engines import Engine, EngineName, Runner
 from mimdsim.execution.execute import Executor
 from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
 from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.learned_constants import first_value
 from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, listed
 from mimdsim.graph.spikes import STATE_BITS
 from mimdsim.program import Program, RecordedActivity
@@ -70,7 +71,7 @@ def initial_weights(
 
     Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all,
     without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
-    neither).
+    neither). Constants of neurons start as described.
     """
     weights = {}
     for layer in network.layers:
@@ -82,6 +83,9 @@ def initial_weights(
                 limit = factor * (6.0 / fan_in) ** 0.5
                 names = parameter.role, layer.name, *([parameter.source] if parameter.source else [])
                 drawn = stream(seed, *names).uniform(-limit, limit, parameter.shape) + more
+            for learned in layer.neuron.learned:
+                if learned.name == parameter.constant:
+                    drawn = first_value(learned)
             weights[parameter.name] = drawn.astype(np.float32)
     return weights
 

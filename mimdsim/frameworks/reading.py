@@ -183,7 +183,12 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     read = {source.layer for layer in order for source in layer.sources}
     order.sort(key=lambda layer: bool(_returned(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
-    every = [name for layer in order for name in (*layer.weights, *layer.biases, *_of_norm(module, layer)) if name]
+    every = [
+        name
+        for layer in order
+        for name in (*layer.weights, *layer.biases, *_of_norm(module, layer), *(of for of, _ in _constants("", layer)))
+        if name
+    ]
     shared = [name for name in every if every.count(name) > 1]
     if shared:
         raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
@@ -431,10 +436,18 @@ def _weights(
                 made[f"r.{name}"] = made[f"r.{name}"][slice(*layer.recurrent_rows)]
         if layer.biases:
             made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
+        for of, array in _constants(name, layer):
+            made[array] = held[of].reshape(1, -1)
         if layer.norm:
             scale, mean, shift = folded(module, layer.norm)
             made[f"b.{name}"] = (made.get(f"b.{name}", 0.0) - mean) * scale + shift
     return made
+
+
+def _constants(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
+    """(parameter of the module, array here) of the constants that a layer's neurons learn."""
+    prefix = f"{layer.calls.name}." if layer.calls.name else ""
+    return [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in layer.calls.reading.learned.items()]
 
 
 def _delayed(layers: list[TorchLayer]) -> bool:
@@ -469,10 +482,11 @@ def _links(layers: list[TorchLayer]) -> list[Link]:
             made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0], ""))
         biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
         made += [(bias, f"b.{name}", False, 0, layer.norm) for bias in biases]
+        made += [(of, array, False, 0, "") for of, array in _constants(name, layer)]
     return made
 
 
-ROLE = {"w": "", "b": ".bias", "r": ".recurrent"}
+ROLE = {"w": "", "b": ".bias", "r": ".recurrent", "c": ""}
 
 
 def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
@@ -642,6 +656,8 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
             made.setdefault("sources", {})[name] = aged
         if layer.convolution:
             made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0][0] == INPUT)
+    if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:
+        made["learned"] = learned
     for key in ("spikes", "truncation", "neurons_per_class"):
         if key in old:
             made[key] = old[key]

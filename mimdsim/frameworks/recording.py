@@ -60,7 +60,6 @@ NEAREST = {
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
     **dict.fromkeys(("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell", "SLSTM"), _CELL),
-    "ParametricLIFNode": "spikingjelly LIFNode with a fixed tau",
     "SpikingNeuron": "snntorch Leaky",
     **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
     **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),

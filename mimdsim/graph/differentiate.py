@@ -6,7 +6,7 @@ the operations (`vjp` in their records). Nothing here knows what a neuron is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mimdsim.graph.dense import Zeros
@@ -24,11 +24,15 @@ def differentiate(
     """
     build = Backward("backward", shapes_of)
     build.begin_with(graph)
+    reached = set(wrt)  # what depends on them outside of scans
+    for op in graph.operations:
+        if op.kind != "scan" and reached & set(op.inputs):
+            reached |= set(op.outputs)
     cotangents: dict[str, str] = {}
     for op in reversed(graph.operations):
         if op.kind == "scan":
             build.phase = "backward"
-            _transpose_scan(build, op, cotangents, wrt)
+            _transpose_scan(build, op, cotangents, reached)
             continue
         given = tuple(cotangents.get(name) for name in op.outputs)
         if op.outputs[0] not in (loss, *terms) and not any(given):
@@ -70,7 +74,7 @@ def _cotangent_of(name: str, value: Value) -> Value:
     )
 
 
-def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str], wrt: Sequence[str]) -> None:
+def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str], wrt: Collection[str]) -> None:
     """Append the reversed scan for `op` and replace `op` by one that also stacks the stash; only what the gradients of
     `wrt` need is computed."""
     scan: Scan = op.attributes

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.dropout import PER
 from mimdsim.graph.linear_neurons import Fired, LinearNeuron
-from mimdsim.graph.names import Parameter, before, spikes_of
-from mimdsim.graph.records import Carry, GraphBuilder
+from mimdsim.graph.names import Parameter, before, coefficient_of, spikes_of
+from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
@@ -69,6 +70,11 @@ class Layer:
                 f"layer '{self.name}': spikes that nobody reads are not listed, so they reset by state: leave "
                 'network.reset_by = "emission" out'
             )
+        if self.reset_unread and self.neuron.lifts:
+            raise MappingError(
+                f"layer '{self.name}' is read by its membrane potential and resets at thresholds that neurons have of "
+                "their own, or learn, which is not in that potential here; nearest: one fixed threshold for the layer"
+            )
         if self.convolution is not None:
             self._check_convolution(self.convolution)
 
@@ -90,7 +96,11 @@ class Layer:
     @property
     def acting_neuron(self) -> LinearNeuron:
         """The neurons with the reset that they have."""
-        return self.neuron if self.spiking or self.reset_unread else replace(self.neuron, fired=None)
+        return self.neuron if self.spiking or self.reset_unread else self._unreset
+
+    @cached_property
+    def _unreset(self) -> LinearNeuron:
+        return self.neuron.unreset
 
     @property
     def capacity(self) -> int:
@@ -114,7 +124,7 @@ class Layer:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The trained parameters: weights, first those of what it reads first, and, where the layer has them, synapses
-        onto itself and biases."""
+        onto itself, biases and constants of its neurons."""
         also = (
             Parameter(layer=self.name, role="weights", shape=(each.neurons, self.neurons), source=each.name)
             for each in self.sources[1:]
@@ -128,7 +138,11 @@ class Layer:
         rows = self.convolution.fan_in if self.convolution else self.inputs
         channels = self.convolution.channels if self.convolution else self.neurons
         weights = Parameter(layer=self.name, role="weights", shape=(rows, channels))
-        return weights, *also, *others
+        learned = (
+            Parameter(layer=self.name, role="constant", shape=(1, len(each.value)), constant=each.name)
+            for each in self.acting_neuron.learned
+        )
+        return weights, *also, *others, *learned
 
     @property
     def fan_in(self) -> int:
@@ -174,6 +188,9 @@ def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, .
             if body.values[fired].form == "sparse":
                 fired = body.one("emitted", (fired,), f"fired.{name}", layer=name, attributes=attributes)
         inputs = (*inputs, fired)
+    for row in range(len(neuron.rows)):
+        coefficient = Value(name=coefficient_of(name, row), shape=(1, columns), layer=name)
+        inputs = (*inputs, body.declare(coefficient))
     x, u = body.add("neuron", inputs, x, layer=name, attributes=neuron, names=(x, u))
     return (Carry(enters=held, leaves=x), *carries), u
 

@@ -15,20 +15,23 @@ INPUT, LABELS = "input", "labels"
 LOSS, SCORES = "loss", "counts"
 LEARNING_RATE = optimisers.LEARNING_RATE  # graph input of a scheduled rate
 TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
-ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of the parameters, and how their names begin
+ROLES = {"weights": "w", "recurrent": "r", "bias": "b", "constant": "c"}  # of the parameters, and how their names begin
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, or its 'bias'.
+    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', or a
+    'constant' of its neurons.
 
-    One number per neuron is a row [1, neurons]. source: of weights from a further layer that it reads, or 'input'.
+    One number per neuron is a row [1, neurons], one for the layer [1, 1]. source: of weights from a further layer that
+    it reads, or 'input'. constant: which, by the name of the model's parameter.
     """
 
     layer: str
     role: str
     shape: tuple[int, int]
     source: str = ""
+    constant: str = ""
 
     @property
     def name(self) -> str:
@@ -42,11 +45,13 @@ class Parameter:
 
     @property
     def public(self) -> str:
-        """'hidden1', 'hidden1.from.input', 'hidden1.recurrent', 'hidden1.bias'."""
-        return self._of if self.role == "weights" else f"{self.layer}.{self.role}"
+        """'hidden1', 'hidden1.from.input', 'hidden1.recurrent', 'hidden1.bias', 'hidden1.beta'."""
+        return self._of if self.role in ("weights", "constant") else f"{self.layer}.{self.role}"
 
     @property
     def _of(self) -> str:
+        if self.constant:
+            return f"{self.layer}.{self.constant}"
         return f"{self.layer}.from.{self.source}" if self.source else self.layer
 
     @property
@@ -92,6 +97,11 @@ def mask_of(layer: str, source: str) -> str:
 def random_name(layer: str) -> str:
     """The graph input that holds the state of a layer's generator, one whole number below 2^32 per sample."""
     return f"random.{layer}"
+
+
+def coefficient_of(layer: str, row: int) -> str:
+    """A coefficient of the neurons that follows from constants that are learned."""
+    return f"coefficient{row}.{layer}"
 
 
 def spikes_of(layer: str) -> str:

@@ -17,6 +17,7 @@ from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
 from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
+from mimdsim.graph.learned_constants import Coefficients
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
     INPUT,
@@ -27,6 +28,7 @@ from mimdsim.graph.names import (
     SCORES,
     Parameter,
     before,
+    coefficient_of,
     gradient_of,
     keep_of,
     mask_of,
@@ -283,7 +285,7 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
     for layer in network.layers:
         body.declare(layer.parameters[0].value)
     for name, parameter in network.parameters.items():
-        if name not in body.values:
+        if name not in body.values and not parameter.constant:
             body.declare(parameter.value)
     for index, layer in enumerate(network.layers):
         if network.is_read(index):
@@ -317,13 +319,15 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
     masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network)}
     by_timestep = tuple(Slice(inside=name) for name, per in masks.items() if per == "timestep")
     for_sequence = tuple(name for name, per in masks.items() if per == "sequence")
+    read = (name for name, parameter in network.parameters.items() if not parameter.constant)
+    coefficients = (name for layer in network.layers for name in _coefficients_of(layer))
     return Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
         reverse=False,
         carries=tuple(carries),
         slices=(Slice(inside=now), *by_timestep),
-        constants=(*network.moving_thresholds, *for_sequence, *network.parameters),
+        constants=(*network.moving_thresholds, *for_sequence, *read, *coefficients),
         # of a layer whose spikes no gradient reads, they are kept to be counted
         stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength or network.frozen else ())),
     )
@@ -462,6 +466,21 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
     return made
 
 
+def _coefficients_of(layer: Layer) -> tuple[str, ...]:
+    return tuple(coefficient_of(layer.name, row) for row in range(len(layer.acting_neuron.rows)))
+
+
+def _add_coefficients(build: GraphBuilder, network: SpikingNetwork) -> None:
+    """What follows from the constants that are learned, before the timesteps."""
+    for layer in network.layers:
+        constants = [parameter for parameter in layer.parameters if parameter.constant]
+        if constants:
+            about = Coefficients(neuron=layer.acting_neuron, neurons=layer.columns)
+            given, name = tuple(build.declare(each.value) for each in constants), f"coefficients.{layer.name}"
+            names = _coefficients_of(layer)
+            build.add("coefficients", given, name, layer=layer.name, attributes=about, names=names)
+
+
 def _over_time(
     network: SpikingNetwork, scan: Scan, learns: bool = False
 ) -> tuple[GraphBuilder, Output, tuple[str, ...]]:
@@ -477,9 +496,11 @@ def _over_time(
     if learns:
         build.declare(Value(name=LABELS, shape=(network.batch,)))
     made = _add_masks(build, network, scan)
+    follow = {name for layer in network.layers for name in _coefficients_of(layer)}
     for constant in scan.constants:
-        if constant not in made:
+        if constant not in made and constant not in follow:
             build.declare(scan.body.value(constant))
+    _add_coefficients(build, network)
     starts = []
     reference = weights_of(network.layers[0].name)
     for carry in scan.carries:

@@ -30,6 +30,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("network", "convolutions", {}),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
+    ("network", "learned", {}),
 )
 
 

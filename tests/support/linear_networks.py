@@ -27,6 +27,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "norse_lif_box": {"tau_mem_inv": 300.0, "v_leak": 0.125, "v_reset": -0.25},
     "norse_lsnn": {"tau_mem_inv": 300.0, "tau_adapt_inv": 50.0, "beta": 0.3, "v_reset": -0.25},
     "spikingjelly_lif": {"v_reset": -0.125},
+    "spikingjelly_plif": {"share": 0.25, "v_reset": -0.125},
     "if": {"v_reset": 0.125},
     "nir_lif": {"tau": 4e-3, "r": 2.0, "v_leak": 0.125, "v_reset": -0.25},
     "cuba_lif": {"tau_mem": 4e-3, "tau_syn": 3e-3, "r": 2.0, "w_in": 2.0, "v_leak": 0.125, "v_reset": -0.25},
@@ -103,7 +104,7 @@ def spike_function(surrogate: str, slope: float, second: float = -np.inf) -> Any
 def start(model: str, p: dict[str, Any], like: Any) -> list[Any]:
     """The states of a fresh layer in the framework's own coordinates."""
     zero = like * 0
-    rest = zero + p.get("v_leak", p["v_reset"] if model == "spikingjelly_lif" else 0.0)
+    rest = zero + p.get("v_leak", p["v_reset"] if model.startswith("spikingjelly") else 0.0)
     if model == "norse_lsnn":
         return [rest, zero, zero + p["v_th"]]
     return [rest] + [zero] * (len(MODELS[model].states) - 1)
@@ -155,6 +156,9 @@ def advanced(model: str, reset: str, p: dict[str, Any], states: list[Any], curre
     elif model == "spikingjelly_lif":
         v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract
         v = v - (v - p["v_reset"]) / p["tau"] + current / (p["tau"] if p["decay_input"] else 1)
+    elif model == "spikingjelly_plif":
+        v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract
+        v = v - (v - p["v_reset"]) * p["share"] + current * (p["share"] if p["decay_input"] else 1)
     elif model == "if":
         v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract + p["r"] * current
     elif model == "nir_lif":

@@ -434,6 +434,22 @@ def _jelly_planes(step_mode: str) -> Any:
     return net
 
 
+def _plif(planes: bool) -> Any:
+    """Neurons that learn how fast they forget, one number for a layer (Fang et al. 2021)."""
+    cells = [neuron.ParametricLIFNode(init_tau=tau, decay_input=tau < 3, detach_reset=True) for tau in (2.0, 4.0)]
+    if planes:
+        first = (nn.Unflatten(1, (3, 10)), nn.Conv1d(3, 4, 3, padding=1, bias=False), cells[0], nn.MaxPool1d(2))
+        return nn.Sequential(*first, nn.Flatten(), nn.Linear(20, CLASSES, bias=False), cells[1])
+    return nn.Sequential(nn.Linear(INPUTS, HIDDEN, bias=False), cells[0], nn.Linear(HIDDEN, CLASSES), cells[1])
+
+
+def _learning() -> Any:
+    """snnTorch's neurons that learn their decay and threshold, each its own or one for all."""
+    decays = torch.linspace(0.7, 0.95, HIDDEN)
+    first = snn.Leaky(beta=decays, learn_beta=True, threshold=0.75, learn_threshold=True)
+    return Loop(first, snn.Leaky(beta=0.8, learn_beta=True, learn_threshold=True))
+
+
 def _snntorch_planes() -> Any:
     """snnTorch's convolutional tutorial."""
     return nn.Sequential(
@@ -508,6 +524,28 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly, a loop": TorchNetwork(make=JellyLoop, judge=of_counts, scale=5.0),
     "spikingjelly in time": TorchNetwork(make=_jelly_in_time, judge=of_counts, scale=4.0),
     "spikingjelly, mean over time": TorchNetwork(make=JellyMean, loss="", judge=of_counts, scale=4.0),
+    "spikingjelly PLIF": TorchNetwork(make=lambda: _plif(False), judge=of_counts, single=True, scale=4.0),
+    "spikingjelly PLIF after a convolution": TorchNetwork(
+        make=lambda: _plif(True), judge=of_counts, single=True, scale=6.0
+    ),
+    "snntorch, learned decays and thresholds": TorchNetwork(make=_learning, judge=of_counts),
+    "snntorch, learned decays of Synaptic": TorchNetwork(
+        make=lambda: Loop(
+            snn.Synaptic(alpha=0.7, beta=0.8, learn_alpha=True, learn_beta=True, reset_mechanism="zero"),
+            snn.RSynaptic(alpha=0.6, beta=0.8, learn_beta=True, linear_features=CLASSES),
+        ),
+        judge=of_counts,
+    ),
+    "snntorch, a membrane that learns its decay": TorchNetwork(
+        make=lambda: Loop(_leaky(learn_threshold=True), _leaky(learn_beta=True)),
+        judge=of_every_membrane, loss=EVERY, options={"output": "membrane"},
+    ),
+    "snntorch, a membrane without reset": TorchNetwork(
+        make=lambda: Loop(
+            _leaky(), snn.Leaky(beta=0.8, threshold=torch.linspace(0.5, 1.5, CLASSES), reset_mechanism="none")
+        ),
+        judge=of_every_membrane, loss=EVERY, options={"output": "membrane"},
+    ),
     "a timestep between layers": TorchNetwork(make=Delayed, loss="", judge=of_counts, scale=4.0),
     "a reservoir, whose read-out learns": TorchNetwork(make=_reservoir, judge=of_counts, scale=2.0),
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
@@ -540,13 +578,17 @@ ZOO: dict[str, TorchNetwork] = {
 }  # fmt: skip
 
 
+CONSTANTS = ("V", "alpha", "beta", "threshold", "w")  # of neurons, which stay as they are
+
+
 def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
     """(the module, spikes as it takes them, labels), all drawn from the seed; weights are multiples of 2^-10."""
     torch.manual_seed(seed)
     module = network.make()
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            parameter.mul_(1.0 if name.endswith("V") else network.scale).mul_(1024).round_().div_(1024)
+            constant = name.rpartition(".")[2] in CONSTANTS
+            parameter.mul_(1.0 if constant else network.scale).mul_(1024).round_().div_(1024)
     spikes = (torch.rand(TIMESTEPS, BATCH, *network.sample) < 0.3).float()
     labels = torch.randint(0, CLASSES, (BATCH,))
     return module, spikes.movedim(0, 1) if network.batch_first else spikes, labels

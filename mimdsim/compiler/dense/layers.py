@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
+from mimdsim.codelets.learned_constants import coefficient_pieces
 from mimdsim.compiler.context import WORD_BYTES
 from mimdsim.compiler.dense import planes
 from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.learned_constants import constants_of_row
 from mimdsim.compiler.losses import add_penalty, keep
 from mimdsim.compiler.place.products import ProductPlace
 from mimdsim.graph import Operation
 from mimdsim.graph.dropout import Masks
-from mimdsim.graph.linear_neurons import constants_of
+from mimdsim.graph.linear_neurons import RowGradient, constants_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import Codelet, Copy, TileMapping
 
@@ -204,7 +207,7 @@ def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
     """A gradient of a row and its sum over time: samples added up where they lie, then over tiles."""
     gradient, add = ops
     total = low.accumulate(gradient, add)
-    names = [low.storage[name][0] for name in gradient.inputs]
+    names, about = [low.storage[name][0] for name in gradient.inputs], gradient.attributes
     blocks, width = low.blocks[names[0]], low.variables[total].shape[1]
     spans, piece = np.unique(np.stack([blocks.row_start, blocks.row_stop], axis=1), axis=0, return_inverse=True)
     piece = piece.ravel()
@@ -212,10 +215,15 @@ def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
     shape = (len(spans), width)
     mapping = TileMapping.of_boxes(blocks.tiles, bounds, shape)
     pieces = low.variable(f"pieces.{gradient.name}", shape, "float32", mapping, "exchange buffers")
-    codelet = elementwise.SUM_SAMPLES if len(names) == 1 else elementwise.SUM_PRODUCTS  # of a bias, or of own spikes
-    fields = (item.name for item in codelet.fields)
-    operands = dict(zip(fields, (*names, pieces), strict=True))
-    low.on_boxes("sum samples", gradient, codelet, blocks, operands, {"piece": piece}, mergeable=False)
+    constants: dict[str, object] | None = None
+    if isinstance(about, RowGradient):
+        codelet, constants = coefficient_pieces(about), constants_of_row(about)
+        operands = dict(zip(about.reads, names, strict=True)) | {"pieces": pieces}
+    else:  # of a bias, or of own spikes
+        codelet = elementwise.SUM_SAMPLES if len(names) == 1 else elementwise.SUM_PRODUCTS
+        operands = dict(zip((item.name for item in codelet.fields), (*names, pieces), strict=True))
+    how: dict[str, Any] = {"constants": constants, "mergeable": False}
+    low.on_boxes("sum samples", gradient, codelet, blocks, operands, {"piece": piece}, **how)
     if shape[0] > PIECES_AT_ONCE:
         pieces = _sum_some(low, gradient, pieces)
     operands, defines = {"total": total, "pieces": pieces}, ((total, add.outputs[0]),)
@@ -380,6 +388,7 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("spike_counts_gradient",): lower_counts_gradient,
     ("bias_add",): lower_bias,
     ("bias_gradient", "add"): lower_row_gradient,
+    ("coefficient_gradient", "add"): lower_row_gradient,
     ("self_synapse",): lower_self_synapse,
     ("self_synapse_weight_gradient", "add"): lower_row_gradient,
     ("self_synapse_spike_gradient",): lower_self_synapse,

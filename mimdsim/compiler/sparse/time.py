@@ -154,7 +154,8 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         low.storage[outer] = low.storage[carry.leaves]
         value = scan.body.value(carry.enters)
         if value.role == "gradient":
-            sum_replicas(low, outer, low.network.parameters[value.of])
+            parameter = low.network.parameters.get(value.of)
+            sum_replicas(low, outer, value.layer, parameter.short if parameter else value.of)
 
 
 def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:

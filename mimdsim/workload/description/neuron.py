@@ -62,6 +62,7 @@ def _neuron(network: Network, index: int) -> LinearNeuron:
         reset=network.of_layer("reset", index) or None,
         reset_by=network.reset_by,
         reset_gradient=network.of_layer("reset_gradient", index) or None,
+        learned=network.learned.get(network.layers[index], ()),
     )
     key = "output_second_threshold" if last else "second_threshold"
     if getattr(network, key) >= neuron.threshold:

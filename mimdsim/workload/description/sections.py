@@ -100,6 +100,9 @@ class Network(Section):
     default. These, `surrogate`, `surrogate_slope`, `recurrence`, `bias` and `dropout` take one value for all layers or
     a list with one per layer, output layer last. Second thresholds count from the resting potential.
 
+    `learned`: by layer, the parameters of its neurons that are trained, from what is given of them on; one number is
+    shared by the layer.
+
     `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
     them); alternatively `activity` is the share of a layer's neurons that fits, converted to
     2*floor(activity*neurons/2), at least 2 (authors' rule). Dense spikes list nothing and need neither.
@@ -137,6 +140,9 @@ class Network(Section):
     reset_gradient: OneOrMore[Literal["", "pass", "mask", "full"]] = ""
     truncation: Literal["lowest", "random"] = (
         "lowest"  # which spikes a full list keeps: lowest ids, or from a random start
+    )
+    learned: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]] = Field(
+        default_factory=dict, max_length=MAX_LAYERS
     )
     recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all"]] = "none"
     sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LAYERS)]] = Field(
@@ -176,18 +182,14 @@ def source_of(text: str) -> tuple[str, int | None]:
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
-    for layer in network.convolutions:
-        if layer not in network.layers:
-            raise MappingError(
-                f"network.convolutions.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
-                f"{', '.join(network.layers)}"
-            )
+    for key in ("convolutions", "learned", "sources"):
+        for layer in getattr(network, key):
+            if layer not in network.layers:
+                raise MappingError(
+                    f"network.{key}.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
+                    f"{', '.join(network.layers)}"
+                )
     for layer, names in network.sources.items():
-        if layer not in network.layers:
-            raise MappingError(
-                f"network.sources.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
-                f"{', '.join(network.layers)}"
-            )
         for name, _ in map(source_of, names):
             if name == layer:
                 raise MappingError(f"network.sources.{layer}: write network.recurrence for its synapses onto itself")

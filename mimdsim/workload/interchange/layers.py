@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.learned_constants import settled
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_parts import Model, Parts, compose
 from mimdsim.graph.spikes import Selection
@@ -94,7 +95,7 @@ def network_of_layers(
 ) -> tuple[ImportedNetwork, tuple[str, ...]]:
     """(a network with its weights as populations, their names); raises DescriptionError for neurons that do not fit."""
     populations = []
-    for layer in network.layers:
+    for layer in (with_constants(each, weights) for each in network.layers):
         bias, recurrent = weights.get(f"b.{layer.name}"), weights.get(f"r.{layer.name}")
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
@@ -120,10 +121,16 @@ def network_of_layers(
     return ImportedNetwork(populations=tuple(populations), dt_seconds=dt_seconds), names
 
 
+def with_constants(layer: Layer, weights: Mapping[str, Array]) -> Layer:
+    """The layer with what its neurons have learned of their constants, which are fixed then."""
+    trained = [weights[each.name] for each in layer.parameters if each.constant]
+    return replace(layer, neuron=settled(layer.acting_neuron, layer.columns, trained)) if trained else layer
+
+
 def _dynamics(layer: Layer) -> Dynamics:
     """The constants of a layer's neurons."""
     wide = np.ones(layer.columns)
-    neuron = layer.neuron
+    neuron = layer.acting_neuron
     states = len(neuron.states)
     matrix, drive, constant = (array * wide for array in neuron.quiet.arrays)
     plain = not constant.any() and np.array_equal(neuron.readout[0] * wide, wide) and not neuron.readout[1:].any()

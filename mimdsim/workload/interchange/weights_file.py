@@ -99,7 +99,7 @@ def check_weights(
             problems.append(f"'{name}' has the shape {list(arrays[name].shape)}, the network's is {list(shape)}")
         elif not np.all(np.abs(arrays[name]) <= np.finfo(np.float32).max):
             problems.append(f"'{name}' holds values that are not finite in float32")
-    unused = [name for name in arrays if name not in shapes and name[:2] in ("w.", "r.", "b.")]
+    unused = [name for name in arrays if name not in shapes and name[:2] in ("w.", "r.", "b.", "c.")]
     problems += [f"'{name}' belongs to no layer of the network{suggest(name, shapes)}" for name in unused]
     if problems:
         raise DataFileError(path, "; ".join(problems[:20]))

@@ -1,0 +1,53 @@
+"""Gradients of coefficients that neurons learn: what multiplies them, times the adjoint that they add to, summed.
+
+A place is a row of `places` int64[n, 3]: the state that a coefficient adds to (as many as there are: the potential),
+what it multiplies (states, the current, one), and when: always (0), after a spike (1), without one (2).
+"""
+
+from __future__ import annotations
+
+from mimdsim.numerics.compiled import compiled
+
+ALWAYS, AFTER, QUIET = range(3)
+
+
+@compiled
+def _add_sample(sums, dx, du, fired, x, current, b, first, places, threshold):  # type: ignore[no-untyped-def]
+    """sums += of sample b, neurons from `first` on, at all places."""
+    states, last = dx.shape[0], first + len(sums)
+    for k in range(len(places)):
+        target, column, when = places[k, 0], places[k, 1], places[k, 2]
+        adjoint = dx[target, b, first:last] if target < states else du[b, first:last]
+        for n in range(len(sums)):
+            if when != ALWAYS and (fired[b, first + n] > threshold) != (when == AFTER):
+                continue
+            if column < states:
+                sums[n] += adjoint[n] * x[column, b, first + n]
+            elif column == states:
+                sums[n] += adjoint[n] * current[b, first + n]
+            else:
+                sums[n] += adjoint[n]
+
+
+@compiled
+def replica_gradient(  # type: ignore[no-untyped-def]
+    dc, dx, du, fired, x, current, replica, sample_start, sample_stop, start, stop, places, threshold
+):
+    """dc[replica, 0, n] += of the vertex's samples and neurons."""
+    for i in range(len(replica)):
+        for b in range(sample_start[i], sample_stop[i]):
+            sums = dc[replica[i], 0, start[i] : stop[i]]
+            _add_sample(sums, dx, du, fired, x, current, b, start[i], places, threshold)
+
+
+@compiled
+def piece_gradient(  # type: ignore[no-untyped-def]
+    pieces, dx, du, fired, x, current, piece, row_start, row_stop, start, stop, places, threshold
+):
+    """pieces[piece, n] = of the vertex's samples and neurons."""
+    for i in range(len(piece)):
+        sums = pieces[piece[i], start[i] : stop[i]]
+        for n in range(len(sums)):
+            sums[n] = 0
+        for b in range(row_start[i], row_stop[i]):
+            _add_sample(sums, dx, du, fired, x, current, b, start[i], places, threshold)
