@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
-from mimdsim.graph.names import random_name
+from mimdsim.graph.names import random_name, spikes_of
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import STATE_BITS, Selection
 from mimdsim.machine import MimdMachine, load_machine
@@ -304,7 +304,9 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
 
 
 def potential_of(layer: Layer) -> str:
-    """The body value that is held against the threshold."""
+    """The body value that is held against the threshold; of cells, what they send."""
+    if layer.cell:
+        return spikes_of(layer.name)
     return f"{'v' if layer.acting_neuron.fused else 'u'}.{layer.name}"
 
 
