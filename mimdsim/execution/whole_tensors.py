@@ -52,6 +52,8 @@ def refusals(network: SpikingNetwork) -> list[str]:
     for layer in network.layers:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
+        if layer.cell:
+            problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
         if layer.dropout:
             problems.append(f"layer '{layer.name}': dropout does not run as whole tensors{instead}")
         read = (each.name for each in network.sources(layer))
