@@ -38,7 +38,9 @@ class Trace:
 
     def __call__(self, name: str, t: int, value: Any) -> None:
         if name in self.spikes:
-            self.spikes[name] += int((value.counts[..., 0] if isinstance(value, SparseSpikes) else value).sum())
+            self.spikes[name] += int(
+                value.counts[..., 0].sum() if isinstance(value, SparseSpikes) else np.count_nonzero(value)
+            )
         if name in self.terms.values():
             self.largest[name] = max(self.largest.get(name, 0.0), float(np.abs(value).max(initial=0.0)))
         if isinstance(value, SparseSpikes):

@@ -94,7 +94,9 @@ def drawn_inputs(
     if draw.ties:
         firing = _often(values, network)
         for layer in network.layers:
-            if layer.spiking:
+            if layer.cell:  # whose thresholds no weight alone leads onto
+                firing = np.arange(layer.neurons)
+            elif layer.spiking:
                 firing = _tie(layer, values, firing, random)
     for name, parameter in network.trained.items():
         for moment in network.optimiser.state:
@@ -162,6 +164,9 @@ def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.ra
     hardly moves the others."""
     groups, most = _groups(network), network.input_capacity
     for layer in network.layers:
+        if layer.cell:
+            most = layer.neurons
+            continue
         rows, columns = layer.parameters[0].shape  # of planes, by channel and tap: a group is of some taps
         together = min(most, -(-rows // groups))
         lifted = _weights_for(layer, np.float32(GROUP_LIFT * layer.selection.threshold)) / together
@@ -251,7 +256,7 @@ def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
 
 def _potentials(layer: Layer, currents: np.ndarray) -> np.ndarray:
     """float32[rows, columns]: what is held against the threshold after a timestep of currents into neurons at rest."""
-    neuron = layer.neuron
+    neuron = layer.linear
     rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
     u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]
     return u
