@@ -108,9 +108,9 @@ CELLS = (
             ),
         ),
         equations=_egru,
-        equation="gates as gru, in y instead of h; c = z c + (1 - z) g; e = c > threshold; y = e c; c = c - e threshold",
-        source="EGRU, Subramoney et al. 2023 (arXiv 2206.06178), as in EvNN: gates z, r, g; surrogate 'triangular', slope "
-        "1; its authors draw the first thresholds from a beta distribution of mean 0.3",
+        equation="gates as gru, of y; c = z c + (1 - z) g; e = c > threshold; y = e c; c = c - e threshold",
+        source="EGRU, Subramoney et al. 2023 (arXiv 2206.06178), as in EvNN: gates z, r, g; surrogate 'triangular', "
+        "slope 1; its authors draw the first thresholds from a beta distribution of mean 0.3",
         sparse=True,
     ),
     CellModel(
@@ -187,8 +187,8 @@ def cell_of(model: str | CellModel, parameters: Mapping[str, Any] | None = None)
     for name in given:
         if name not in known:
             raise MappingError(
-                f"network.neuron_parameters.{name}: cell '{model.name}' has no such parameter{suggest(name, known)}; it "
-                f"has {', '.join(known) or 'none'}"
+                f"network.neuron_parameters.{name}: cell '{model.name}' has no such parameter{suggest(name, known)}; "
+                f"it has {', '.join(known) or 'none'}"
             )
     values = {name: given.get(name, parameter.default) for name, parameter in known.items()}
     for name, value in values.items():

@@ -160,7 +160,9 @@ class Equations:
         """Raises MappingError for cells without synapses onto themselves, whose outputs nothing carries."""
         name = before(spikes_of(self._layer))
         if name not in self._body.values:
-            raise MappingError(f"cell '{self._model.name}' reads its output of the timestep before: name a state for it")
+            raise MappingError(
+                f"cell '{self._model.name}' reads its output of the timestep before: name a state for it"
+            )
         return Term(name, self)
 
     def from_inputs(self) -> tuple[Term, ...]:

@@ -78,7 +78,7 @@ class Layer:
     def _check_cell(self, cell: Cell) -> None:
         what = ""
         if self.reset_unread:
-            what = 'cells say themselves what a spike resets: set network.output = "membrane", or "spikes" of those that spike'
+            what = 'their equations say what a spike resets: set network.output = "membrane", or "spikes"'
         elif cell.of.recurrent and self.recurrence != "none":
             what = "these cells have synapses onto themselves already: leave network.recurrence out"
         elif self.convolution and (cell.of.recurrent or cell.of.gates > 1):
@@ -111,8 +111,8 @@ class Layer:
         """Its neurons, where these are linear; raises MappingError for others."""
         if isinstance(self.neuron, Cell):
             raise MappingError(
-                f"layer '{self.name}' is of cells '{self.neuron.model}', which are no linear neurons: set network.neuron "
-                "to a model of these"
+                f"layer '{self.name}' is of cells '{self.neuron.model}', which are no linear neurons: set "
+                "network.neuron to a model of these"
             )
         return self.neuron
 
@@ -155,7 +155,9 @@ class Layer:
         """The trained parameters: weights, first those of what it reads first, and, where the layer has them, synapses
         onto itself and biases."""
         also = (
-            Parameter(layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=each.name)
+            Parameter(
+                layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=each.name
+            )
             for each in self.sources[1:]
         )
         shapes = {}
@@ -166,7 +168,7 @@ class Layer:
         if self.cell is not None:
             if self.bias and self.cell.of.recurrent:
                 shapes["recurrent_bias"] = (1, self.gates * self.columns)
-            shapes |= {row: (1, self.columns) for row in self.cell.of.rows}
+            shapes |= dict.fromkeys(self.cell.of.rows, (1, self.columns))
         others = (Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
         rows = self.convolution.fan_in if self.convolution else self.inputs
         channels = self.convolution.channels if self.convolution else self.gates * self.neurons

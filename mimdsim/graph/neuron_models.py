@@ -39,7 +39,9 @@ def model_of(name: str) -> Model:
     """The record of a model; raises MappingError listing the known names."""
     if name not in MODELS:
         known = [*MODELS, *CELL_MODELS]
-        raise MappingError(f"network.neuron = {name!r} is not known{near(name, known)}; write one of {', '.join(known)}")
+        raise MappingError(
+            f"network.neuron = {name!r} is not known{near(name, known)}; write one of {', '.join(known)}"
+        )
     return MODELS[name]
 
 

@@ -34,9 +34,7 @@ def _blocks(low: ArrayLowering, value: str) -> Blocks:
     return low.arrays.spread(rows, columns)
 
 
-def _make(
-    low: ArrayLowering, op: Operation, made: Callable[[int | None], Codelet], **constants: object
-) -> None:
+def _make(low: ArrayLowering, op: Operation, made: Callable[[int | None], Codelet], **constants: object) -> None:
     """The result of an operation on matrices of its shape; made: its codelet, in place of an operand or of none."""
     operands = [low.storage[name][0] for name in op.inputs]
     target = low.result(op, _blocks(low, op.outputs[0]), _category(low))

@@ -40,7 +40,7 @@ def _codelets(low: Lowering) -> Any:
 def _packed(low: Lowering, layer: str, switched: bool | None = None) -> tuple[Packed, dict[str, str]]:
     """The layer's coefficients, by default those of the forward update, and the operand that holds those of every
     neuron its own."""
-    neuron = low.layer(layer).neuron
+    neuron = low.layer(layer).linear
     switched = neuron.resets if switched is None else switched
     coefficients = pack_terms(neuron, low.layer(layer).columns, switched=switched)
     own = coefficients.own

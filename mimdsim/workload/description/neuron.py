@@ -35,7 +35,7 @@ def neurons_of(network: Network) -> tuple[LinearNeuron | Cell, ...]:
 def change_neuron(network: dict[str, Any], neurons: Any) -> None:
     """Remove from a [network] table the constants that none of `neurons`, a name or one per layer, has."""
     names = neurons if isinstance(neurons, (list, tuple)) else [neurons]
-    models = {**MODELS, **CELL_MODELS}
+    models: dict[str, Model | CellModel] = {**MODELS, **CELL_MODELS}
     if not all(isinstance(name, str) and name in models for name in names):
         return  # refused where the table is checked
     if LIF.name not in names:
@@ -62,7 +62,7 @@ def _cell(network: Network, index: int) -> Cell:
             f'network.{unread or "reset_by"} is for linear neurons; the equations of "{model.name}" say what a spike '
             "resets: leave it out, or give one value per layer"
         )
-    if last and network.output == "membrane_of_spiking" or (last and network.output == "spikes" and not model.spiking):
+    if last and network.output != "membrane" and not (network.output == "spikes" and model.spiking):
         raise MappingError(
             f'network.neuron = "{model.name}" of the output layer sends no spikes: set network.output = "membrane", '
             "which reads what it sends"

@@ -123,7 +123,10 @@ def network_of_layers(
 def _dynamics(layer: Layer) -> Dynamics:
     """The constants of a layer's neurons."""
     wide = np.ones(layer.columns)
-    neuron = layer.neuron
+    if layer.cell:
+        why = f"cells '{layer.cell.model}' have no counterpart in NIR, whose nodes are linear between spikes"
+        raise _refused(f"layer '{layer.name}'", f"{why}; nearest: cuba_lif, or a state dict by mimdsim.to_torch")
+    neuron = layer.linear
     states = len(neuron.states)
     matrix, drive, constant = (array * wide for array in neuron.quiet.arrays)
     plain = not constant.any() and np.array_equal(neuron.readout[0] * wide, wide) and not neuron.readout[1:].any()
