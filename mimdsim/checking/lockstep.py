@@ -67,7 +67,7 @@ def terms_of_sums(graph: Graph) -> dict[str, str]:
         if op.kind != "scan":
             continue
         for inner in op.attributes.body.operations:
-            if inner.kind in SUMS:
+            if inner.kind in SUMS or inner.kind == "function_gradient":  # one, less a number next to it, and the like
                 found[inner.outputs[0]] = inner.inputs[0]
             elif inner.kind == "add" and (of := found.keys() & {*inner.inputs}):
                 found[inner.outputs[0]] = found[of.pop()]

@@ -82,10 +82,13 @@ def drawn_inputs(
     for layer in network.layers:
         if layer.selection.truncation == "random" or layer.dropout:
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
+    gated = {layer.name: layer.cell is not None and layer.cell.of.recurrent for layer in network.layers}
     of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
         bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
+        if gated[network.parameters[name].layer]:  # gates that saturate would hide what comes before them
+            drawn = drawn / np.float32(draw.weight_scale)
         if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all
             bias = 0.02 + offset - drawn.mean(axis=0)
         values[name] = _dyadic(drawn + bias)

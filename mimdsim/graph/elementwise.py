@@ -1,6 +1,7 @@
 """Arithmetic element by element, of which cells are made: functions of one matrix, sums and products of two, columns.
 
 The functions of one matrix are those whose derivative follows from their value, which is all that is then stashed.
+They are computed in float64 and rounded once: near where they saturate, the last bit of a value is all of a derivative.
 """
 
 from __future__ import annotations
@@ -25,17 +26,21 @@ class Function:
     flops: int
 
 
+def _rounded(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: function(x.astype(np.float64)).astype(x.dtype)
+
+
 def _sigmoid(x: Array) -> Array:
     """1 / (1 + e^-x), by an exponential that cannot overflow."""
     small = np.exp(-np.abs(x))
-    result: Array = np.where(x < 0, small, x.dtype.type(1)) / (x.dtype.type(1) + small)
+    result: Array = np.where(x < 0, small, 1.0) / (1.0 + small)
     return result
 
 
 FUNCTIONS = {
-    "sigmoid": Function(value=_sigmoid, derivative=lambda y: y * (1 - y), flops=4),
-    "tanh": Function(value=np.tanh, derivative=lambda y: 1 - y * y, flops=4),
-    "exponential": Function(value=np.exp, derivative=lambda y: y, flops=1),
+    "sigmoid": Function(value=_rounded(_sigmoid), derivative=lambda y: y * (1 - y), flops=4),
+    "tanh": Function(value=_rounded(np.tanh), derivative=lambda y: 1 - y * y, flops=4),
+    "exponential": Function(value=_rounded(np.exp), derivative=lambda y: y, flops=1),
     "relu": Function(value=lambda x: np.maximum(x, x.dtype.type(0)), derivative=lambda y: y > 0, flops=1),
 }
 

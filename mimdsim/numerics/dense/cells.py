@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from mimdsim.numerics.compiled import compiled
 
 SIGMOID, TANH, EXPONENTIAL, RELU = range(4)
@@ -12,14 +14,14 @@ KINDS = {"sigmoid": SIGMOID, "tanh": TANH, "exponential": EXPONENTIAL, "relu": R
 
 @compiled
 def _value(kind, x, like):  # type: ignore[no-untyped-def]
-    real = like.dtype.type
+    real, exact = like.dtype.type, np.float64(x)
     if kind == SIGMOID:
-        small = real(math.exp(-abs(x)))
-        return (small if x < 0 else real(1)) / (real(1) + small)
+        small = math.exp(-abs(exact))
+        return real((small if x < 0 else 1.0) / (1.0 + small))
     if kind == TANH:
-        return real(math.tanh(x))
+        return real(math.tanh(exact))
     if kind == EXPONENTIAL:
-        return real(math.exp(x))
+        return real(math.exp(exact))
     return max(x, real(0))
 
 
