@@ -38,7 +38,9 @@ class Trace:
 
     def __call__(self, name: str, t: int, value: Any) -> None:
         if name in self.spikes:
-            self.spikes[name] += int((value.counts[..., 0] if isinstance(value, SparseSpikes) else value).sum())
+            self.spikes[name] += int(
+                value.counts[..., 0].sum() if isinstance(value, SparseSpikes) else np.count_nonzero(value)
+            )
         if name in self.terms.values():
             self.largest[name] = max(self.largest.get(name, 0.0), float(np.abs(value).max(initial=0.0)))
         if isinstance(value, SparseSpikes):
@@ -65,7 +67,7 @@ def terms_of_sums(graph: Graph) -> dict[str, str]:
         if op.kind != "scan":
             continue
         for inner in op.attributes.body.operations:
-            if inner.kind in SUMS:
+            if inner.kind in SUMS or inner.kind == "function_gradient":  # one, less a number next to it, and the like
                 found[inner.outputs[0]] = inner.inputs[0]
             elif inner.kind == "add" and (of := found.keys() & {*inner.inputs}):
                 found[inner.outputs[0]] = found[of.pop()]

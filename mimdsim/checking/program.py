@@ -244,7 +244,8 @@ def _crossings(network: SpikingNetwork, spikes: Counter[str], draws: int) -> lis
     said, turns = [], draws * network.timesteps * network.batch
     for layer in network.layers:
         crossed, every = spikes[spikes_of(layer.name)], turns * layer.neurons
-        if layer.spiking and crossed in (0, every):
+        sends_numbers = layer.cell is not None and not layer.cell.of.sparse
+        if layer.spiking and not sends_numbers and crossed in (0, every):
             said.append(f"{crossed:,} of {every:,} potentials of '{layer.name}' crossed its threshold")
     if not said:
         return []

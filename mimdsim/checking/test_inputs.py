@@ -82,10 +82,13 @@ def drawn_inputs(
     for layer in network.layers:
         if layer.selection.truncation == "random" or layer.dropout:
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
+    gated = {layer.name: layer.cell is not None and layer.cell.of.recurrent for layer in network.layers}
     of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
         bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
+        if gated[network.parameters[name].layer]:  # gates that saturate would hide what comes before them
+            drawn = drawn / np.float32(draw.weight_scale)
         if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all
             bias = 0.02 + offset - drawn.mean(axis=0)
         values[name] = _dyadic(drawn + bias)
@@ -94,7 +97,9 @@ def drawn_inputs(
     if draw.ties:
         firing = _often(values, network)
         for layer in network.layers:
-            if layer.spiking:
+            if layer.cell:  # whose thresholds no weight alone leads onto
+                firing = np.arange(layer.neurons)
+            elif layer.spiking:
                 firing = _tie(layer, values, firing, random)
     for name, parameter in network.trained.items():
         for moment in network.optimiser.state:
@@ -162,6 +167,9 @@ def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.ra
     hardly moves the others."""
     groups, most = _groups(network), network.input_capacity
     for layer in network.layers:
+        if layer.cell:
+            most = layer.neurons
+            continue
         rows, columns = layer.parameters[0].shape  # of planes, by channel and tap: a group is of some taps
         together = min(most, -(-rows // groups))
         lifted = _weights_for(layer, np.float32(GROUP_LIFT * layer.selection.threshold)) / together
@@ -251,7 +259,7 @@ def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
 
 def _potentials(layer: Layer, currents: np.ndarray) -> np.ndarray:
     """float32[rows, columns]: what is held against the threshold after a timestep of currents into neurons at rest."""
-    neuron = layer.neuron
+    neuron = layer.linear
     rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
     u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]
     return u

@@ -29,7 +29,7 @@ from mimdsim.compiler.sparse.stash import stash_of
 from mimdsim.compiler.sparse.time import lower_backward, lower_forward
 from mimdsim.compiler.time_slices import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
-from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed
+from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed, spikes_of
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Observables, Potential, Program, TileMapping
 from mimdsim.workload.description.mapping import MappingOptions
@@ -99,22 +99,22 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
     potentials = {
         op.layer: Potential(value=op.inputs[0], sequence=low.sequences.get(op.inputs[0], ""))
         for op in graph.scan("forward").attributes.body.operations
-        if op.kind in SPIKING
+        if op.kind in SPIKING and not low.layer(op.layer).cell
     }
     gradients = {name: gradient_of(name) for name in low.network.trained}
     return Observables(
         gradients={name: gradient for name, gradient in gradients.items() if gradient in graph.outputs},
         generators=tuple(name for name in graph.inputs if graph.value(name).role == "generator"),
         potentials=potentials,
-        passing=_passing(low, graph),
+        passing=_passing(low),
         positions={layer.name: layer.positions for layer in low.network.layers if layer.positions > 1},
     )
 
 
-def _passing(low: Lowering, graph: Graph) -> dict[str, tuple[str, ...]]:
+def _passing(low: Lowering) -> dict[str, tuple[str, ...]]:
     """Where the spikes of layers lie that no sequence keeps."""
-    spikes = [op for op in graph.scan("forward").attributes.body.operations if op.kind in SPIKING]
-    return {op.layer: low.storage[op.outputs[0]] for op in spikes if op.layer not in low.recorded}
+    emitted = {layer.name: spikes_of(layer.name) for layer in low.network.layers if layer.spiking}
+    return {layer: low.storage[spikes] for layer, spikes in emitted.items() if layer not in low.recorded}
 
 
 def _bounds(program: Program, network: SpikingNetwork) -> dict[str, tuple[int, int]]:

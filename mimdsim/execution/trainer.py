@@ -71,19 +71,24 @@ def initial_weights(
 
     Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all,
     without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
-    neither). Constants of neurons start as described.
+    neither). Constants of neurons start as described. Everything that a layer of recurrent cells has is uniform in
+    +-scale/sqrt(neurons), as in PyTorch, and the rows of cells start from their parameter.
     """
     weights = {}
     for layer in network.layers:
         starts = {"weights": (scale, layer.fan_in, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
         for parameter in layer.parameters:
             drawn = np.zeros(parameter.shape)
-            if parameter.role in starts:
-                factor, fan_in, more = starts[parameter.role]
-                limit = factor * (6.0 / fan_in) ** 0.5
+            factor, fan_in, more = starts.get(parameter.role, (0.0, 1, 0.0))
+            limit = factor * (6.0 / fan_in) ** 0.5
+            if layer.cell and parameter.role in layer.cell.of.rows:
+                drawn, limit = np.full(parameter.shape, layer.cell.values[parameter.role]), 0.0
+            elif layer.cell and layer.cell.of.recurrent:
+                limit, more = scale * layer.neurons**-0.5, 0.0
+            if limit:
                 names = parameter.role, layer.name, *([parameter.source] if parameter.source else [])
                 drawn = stream(seed, *names).uniform(-limit, limit, parameter.shape) + more
-            for learned in layer.neuron.learned:
+            for learned in layer.learned:
                 if learned.name == parameter.constant:
                     drawn = first_value(learned)
             weights[parameter.name] = drawn.astype(np.float32)

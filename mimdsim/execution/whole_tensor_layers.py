@@ -399,7 +399,7 @@ class PublishedLayer(WholeLayer):
         self._q = aligned((len(self._q), self.timesteps + 1, self.batch * WIDTH))
 
     def _advance(self, source: CsrSpikes, limits: tuple[np.float32, ...]) -> bool:
-        neuron, enough = constants_of(self.layer.neuron), []
+        neuron, enough = constants_of(self.layer.linear), []
         constants = neuron.decay, neuron.scale, *limits[1:]
         given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries.arrays)
 
@@ -410,7 +410,7 @@ class PublishedLayer(WholeLayer):
         return all(enough)
 
     def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray) -> None:
-        factors, masked = constants_of(self.layer.neuron)[:2], self.layer.neuron.reset_gradient == "mask"
+        factors, masked = constants_of(self.layer.linear)[:2], self.layer.linear.reset_gradient == "mask"
 
         def blocks(first: int, last: int) -> None:
             for number in range(first, last):
@@ -422,7 +422,7 @@ class PublishedLayer(WholeLayer):
 
 def layer_of(network: SpikingNetwork, layer: Layer, share: Shares) -> WholeLayer:
     """The published layer where the layer is all that, else one of linear neurons."""
-    selection, neuron = layer.selection, layer.neuron
+    selection, neuron = layer.selection, layer.linear
     plain = layer.spiking and not layer.bias and layer.recurrence == "none"
     chosen = (selection.surrogate, selection.truncation) == ("superspike", "lowest")
     published = plain and chosen and neuron.fused and neuron.resets

@@ -52,7 +52,9 @@ def refusals(network: SpikingNetwork) -> list[str]:
     for layer in network.layers:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
-        if layer.acting_neuron.learned:
+        if layer.cell:
+            problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
+        elif layer.learned:
             problems.append(f"layer '{layer.name}': constants that it learns do not run as whole tensors{instead}")
         if layer.dropout:
             problems.append(f"layer '{layer.name}': dropout does not run as whole tensors{instead}")

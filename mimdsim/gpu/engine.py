@@ -172,7 +172,9 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
         stream = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching, fixed_seconds=walking)
         return replace(stream, flops=kernel.flops)
     if isinstance(kernel, Recurrent):  # its walk over the timesteps, and what else it streams
-        layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
+        layer = RecurrentLayer(
+            neurons=kernel.neurons, gates=kernel.gates, batch=kernel.batch, timesteps=kernel.timesteps
+        )
         direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
         if kernel.entries is None:
             walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)

@@ -91,7 +91,8 @@ class Recurrent(GpuKernel):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
     bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1. entries: of the list of
-    weights' rows that a sample follows at a timestep; None where the product is dense.
+    weights' rows that a sample follows at a timestep; None where the product is dense. gates: sums for each neuron, the
+    most of several layers.
     """
 
     neurons: int
@@ -100,6 +101,7 @@ class Recurrent(GpuKernel):
     bytes_moved: int
     flops: int
     entries: float | None = None
+    gates: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,7 +164,7 @@ class _Body:
         """The persistent kernel of a recurrent layer, or of several that feed each other."""
         products = [inner for inner in part if inner.kind in MATRIX_PRODUCTS]
         batch = self.scan.body.value(products[0].outputs[0]).shape[0]
-        neurons = self._width(products)
+        neurons, gates = self._width(products), self._gates()
         weights = {name for inner in products for name in inner.inputs} & set(self.scan.constants)
         streamed = self._elements(self._reads(part) - weights) + self._elements(self._writes(part))
         timesteps = self.scan.timesteps
@@ -174,6 +174,7 @@ class _Body:
             phase=part[0].phase,
             times=1,
             neurons=neurons,
+            gates=max(gates.get(inner.layer, 1) for inner in products),
             batch=batch,
             timesteps=timesteps,
             bytes_moved=streamed * self.element_bytes * timesteps,
@@ -190,8 +191,16 @@ class _Body:
 
     def _width(self, products: Sequence[Operation]) -> int:
         """Neurons whose currents, or whose gradients, these products make; those of a value count once."""
+        gates = {inner.layer: self._gates().get(inner.layer, 1) if inner.kind == "matmul" else 1 for inner in products}
         made = {inner.layer: self.scan.body.value(inner.outputs[0]).shape[1] for inner in products}
-        return sum(made.values())
+        return sum(width // gates[layer] for layer, width in made.items())
+
+    def _gates(self) -> dict[str, int]:
+        """By layer, how many columns of its products are of a neuron, where these are several."""
+        operations = self.scan.body.operations
+        split = {inner.layer: inner.attributes for inner in operations if inner.kind == "split_columns"}
+        joined = {inner.layer: len(inner.inputs) for inner in operations if inner.kind == "join_columns"}
+        return split | joined
 
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
         """Elementwise operations of the same layer with as many products before them, in order."""

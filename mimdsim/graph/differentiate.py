@@ -81,9 +81,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     used = [name for name in op.outputs[: len(scan.carries)] if name in cotangents]
     if used:
         raise ValueError(f"scan '{op.name}': a loss on final carries ({used}) has no gradient rule; stack them instead")
-    back = BodyBackward(scan)
-    entered = _enter(build, op, cotangents, back)
-    _go_back(back, entered)
+    back, entered = _transposed(build, op, cotangents)
     finals = len(scan.carries)
     constant_of = {name: op.inputs[finals + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
     carries, starts, sums = _leave(
@@ -117,6 +115,25 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
         cotangents[constant_of[constant]] = outputs[len(carries) - len(sums) + index]
 
 
+def _transposed(build: GraphBuilder, op: Operation, cotangents: dict[str, str]) -> tuple[BodyBackward, _Entered]:
+    """The body backwards. A carry that no gradient leaves gets none from later timesteps either."""
+    scan: Scan = op.attributes
+    without: set[str] = set()
+    while True:
+        back = BodyBackward(scan)
+        entered = _enter(build, op, cotangents, back, without)
+        _go_back(back, entered)
+        read = {name for step in back.operations for name in step.inputs}
+        ends = {
+            carry.leaves
+            for carry in scan.carries
+            if entered.carried.get(carry.leaves) in read and carry.enters not in entered.inside
+        }
+        if not ends:
+            return back, entered
+        without |= ends
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Entered:
     """Cotangents within the body of a scan, by the value they belong to.
@@ -132,12 +149,15 @@ class _Entered:
     even: dict[str, tuple[str, str]]
 
 
-def _enter(build: GraphBuilder, op: Operation, cotangents: dict[str, str], back: BodyBackward) -> _Entered:
-    """Cotangents that come from later timesteps, then those of the stacked outputs of this timestep."""
+def _enter(
+    build: GraphBuilder, op: Operation, cotangents: dict[str, str], back: BodyBackward, without: Collection[str]
+) -> _Entered:
+    """Cotangents that come from later timesteps, but for the carries `without`, then those of the stacked outputs of
+    this timestep."""
     scan, body = back.scan, back.scan.body
     inside: dict[str, str] = {}
     for carry in scan.carries:
-        if not carry.detached:
+        if not carry.detached and carry.leaves not in without:
             inside[carry.leaves] = back.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
     entered = _Entered(inside=inside, carried=dict(inside), slices=[], even={})
     for name, outer_name in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
@@ -184,7 +204,7 @@ def _leave(
     needed = _needed(back, entered, wanted)
     for carry in scan.carries:
         leaving = entered.inside.get(carry.enters)
-        if carry.detached or leaving is None or entered.carried[carry.leaves] not in needed:
+        if leaving is None or entered.carried.get(carry.leaves) not in needed:
             continue
         value = scan.body.value(carry.leaves)
         zeros = Zeros(shape=value.shape, capacity=value.capacity)

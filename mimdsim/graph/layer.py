@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.dropout import PER
-from mimdsim.graph.linear_neurons import Fired, LinearNeuron
+from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
 from mimdsim.graph.names import Parameter, before, coefficient_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
@@ -43,7 +44,7 @@ class Layer:
     name: str
     inputs: int
     neurons: int
-    neuron: LinearNeuron
+    neuron: LinearNeuron | Cell
     selection: Selection
     bias: bool = False
     recurrence: str = "none"
@@ -65,18 +66,31 @@ class Layer:
                 f"layer '{self.name}': dropout {self.dropout} per '{self.dropout_per}' is not valid: a share of at "
                 f"least 0 and below 1, per {' or '.join(PER)}, is needed"
             )
-        if self.reset_unread and self.neuron.reset_by == "emission":
+        if self.cell is not None:
+            self._check_cell(self.cell)
+        elif self.reset_unread and self.linear.reset_by == "emission":
             raise MappingError(
                 f"layer '{self.name}': spikes that nobody reads are not listed, so they reset by state: leave "
                 'network.reset_by = "emission" out'
             )
-        if self.reset_unread and self.neuron.lifts:
+        if self.reset_unread and self.linear.lifts:
             raise MappingError(
                 f"layer '{self.name}' is read by its membrane potential and resets at thresholds that neurons have of "
                 "their own, or learn, which is not in that potential here; nearest: one fixed threshold for the layer"
             )
         if self.convolution is not None:
             self._check_convolution(self.convolution)
+
+    def _check_cell(self, cell: Cell) -> None:
+        what = ""
+        if self.reset_unread:
+            what = 'their equations say what a spike resets: set network.output = "membrane", or "spikes"'
+        elif cell.of.recurrent and self.recurrence != "none":
+            what = "these cells have synapses onto themselves already: leave network.recurrence out"
+        elif self.convolution and (cell.of.recurrent or cell.of.gates > 1):
+            what = "a convolution has one weight for each input of a neuron, these cells have several"
+        if what:
+            raise MappingError(f"layer '{self.name}' of cells '{cell.model}': {what}")
 
     def _check_convolution(self, convolution: Convolution) -> None:
         for what, given, planes in (
@@ -94,13 +108,43 @@ class Layer:
             )
 
     @property
+    def cell(self) -> Cell | None:
+        """Its neurons, where these are given by equations."""
+        return self.neuron if isinstance(self.neuron, Cell) else None
+
+    @property
+    def linear(self) -> LinearNeuron:
+        """Its neurons, where these are linear; raises MappingError for others."""
+        if isinstance(self.neuron, Cell):
+            raise MappingError(
+                f"layer '{self.name}' is of cells '{self.neuron.model}', which are no linear neurons: set "
+                "network.neuron to a model of these"
+            )
+        return self.neuron
+
+    @property
     def acting_neuron(self) -> LinearNeuron:
         """The neurons with the reset that they have."""
-        return self.neuron if self.spiking or self.reset_unread else self._unreset
+        return self.linear if self.spiking or self.reset_unread else self._unreset
 
     @cached_property
     def _unreset(self) -> LinearNeuron:
-        return self.neuron.unreset
+        return self.linear.unreset
+
+    @property
+    def learned(self) -> tuple[Learned, ...]:
+        """Constants of linear neurons that are trained."""
+        return () if self.cell else self.acting_neuron.learned
+
+    @property
+    def gates(self) -> int:
+        """Columns of weights for each neuron."""
+        return self.cell.of.gates if self.cell else 1
+
+    @property
+    def recurs(self) -> bool:
+        """Whether it has trained synapses onto itself."""
+        return self.recurrence != "none" or (self.cell is not None and self.cell.of.recurrent)
 
     @property
     def capacity(self) -> int:
@@ -119,28 +163,34 @@ class Layer:
     @property
     def gives_itself_gradients(self) -> bool:
         """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
-        return self.recurrence != "none" or (self.neuron.reset_gradient == "full" and reads_own_spikes(self))
+        return self.recurs or (reads_own_spikes(self) and self.linear.reset_gradient == "full")
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The trained parameters: weights, first those of what it reads first, and, where the layer has them, synapses
         onto itself, biases and constants of its neurons."""
         also = (
-            Parameter(layer=self.name, role="weights", shape=(each.neurons, self.neurons), source=each.name)
+            Parameter(
+                layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=each.name
+            )
             for each in self.sources[1:]
         )
         shapes = {}
-        if self.recurrence != "none":
-            shapes["recurrent"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
+        if self.recurs:
+            shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
         if self.bias:
-            shapes["bias"] = (1, self.columns)
+            shapes["bias"] = (1, self.gates * self.columns)
+        if self.cell is not None:
+            if self.bias and self.cell.of.recurrent:
+                shapes["recurrent_bias"] = (1, self.gates * self.columns)
+            shapes |= dict.fromkeys(self.cell.of.rows, (1, self.columns))
         others = (Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
         rows = self.convolution.fan_in if self.convolution else self.inputs
-        channels = self.convolution.channels if self.convolution else self.neurons
+        channels = self.convolution.channels if self.convolution else self.gates * self.neurons
         weights = Parameter(layer=self.name, role="weights", shape=(rows, channels))
         learned = (
             Parameter(layer=self.name, role="constant", shape=(1, len(each.value)), constant=each.name)
-            for each in self.acting_neuron.learned
+            for each in self.learned
         )
         return weights, *also, *others, *learned
 
@@ -195,7 +245,26 @@ def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, .
     return (Carry(enters=held, leaves=x), *carries), u
 
 
+def cell_step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
+    """Append one timestep of the layer's cells; returns what they carry and the name of what they send.
+
+    Carried: their states [rows, columns]; what they sent the network carries.
+    """
+    cell, name = layer.cell, layer.name
+    assert cell is not None
+    own = None
+    if cell.of.recurrent:
+        trained = {parameter.role: parameter.name for parameter in layer.parameters}
+        own = body.one("matmul", (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
+        if layer.bias:
+            own = body.one("bias_add", (own, trained["recurrent_bias"]), f"recurrent.{name}.biased", layer=name)
+    rows = body.values[current].shape[0]
+    return Equations(body, name, cell, layer.selection, current, own, rows).finish()
+
+
 def reads_own_spikes(layer: Layer) -> bool:
     """Whether the neurons need what they emitted in the previous timestep."""
-    neuron = layer.neuron
+    if layer.cell is not None:
+        return False
+    neuron = layer.linear
     return layer.spiking and neuron.resets and neuron.reset_by == "emission"

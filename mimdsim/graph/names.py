@@ -15,7 +15,8 @@ INPUT, LABELS = "input", "labels"
 LOSS, SCORES = "loss", "counts"
 LEARNING_RATE = optimisers.LEARNING_RATE  # graph input of a scheduled rate
 TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
-ROLES = {"weights": "w", "recurrent": "r", "bias": "b", "constant": "c"}  # of the parameters, and how their names begin
+# of the parameters, and how their names begin; those of rows of cells begin with the row's own name
+ROLES = {"weights": "w", "recurrent": "r", "bias": "b", "recurrent_bias": "rb", "constant": "c"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class Parameter:
     """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', or a
     'constant' of its neurons.
 
+    Of cells with gates, with as many columns for each gate; these have a 'recurrent_bias' too, and rows of their own.
     One number per neuron is a row [1, neurons], one for the layer [1, 1]. source: of weights from a further layer that
     it reads, or 'input'. constant: which, by the name of the model's parameter.
     """
@@ -36,7 +38,7 @@ class Parameter:
     @property
     def name(self) -> str:
         """'w.hidden1', 'w.hidden1.from.input', 'r.hidden1', 'b.hidden1'."""
-        return f"{ROLES[self.role]}.{self._of}"
+        return f"{ROLES.get(self.role, self.role)}.{self._of}"
 
     @property
     def short(self) -> str:

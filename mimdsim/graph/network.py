@@ -16,7 +16,7 @@ from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
-from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
+from mimdsim.graph.layer import Layer, Source, cell_step, reads_own_spikes, step
 from mimdsim.graph.learned_constants import Coefficients
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
@@ -83,6 +83,7 @@ class SpikingNetwork:
         for layer in self.layers:
             self._check_sources(layer)
             self._check_planes(layer)
+            self._check_cell(layer)
             if layer.dropout and self.spikes != "dense":
                 raise MappingError(f"layer '{layer.name}': dropout is of dense spikes: set network.spikes = \"dense\"")
         if self.sources(self.layers[0])[0].name != INPUT:
@@ -117,6 +118,19 @@ class SpikingNetwork:
                 )
         if len(set(names)) < len(names):
             raise MappingError(f"layer '{layer.name}' reads {', '.join(names)}; name each once")
+
+    def _check_cell(self, layer: Layer) -> None:
+        if layer.cell is None:
+            return
+        what = ""
+        if self.spikes != "dense":
+            what = 'cells send numbers, not lists of spikes: set network.spikes = "dense"'
+        elif layer is self.layers[-1] and layer.spiking and not layer.cell.of.spiking:
+            what = 'the outputs of the last layer are no spikes: set network.output = "membrane"'
+        elif self.loss.firing_strength and layer is not self.layers[-1] and not layer.cell.of.spiking:
+            what = "its outputs are no spikes whose share could be penalised: leave training.firing_strength out"
+        if what:
+            raise MappingError(f"layer '{layer.name}' of cells '{layer.cell.model}': {what}")
 
     def _check_planes(self, layer: Layer) -> None:
         convolution = layer.convolution
@@ -193,7 +207,7 @@ class SpikingNetwork:
     def parameters(self) -> dict[str, Parameter]:
         """All parameters by name, the weights of all layers first."""
         every = (parameter for layer in self.layers for parameter in layer.parameters)
-        return {each.name: each for each in sorted(every, key=lambda each: list(ROLES).index(each.role))}
+        return {each.name: each for each in sorted(every, key=lambda each: [*ROLES, each.role].index(each.role))}
 
     @property
     def trained(self) -> dict[str, Parameter]:
@@ -304,7 +318,13 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
             )
             for each in network.sources(layer)
         ]
-        carried, u = step(body, layer, _current(body, layer, sources))
+        current = _current(body, layer, sources)
+        if layer.cell:
+            carried, sent = cell_step(body, layer, current)
+            carries += carried
+            emitted.append(sent)
+            continue
+        carried, u = step(body, layer, current)
         carries += carried
         if not layer.spiking:
             emitted.append(u)
@@ -467,7 +487,7 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
 
 
 def _coefficients_of(layer: Layer) -> tuple[str, ...]:
-    return tuple(coefficient_of(layer.name, row) for row in range(len(layer.acting_neuron.rows)))
+    return tuple(coefficient_of(layer.name, row) for row in range(len(layer.acting_neuron.rows) if layer.learned else 0))
 
 
 def _add_coefficients(build: GraphBuilder, network: SpikingNetwork) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near, suggest
+from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import Learned, LinearNeuron
 from mimdsim.graph.neuron_catalogue import CATALOGUE
 from mimdsim.graph.neuron_parts import RESETS, Model, compose, parts_of
@@ -39,8 +40,9 @@ SAME = 1e-9  # of coefficients: what is linear but for rounding
 def model_of(name: str) -> Model:
     """The record of a model; raises MappingError listing the known names."""
     if name not in MODELS:
+        known = [*MODELS, *CELL_MODELS]
         raise MappingError(
-            f"network.neuron = {name!r} is not known{near(name, list(MODELS))}; write one of {', '.join(MODELS)}"
+            f"network.neuron = {name!r} is not known{near(name, known)}; write one of {', '.join(known)}"
         )
     return MODELS[name]
 

@@ -21,6 +21,7 @@ import numpy as np
 from mimdsim.graph.convolution import CONVOLUTION
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.dropout import DROPOUT
+from mimdsim.graph.elementwise import ELEMENTWISE
 from mimdsim.graph.learned_constants import LEARNED_CONSTANTS
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
 from mimdsim.graph.losses import LOSS, READ_OUTS
@@ -103,17 +104,8 @@ def _stack(items: list[Any]) -> Any:
 
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
 FAMILIES = (
-    SCAN,
-    *DENSE,
-    *CONVOLUTION,
-    *DROPOUT,
-    *SPIKES,
-    *WIRING,
-    *LINEAR_NEURONS,
-    *LEARNED_CONSTANTS,
-    *READ_OUTS,
-    *LOSS,
-    *TRAINING,
+    *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS, *LEARNED_CONSTANTS),
+    *(*READ_OUTS, *LOSS, *TRAINING),
 )
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 

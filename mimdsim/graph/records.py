@@ -205,6 +205,11 @@ class GraphBuilder:
         """`add` for an operation with one output."""
         return self.add(kind, inputs, name, layer=layer, attributes=attributes)[0]
 
+    def rename(self, old: str, new: str) -> None:
+        """Another name for a value that an operation has made; no value has it yet."""
+        whole = self.graph(()).renamed({old: new})
+        self.values, self.operations = dict(whole.values), list(whole.operations)
+
     def graph(self, outputs: tuple[str, ...]) -> Graph:
         return Graph(
             inputs=tuple(self.inputs), outputs=outputs, operations=tuple(self.operations), values=dict(self.values)

@@ -11,7 +11,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
 from mimdsim.codelets.learned_constants import coefficient_pieces
 from mimdsim.compiler.context import WORD_BYTES
-from mimdsim.compiler.dense import planes
+from mimdsim.compiler.dense import cells, planes
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.learned_constants import constants_of_row
 from mimdsim.compiler.losses import add_penalty, keep
@@ -142,10 +142,13 @@ def lower_surrogate(low: ArrayLowering, ops: Operations) -> None:
     constants: dict[str, object] = {"kind": surrogates.kind_of(selection.surrogate)}
     constants |= {"threshold": np.float32(selection.threshold), "slope": np.float32(selection.slope)}
     g, v = (low.storage[name][0] for name in gradient.inputs)
-    if not add:
+    apart = bool(add) and low.layer(gradient.layer).cell is not None  # others may read what it is added to
+    if not add or apart:
         target = low.result(gradient, low.blocks[v], "gradients")
         codelet, operands = elementwise.surrogate_boxes(selection.surrogate), {"target": target, "g": g, "v": v}
         low.make("spike gradient", gradient, codelet, operands, target, **constants)
+        if apart:
+            lower_sum(low, (add[0],))
         return
     dv = low.accumulate(gradient, add[0])
     codelet, operands = elementwise.add_surrogate(selection.surrogate), {"dv": dv, "g": g, "v": v}
@@ -180,6 +183,9 @@ def lower_sum(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     one, other = (low.storage[name][0] for name in op.inputs)
     target = low.result(op, low.blocks[one], "gradients")
+    if target in (one, other):
+        cells.lower_binary(low, ops)
+        return
     low.make("sum", op, elementwise.SUM_BOXES, {"one": one, "other": other, "target": target}, target)
 
 
@@ -265,7 +271,7 @@ def lower_masks(low: ArrayLowering, ops: Operations) -> None:
     )
     blocks = low.arrays.spread(masks.rows, masks.columns)
     if masks.positions == 1 and not layer.convolution:
-        blocks = low.arrays.forward(masks.rows, masks.columns, layer.neurons).left
+        blocks = low.arrays.forward(masks.rows, masks.columns, layer.parameters[0].shape[1]).left
     shape = masks.rows, masks.columns
     made = low.matrix(op.outputs[0], shape, blocks, "neuron states", timesteps=masks.timesteps)
     low.storage[op.outputs[0]] = (made,)
@@ -339,6 +345,9 @@ def lower_add_read_out(low: ArrayLowering, ops: Operations) -> None:
     """add_read_out: the read-out's gradient of this timestep added to the adjoint in place."""
     (op,) = ops
     adjoint, now = (low.storage[name][0] for name in op.inputs)
+    if low.layer(op.layer).cell:  # whose adjoints others read
+        cells.lower_sum(low, op)
+        return
     low.storage[op.outputs[0]] = (adjoint,)
     low.make("add read out", op, elementwise.ADD_BOXES, {"target": adjoint, "more": now}, adjoint)
 
@@ -366,6 +375,7 @@ def lower_add_even(low: ArrayLowering, ops: Operations) -> None:
 
 RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     **planes.RULES,
+    **cells.RULES,
     ("matmul",): lower_product,
     ("matmul_input_gradient",): lower_input_gradient,
     ("matmul_weight_gradient", "add"): lower_weight_gradient,

@@ -12,6 +12,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.cells import Cell
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
@@ -62,9 +63,10 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 f"many (given: {neurons:,})"
             )
         second = network.output_second_threshold if is_output else network.second_threshold
+        cells = isinstance(neuron, Cell)  # which hold what they like against their own thresholds
         selection = Selection(
-            threshold=neuron.threshold,
-            second_threshold=second,
+            threshold=0.0 if isinstance(neuron, Cell) else neuron.threshold,
+            second_threshold=0.0 if cells else second,
             capacity=min(capacities[index], neurons),
             slope=network.of_layer("surrogate_slope", index),
             surrogate=network.of_layer("surrogate", index),

@@ -130,6 +130,9 @@ def with_constants(layer: Layer, weights: Mapping[str, Array]) -> Layer:
 def _dynamics(layer: Layer) -> Dynamics:
     """The constants of a layer's neurons."""
     wide = np.ones(layer.columns)
+    if layer.cell:
+        why = f"cells '{layer.cell.model}' have no counterpart in NIR, whose nodes are linear between spikes"
+        raise _refused(f"layer '{layer.name}'", f"{why}; nearest: cuba_lif, or a state dict by mimdsim.to_torch")
     neuron = layer.acting_neuron
     states = len(neuron.states)
     matrix, drive, constant = (array * wide for array in neuron.quiet.arrays)
