@@ -48,6 +48,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "absolute": partial(_unary, op="ABSOLUTE"),
     "square": partial(_unary, op="SQUARE"),
     "inverse": partial(_unary, op="INVERSE"),
+    "inverse root": partial(_unary, op="RSQRT"),
     "exponent": partial(_unary, op="EXPONENT"),
     "over": partial(_binary, op="DIVIDE"),
     "at least scalar": partial(_scalar, op="MAXIMUM"),
@@ -278,6 +279,92 @@ ADD_PIECES = Codelet(
     flops=terms_of({"elements pieces": 1}),
     code_bytes=512 + CALL_BYTES,
     extents={"elements": Size("total"), "pieces": Length("pieces", 0)},
+)
+
+# ---- batch norm: as PopLibs' popnn, rows of statistics, and passes over what is normalised
+
+
+@lru_cache(maxsize=8)
+def _norm_formula(sums: int, passes: int, *of_row: str) -> TileFormula:
+    """So many sums over the samples of a box, so many passes over it that take a row each, and calls on rows."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        how: dict[str, Any] = {"dtype": "f32", "out_dtype": "f32", "vector_bytes": vector_bytes}
+        samples, neurons = extents["samples"], np.asarray(extents["neurons"])
+        added = sums * partial_sum_cycles(neurons, samples, worker_contexts=worker_contexts, **how) if sums else 0
+        passed = passes * scale_cycles(extents, 4, worker_contexts, vector_bytes)
+        return added + passed + sum(CALLS[call](neurons, worker_contexts=worker_contexts) for call in of_row)
+
+    calls = ", ".join(filter(None, (f"{sums} of ReduceAdd" * bool(sums), f"{passes} of BroadcastVectorInner1D", *of_row)))
+    return TileFormula(
+        cycles=cycles,
+        kind="derived",
+        source=f"PopLibs cycle estimators (commit 7eac0f2) of the calls that the stable algorithm takes: {calls}",
+    )
+
+
+def _of_norm(name: str, signature: str, compute: Any, sized: str, formula: TileFormula, flops: int, *constants: str) -> Codelet:
+    extents, code = by_neuron(sized), 512 + 3 * CALL_BYTES
+    return on_elements(
+        name, signature, compute, formula, sized, flops=flops, extents=extents, constants=constants, code_bytes=code
+    )
+
+
+_ROW = "[:, start:stop]"
+_INVERSE = ("plus scalar", "inverse root")
+SQUARES_APART = _of_norm(
+    "SquaresApart",
+    f"read source[{BOX}]; read mean{_ROW}; write pieces[piece, start:stop]",
+    numerics.sum_squares_apart,
+    "source",
+    _norm_formula(1, 1),
+    3,
+)
+NORMALISE = _of_norm(
+    "Normalise",
+    f"read source[{BOX}]; read mean{_ROW}; read variance{_ROW}; read gain{_ROW}; read bias{_ROW}; write target[{BOX}]",
+    numerics.normalise_boxes,
+    "target",
+    _norm_formula(0, 3, *_INVERSE, "times"),
+    3,
+    "epsilon",
+)
+SUM_NORMALISED = _of_norm(
+    "SumNormalised",
+    f"read q[{BOX}]; read x[{BOX}]; read mean{_ROW}; read variance{_ROW}; "
+    "write gains[piece, start:stop]; write biases[piece, start:stop]",
+    numerics.sum_normalised,
+    "q",
+    _norm_formula(2, 2, *_INVERSE, "times"),
+    4,
+    "epsilon",
+)
+NORM_GRADIENT = _of_norm(
+    "NormGradient",
+    f"read q[{BOX}]; read x[{BOX}]; read mean{_ROW}; read variance{_ROW}; read gain{_ROW}; read d_gain{_ROW}; "
+    f"read d_bias{_ROW}; write target[{BOX}]",
+    numerics.norm_gradient,
+    "q",
+    _norm_formula(0, 5, *_INVERSE, "times", "times", "times scalar", "times scalar"),
+    5,
+    "epsilon",
+    "values",
+)
+AVERAGE_PIECES = replace(
+    ADD_PIECES,
+    name="AveragePieces",
+    fields=fields_of("write average[:, start:stop]; read pieces[:, start:stop]"),
+    compute=numerics.average_pieces,
+    cost=_reduce_formula("elements", "pieces", f"{REDUCE_SOURCE} and a multiplication, a call each", "times scalar"),
+    constants=("values",),
+    extents={"elements": Size("average"), "pieces": Length("pieces", 0)},
+)
+RUNNING_AVERAGE = _on_boxes(
+    "RunningAverage",
+    "update held; read now",
+    numerics.average_boxes,
+    ("times scalar in place", "times scalar", "plus in place"),
+    *("kept", "share"),
 )
 
 # ---- other codelets on boxes

@@ -70,13 +70,13 @@ def initial_weights(
 
     Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all,
     without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
-    neither).
+    neither); gains and running variances of batch norms at one, running means at zero.
     """
     weights = {}
     for layer in network.layers:
         starts = {"weights": (scale, layer.fan_in, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
         for parameter in layer.parameters:
-            drawn = np.zeros(parameter.shape)
+            drawn = np.full(parameter.shape, 1.0 if parameter.role in ("gain", "variance") else 0.0)
             if parameter.role in starts:
                 factor, fan_in, more = starts[parameter.role]
                 limit = factor * (6.0 / fan_in) ** 0.5

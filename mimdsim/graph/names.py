@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.records import Value
 from mimdsim.numerics import optimisers
 
@@ -15,12 +16,14 @@ INPUT, LABELS = "input", "labels"
 LOSS, SCORES = "loss", "counts"
 LEARNING_RATE = optimisers.LEARNING_RATE  # graph input of a scheduled rate
 TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
-ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of the parameters, and how their names begin
+# of the parameters, and how their names begin
+ROLES = {"weights": "w", "recurrent": "r", "bias": "b"} | {role: role for role in ("gain", *STATISTICS)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, or its 'bias'.
+    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', or of its
+    batch norm the 'gain' and the running averages, 'mean' and 'variance'.
 
     One number per neuron is a row [1, neurons]. source: of weights from a further layer that it reads, or 'input'.
     """
@@ -34,6 +37,11 @@ class Parameter:
     def name(self) -> str:
         """'w.hidden1', 'w.hidden1.from.input', 'r.hidden1', 'b.hidden1'."""
         return f"{ROLES[self.role]}.{self._of}"
+
+    @property
+    def trained(self) -> bool:
+        """Whether there is a gradient of it; running averages have none."""
+        return self.role not in STATISTICS
 
     @property
     def short(self) -> str:
@@ -102,6 +110,11 @@ def spikes_of(layer: str) -> str:
 def before(value: str) -> str:
     """A body value one timestep earlier."""
     return f"{value}.previous"
+
+
+def after(value: str) -> str:
+    """What a training step leaves of a graph input."""
+    return f"next.{value}"
 
 
 def listed(spikes: str) -> tuple[str, str]:

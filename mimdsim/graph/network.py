@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.batch_norm import STATISTICS, averaging
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
@@ -26,6 +27,7 @@ from mimdsim.graph.names import (
     ROLES,
     SCORES,
     Parameter,
+    after,
     before,
     gradient_of,
     keep_of,
@@ -83,6 +85,7 @@ class SpikingNetwork:
             self._check_planes(layer)
             if layer.dropout and self.spikes != "dense":
                 raise MappingError(f"layer '{layer.name}': dropout is of dense spikes: set network.spikes = \"dense\"")
+            self._check_norm(layer)
         if self.sources(self.layers[0])[0].name != INPUT:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
         leading = {self.layers[-1].name}
@@ -115,6 +118,24 @@ class SpikingNetwork:
                 )
         if len(set(names)) < len(names):
             raise MappingError(f"layer '{layer.name}' reads {', '.join(names)}; name each once")
+
+    def _check_norm(self, layer: Layer) -> None:
+        if layer.norm is None:
+            return
+        if self.spikes != "dense":
+            raise MappingError(
+                f"layer '{layer.name}': batch norm is of all currents: set network.spikes = \"dense\""
+            )
+        if self.values_normalised(layer) < 2:
+            raise MappingError(
+                f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch"
+            )
+
+    def values_normalised(self, layer: Layer) -> int:
+        """How many values of a column have a mean and a variance in common."""
+        places = layer.convolution.made.positions if layer.convolution else 1
+        timesteps = self.timesteps if layer.norm and layer.norm.per == "sequence" else 1
+        return self.batch * places * timesteps
 
     def _check_planes(self, layer: Layer) -> None:
         convolution = layer.convolution
@@ -189,14 +210,19 @@ class SpikingNetwork:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """All parameters by name, the weights of all layers first."""
+        """All parameters by name, the weights of all layers first; running averages among them."""
         every = (parameter for layer in self.layers for parameter in layer.parameters)
         return {each.name: each for each in sorted(every, key=lambda each: list(ROLES).index(each.role))}
 
     @property
     def trained(self) -> dict[str, Parameter]:
         """The parameters that are not frozen."""
-        return {name: each for name, each in self.parameters.items() if name not in self.frozen}
+        return {name: each for name, each in self.parameters.items() if each.trained and name not in self.frozen}
+
+    @property
+    def averages(self) -> dict[str, Parameter]:
+        """The running averages of batch norms, which a training step moves on."""
+        return {name: each for name, each in self.parameters.items() if not each.trained}
 
     @property
     def shapes(self) -> dict[str, tuple[int, int]]:
@@ -225,16 +251,26 @@ def training_graph(network: SpikingNetwork) -> Graph:
     with Adam 'moment1.<layer>', 'moment2.<layer>' for weights and 'moment1.r.<layer>' etc. for others (with momentum
     'momentum.<layer>'), the inputs in `network.scheduled`, and 'random.<layer>' [batch] where truncation is random or
     the layer has dropout. Outputs: 'loss', 'counts' [batch, classes], 'gradient.<parameter>' (clipped where a largest
-    norm is given), 'next.<parameter>' (and moments), and 'penalty.<layer>' for layers whose firing is penalised.
+    norm is given), 'next.<parameter>' (and moments), 'penalty.<layer>' for layers whose firing is penalised, and
+    'next.mean.<layer>', 'next.variance.<layer>' of those with batch norm, whose running averages are inputs.
     """
     graph = forward_graph(network)
-    graph, gradients = differentiate(graph, LOSS, tuple(network.trained), terms=network.penalties)
+    graph, found = differentiate(graph, LOSS, tuple(network.trained), terms=network.penalties)
     build = builder("update")
     build.begin_with(graph)
-    by_parameter = {parameter: gradients[name] for name, parameter in network.trained.items()}
+    by_parameter = {parameter: found[name] for name, parameter in network.trained.items()}
     updates = add_updates(build, network.optimiser, network.largest_gradient_norm, by_parameter, network.pruned)
-    graph = build.graph((LOSS, SCORES, *updates, *network.penalties))
-    return graph.renamed({old: gradient_of(name) for old, name in zip(updates, network.trained, strict=False)})
+    left = _averages_left(graph, network)
+    graph = build.graph((LOSS, SCORES, *updates, *network.penalties, *left))
+    gradients = {old: gradient_of(name) for old, name in zip(updates, network.trained, strict=False)}
+    return graph.renamed(gradients | left)
+
+
+def _averages_left(graph: Graph, network: SpikingNetwork) -> dict[str, str]:
+    """Outputs of the forward scan that are running averages -> how they are named in the end."""
+    op = graph.scan("forward")
+    made = zip(op.outputs, op.attributes.carries, strict=False)
+    return {outer: after(carry.enters) for outer, carry in made if carry.enters in network.averages}
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:
@@ -255,9 +291,16 @@ def inference_graph(network: SpikingNetwork) -> Graph:
 
 def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
     """The same network for samples in batches of `batch` that it does not learn from: no entries for gradients in its
-    lists, no thresholds that move while it learns, no dropout, no penalty on how often it fires."""
+    lists, no thresholds that move while it learns, no dropout, no batch norm but what `batch_norm.folded` makes of the
+    weights, no penalty on how often it fires."""
     layers = tuple(
-        replace(layer, selection=replace(layer.selection, second_threshold=layer.selection.threshold), dropout=0.0)
+        replace(
+            layer,
+            selection=replace(layer.selection, second_threshold=layer.selection.threshold),
+            dropout=0.0,
+            bias=layer.bias or layer.norm is not None,
+            norm=None,
+        )
         for layer in network.layers
     )
     loss = replace(network.loss, firing_strength=0.0)
@@ -302,8 +345,9 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
             )
             for each in network.sources(layer)
         ]
-        carried, u = step(body, layer, _current(body, layer, sources))
-        carries += carried
+        averaged, current = _current(body, network, layer, sources)
+        carried, u = step(body, layer, current)
+        carries += (*carried, *averaged)
         if not layer.spiking:
             emitted.append(u)
             continue
@@ -323,7 +367,11 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
         reverse=False,
         carries=tuple(carries),
         slices=(Slice(inside=now), *by_timestep),
-        constants=(*network.moving_thresholds, *for_sequence, *network.parameters),
+        constants=(
+            *network.moving_thresholds,
+            *for_sequence,
+            *(name for name in network.parameters if name not in network.averages),
+        ),
         # of a layer whose spikes no gradient reads, they are kept to be counted
         stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength or network.frozen else ())),
     )
@@ -391,24 +439,47 @@ def _pool(
     return body.one("pool", (given,), name, layer=layer.name, attributes=pooling)
 
 
-def _current(body: GraphBuilder, layer: Layer, sources: list[str]) -> str:
-    """The current into the layer's neurons: from `sources`, from its spikes of the previous timestep, and its bias."""
+def _normalised(
+    body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str
+) -> tuple[tuple[Carry, ...], str]:
+    """The current after the batch norm of this timestep, and the running averages, which are carried."""
+    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
+    assert layer.norm
+    names = f"current.{name}.normalised", *(f"{role}.{name}.now" for role in STATISTICS)
+    inputs = current, trained["gain"], trained["bias"]
+    made, *statistics = body.add("batch_norm", inputs, names[0], layer=name, attributes=layer.norm, names=names)
+    carries = []
+    for role, now in zip(STATISTICS, statistics, strict=True):
+        how, held = averaging(layer.norm, role, network.values_normalised(layer)), trained[role]
+        moved = body.one("running_average", (held, now), after(held), layer=name, attributes=how)
+        carries.append(Carry(enters=held, leaves=moved, detached=True))
+    return tuple(carries), made
+
+
+def _current(
+    body: GraphBuilder, network: SpikingNetwork, layer: Layer, sources: list[str]
+) -> tuple[tuple[Carry, ...], str]:
+    """The current into the layer's neurons: from `sources`, from its spikes of the previous timestep, and its bias; and
+    what its batch norm carries."""
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
     current = ""
     for source, weights in zip(sources, layer.parameters, strict=False):
         more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=name)
         current = body.one("add", (current, more), f"current.{weights.short}.sum", layer=name) if current else more
+    carries: tuple[Carry, ...] = ()
+    if layer.norm:
+        carries, current = _normalised(body, network, layer, current)
     if layer.recurrence != "none":
         kind = product if layer.recurrence == "all_to_all" else "self_synapse"
         own = body.one(kind, (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
         current = body.one("add", (current, own), f"current.{name}.sum", layer=name)
-    if layer.bias:
+    if layer.bias and not layer.norm:
         current = body.one("bias_add", (current, trained["bias"]), f"current.{name}.biased", layer=name)
     if layer.convolution and layer.convolution.after:
         made = layer.convolution.made
         current = _pool(body, layer, layer.convolution.after, made, current, f"current.{name}.pooled")
-    return current
+    return carries, current
 
 
 def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> tuple[tuple[Carry, ...], str]:
@@ -486,6 +557,9 @@ def _over_time(
         inside = scan.body.value(carry.enters)
         if inside.role == "generator":
             starts.append(build.declare(replace(inside, name=carry.leaves, shift=0)))
+            continue
+        if inside.role in STATISTICS:
+            starts.append(build.declare(inside))
             continue
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
         starts.append(build.one("zeros", (reference,), f"{carry.leaves}.start", attributes=zeros))

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.graph.batch_norm import BATCH_NORM
 from mimdsim.graph.convolution import CONVOLUTION
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.dropout import DROPOUT
@@ -101,7 +102,7 @@ def _stack(items: list[Any]) -> Any:
 
 
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
-FAMILIES = (SCAN, *DENSE, *CONVOLUTION, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
+FAMILIES = (SCAN, *DENSE, *CONVOLUTION, *BATCH_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 
 

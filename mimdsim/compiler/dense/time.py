@@ -15,6 +15,7 @@ from mimdsim.compiler.dense.layers import backward_weights
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.compiler.time_slices import count_timestep, offset_of, set_counters
 from mimdsim.graph import Graph, Operation, Scan
+from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.names import INPUT
 
 LowerBody = Callable[[ArrayLowering, Scan], None]
@@ -26,8 +27,11 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
     low.values = scan.body.values
     for constant in scan.constants:
         low.storage.setdefault(constant, (constant,))
-    for carry in scan.carries:
+    for carry, start in zip(scan.carries, op.inputs, strict=False):
         value = scan.body.value(carry.enters)
+        if value.role in STATISTICS:  # running averages stay where the host has put them
+            low.storage[carry.leaves] = low.storage[carry.enters] = low.storage[start]
+            continue
         name = low.matrix(carry.leaves, value.shape, low.states(value.layer), "neuron states")
         low.storage[carry.leaves] = (name,)
         low.fill(name, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
@@ -46,6 +50,9 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
             low.storage[outer] = (whole,)
             if scan.body.value(name).role == "spikes":
                 low.recorded[scan.body.value(name).layer] = (whole,)
+    for carry, outer in zip(scan.carries, op.outputs, strict=False):
+        if scan.body.value(carry.enters).role in STATISTICS:
+            low.outputs[outer] = low.storage[carry.leaves][0]
 
 
 def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
@@ -112,7 +119,7 @@ def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
     for carry in scan.carries:
         value = scan.body.value(carry.enters)
         (held,) = low.storage[carry.enters]
-        if value.role == "gradient":
+        if value.role in ("gradient", *STATISTICS):
             continue
         if carry.leaves in scan.stacked:
             whole = _sequence(low, carry.leaves, held, scan.timesteps)
