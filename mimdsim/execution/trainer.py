@@ -15,7 +15,9 @@ from mimdsim.execution.activity import activity_problem, run_recorded
 from mimdsim.execution.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
 from mimdsim.execution.engines import Engine, EngineName, Runner
 from mimdsim.execution.execute import Executor
+from mimdsim.execution.folded import FoldedNetwork
 from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
+from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, listed
 from mimdsim.graph.spikes import STATE_BITS
@@ -109,7 +111,7 @@ class AugmentedSamples(Samples, Protocol):
         """As `batch`; the same for the same epoch (from 0) and sample, whatever was asked for before."""
 
 
-def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
+def load_batch(runner: Runner | FoldedNetwork, data: Samples, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
     """Write one batch to the input variables, as lists, as dense rows or as images, and its labels to a program that
     takes them; returns the labels.
 
@@ -124,8 +126,9 @@ def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int
     if images is not None:
         runner.write({INPUT: images[indices], **judged})
         return labels
-    if isinstance(runner, Executor) and INPUT in runner.inputs:
-        inputs = runner.program.variables[runner.program.inputs[INPUT]].shape[-1]
+    if not isinstance(runner, WholeTensors) and INPUT in runner.inputs:
+        of_program = isinstance(runner, Executor)
+        inputs = runner.arrays[runner.program.inputs[INPUT]].shape[-1] if of_program else runner.network.inputs
         runner.write({INPUT: to_dense(ids, counts, inputs), **judged})
         return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
@@ -133,7 +136,7 @@ def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int
     return labels
 
 
-def draw_randomness(runner: Runner, *names: str | int) -> None:
+def draw_randomness(runner: Runner | FoldedNetwork, *names: str | int) -> None:
     """Seed the generators of layers that drop spikes at random or have dropout, from the stream `names`, whatever ran
     before.
 
@@ -410,14 +413,16 @@ def refuse_empty(kept: np.ndarray, held_out: np.ndarray, validation_share: float
     )
 
 
-def predictions(runner: Runner) -> np.ndarray:
+def predictions(runner: Runner | FoldedNetwork) -> np.ndarray:
     """int64[batch]: the class with the highest score of the last run (ties: lowest class)."""
     chosen: np.ndarray = runner.read(SCORES).argmax(axis=1)
     return chosen
 
 
-def evaluate(runner: Runner, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:
-    """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only."""
+def evaluate(given: Runner, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:
+    """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only, and
+    batch norms by their running averages."""
+    runner = FoldedNetwork(given, network) if network.averages and isinstance(given, Executor) else given
     chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
     if network.kept_shares:
