@@ -11,6 +11,7 @@ to add: one that is left out is noticed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -21,6 +22,7 @@ import numpy as np
 from mimdsim.base.rng import stream
 from mimdsim.execution import initial_weights
 from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
+from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.convolution import Patches, Planes, Window, pixels_of
 from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name, weights_of
 from mimdsim.graph.operations import OPERATIONS
@@ -29,7 +31,8 @@ from mimdsim.graph.spikes import STATE_BITS
 IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14
 TIED = 4  # one in this many neurons is tied, in a draw with ties
-BIAS = 0.25  # most of a drawn bias, to either side
+# most of what is drawn to either side of where these begin
+ROOM = {"bias": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5}
 UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
 GROUP_LIFT = 1.1  # of the threshold: where a group that spikes puts the next one
 GROUP_APART = 0.02  # what it does to other groups, as a share of that
@@ -40,7 +43,7 @@ REACH = 16  # this many floats below and above are tried for a weight that meets
 class Draw:
     """One set of inputs: which training step it is; how strong weights are, and how far they are lifted above zero;
     whether lists are full or as they come; whether some neurons are put onto their thresholds; whether inputs and
-    neurons are in groups."""
+    neurons are in groups; how often it was drawn before."""
 
     number: int
     training_step: int
@@ -49,6 +52,7 @@ class Draw:
     full_lists: bool = False
     ties: bool = False
     groups: bool = False
+    again: int = 0
 
 
 DRAWS = (
@@ -70,7 +74,8 @@ def drawn_inputs(
     sizes: how large the gradient of a parameter is, as far as known; moments are made as large, so that an update
     depends on both.
     """
-    random = stream(draw.number, "check")
+    seed = draw.number + len(DRAWS) * draw.again
+    random = stream(seed, "check")
     values: dict[str, np.ndarray] = {
         **_spikes(network, draw, random),
         LABELS: np.resize(random.permutation(network.classes), network.batch).astype(np.int32),
@@ -84,8 +89,9 @@ def drawn_inputs(
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
     of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
-    for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
-        bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
+    for name, drawn in initial_weights(network, seed, draw.weight_scale, 0.02 + offset).items():
+        around = ROOM.get(network.parameters[name].role, 0.0)
+        bias = random.uniform(-around, around, drawn.shape) if around else 0.0
         if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all
             bias = 0.02 + offset - drawn.mean(axis=0)
         values[name] = _dyadic(drawn + bias)
@@ -93,7 +99,8 @@ def drawn_inputs(
         _group(network, values, random)
     if draw.ties:
         firing = _often(values, network)
-        for layer in network.layers:
+        tied = itertools.takewhile(lambda layer: not layer.norm, network.layers)  # no weight decides what is normalised
+        for layer in tied:
             if layer.spiking:
                 firing = _tie(layer, values, firing, random)
     for name, parameter in network.trained.items():
@@ -170,7 +177,8 @@ def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.ra
         share = random.uniform(0.75, 1.25, same.shape) * np.where(same, 1.0, -GROUP_APART)
         values[layer.parameters[0].name] = _dyadic(lifted * share)
         for other in layer.parameters[1:]:
-            values[other.name] = _dyadic(GROUP_APART * values[other.name])
+            if other.role not in ("gain", *STATISTICS):
+                values[other.name] = _dyadic(GROUP_APART * values[other.name])
         most = layer.selection.capacity
 
 
