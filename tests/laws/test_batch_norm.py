@@ -131,3 +131,17 @@ def test_every_vertex_alone_on_its_tile_computes_the_same(per: str, name: str) -
     plain, alone = on_tiles(network, values), on_tiles(network, values, strict=True)
     for value, found in plain.items():
         np.testing.assert_array_equal(found, alone[value], err_msg=value)
+
+
+@pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted", "persistent"])
+@pytest.mark.parametrize("name", ["planes", "one to one", "recurrent"])
+@pytest.mark.parametrize("per", PER)
+def test_every_gpu_strategy_computes_the_same(per: str, name: str, strategy: str) -> None:
+    network = networks(per)[name]
+    recurs = name == "recurrent"
+    if recurs != (strategy == "persistent") and strategy in ("hoisted", "persistent"):
+        return
+    graph, inputs = training_graph(network), drawn(network, 4).for_graph(network)
+    meant, made = interpret(graph, inputs), execute(graph, inputs, strategy=strategy)
+    for value in graph.outputs:
+        assert relative_error(np.asarray(made[value]), np.asarray(meant[value])) < 1e-12, value
