@@ -13,6 +13,7 @@ from mimdsim.graph.records import Value
 from mimdsim.numerics import optimisers
 
 INPUT, LABELS = "input", "labels"
+INPUT_NOW = "input.now"  # in a timestep
 LOSS, SCORES = "loss", "counts"
 LEARNING_RATE = optimisers.LEARNING_RATE  # graph input of a scheduled rate
 TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
@@ -115,6 +116,11 @@ def before(value: str) -> str:
 def after(value: str) -> str:
     """What a training step leaves of a graph input."""
     return f"next.{value}"
+
+
+def current_now(layer: str) -> str:
+    """The current of a timestep that comes from a batch norm over all of them."""
+    return f"current.{layer}.now"
 
 
 def listed(spikes: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
     INPUT,
+    INPUT_NOW,
     LABELS,
     LEARNING_RATE,
     LOSS,
@@ -29,6 +30,7 @@ from mimdsim.graph.names import (
     Parameter,
     after,
     before,
+    current_now,
     gradient_of,
     keep_of,
     mask_of,
@@ -44,6 +46,7 @@ from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import add_updates
 from mimdsim.numerics.optimisers import Optimiser
 
+OF_NORM = ("gain", "bias", *STATISTICS)  # the parameters that a batch norm has
 DELAYS = (0, 1)  # timesteps from one layer to the next
 
 
@@ -86,6 +89,7 @@ class SpikingNetwork:
             if layer.dropout and self.spikes != "dense":
                 raise MappingError(f"layer '{layer.name}': dropout is of dense spikes: set network.spikes = \"dense\"")
             self._check_norm(layer)
+        self._check_stretches()
         if self.sources(self.layers[0])[0].name != INPUT:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
         leading = {self.layers[-1].name}
@@ -130,6 +134,31 @@ class SpikingNetwork:
             raise MappingError(
                 f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch"
             )
+
+    def _check_stretches(self) -> None:
+        """Raise MappingError where a layer reads another across a batch norm of the whole sequence."""
+        for number, layers in enumerate(self.stretches):
+            following = [each[0] for each in self.stretches[number + 1 : number + 2]]
+            for layer in (*layers[bool(number) :], *following):
+                known = {INPUT, *(each.name for each in layers)}
+                others = [each.name for each in self.sources(layer) if each.name not in known]
+                if others:
+                    raise MappingError(
+                        f"layer '{layer.name}' reads '{others[0]}' across a batch norm of the whole sequence, which "
+                        "needs all timesteps of the layers before it first: let every layer read the one before it, or "
+                        'set network.batch_norm = "timestep"'
+                    )
+
+    @property
+    def stretches(self) -> tuple[tuple[Layer, ...], ...]:
+        """Layers that run side by side, timestep by timestep. The current of the first of every stretch but one is known
+        for all timesteps before: it is normalised by the statistics of the whole sequence."""
+        found: list[list[Layer]] = [[]]
+        for layer in self.layers:
+            if layer.norm and layer.norm.per == "sequence":
+                found.append([])
+            found[-1].append(layer)
+        return tuple(map(tuple, found))
 
     def values_normalised(self, layer: Layer) -> int:
         """How many values of a column have a mean and a variance in common."""
@@ -267,15 +296,16 @@ def training_graph(network: SpikingNetwork) -> Graph:
 
 
 def _averages_left(graph: Graph, network: SpikingNetwork) -> dict[str, str]:
-    """Outputs of the forward scan that are running averages -> how they are named in the end."""
-    op = graph.scan("forward")
-    made = zip(op.outputs, op.attributes.carries, strict=False)
-    return {outer: after(carry.enters) for outer, carry in made if carry.enters in network.averages}
+    """Values that are running averages -> how they are named in the end."""
+    scans = graph.scans("forward")
+    made = (pair for op in scans for pair in zip(op.outputs, op.attributes.carries, strict=False))
+    left = {outer: after(carry.enters) for outer, carry in made if carry.enters in network.averages}
+    return left | {name: name for name in map(after, network.averages) if name in graph.values}
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:
     """The forward scan and the loss."""
-    return _with_loss(network, _forward_scan(network))
+    return _with_loss(network)
 
 
 def inference_graph(network: SpikingNetwork) -> Graph:
@@ -284,7 +314,7 @@ def inference_graph(network: SpikingNetwork) -> Graph:
     Inputs: 'input', the parameters, and 'random.<layer>' where truncation is random. Output: 'counts' [batch, classes].
     Lists hold spikes only: `network` must be one of `inference_network`.
     """
-    build, output, _ = _over_time(network, _forward_scan(network))
+    build, output, _ = _over_time(network)
     add_scores(build, network.loss, output)
     return build.graph((SCORES,))
 
@@ -307,8 +337,9 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
     return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss, frozen=(), pruned=())
 
 
-def _forward_scan(network: SpikingNetwork) -> Scan:
-    """All layers over the timesteps; stacked are the outputs of the last, and the spikes of others that a loss reads.
+def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
+    """The layers of a stretch over the timesteps; stacked are the outputs of the last, or the current that is normalised
+    before the next stretch, and the spikes of others that a loss reads.
 
     Raises MappingError for a layer that cannot be read by its potential.
     """
@@ -319,33 +350,13 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
                 "no synapses onto itself: leave spiking = true"
             )
     body = builder("forward")
-    now = body.declare(_input(network, "input.now"))
-    for layer in network.layers:
-        if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
-            body.declare(Value(name=name, shape=(), layer=layer.name))
-    for layer in network.layers:
-        body.declare(layer.parameters[0].value)
-    for name, parameter in network.parameters.items():
-        if name not in body.values:
-            body.declare(parameter.value)
-    for index, layer in enumerate(network.layers):
-        if network.is_read(index):
-            earlier = _spikes(network, before(spikes_of(layer.name)), layer)
-            body.declare(replace(earlier, shift=-1))
+    layers, following = network.stretches[stretch], network.stretches[stretch + 1 :]
+    _declare(body, network, stretch)
     carries: list[Carry] = []
     emitted: list[str] = []
-    for layer in network.layers:
-        sources = [
-            _read(
-                body,
-                network,
-                layer,
-                each.name,
-                now if each.name == INPUT else before(spikes_of(each.name)) if each.lag else spikes_of(each.name),
-            )
-            for each in network.sources(layer)
-        ]
-        averaged, current = _current(body, network, layer, sources)
+    for number, layer in enumerate(layers):
+        current = current_now(layer.name) if stretch and not number else _products(body, network, layer)
+        averaged, current = _current(body, network, layer, current)
         carried, u = step(body, layer, current)
         carries += (*carried, *averaged)
         if not layer.spiking:
@@ -354,26 +365,67 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
         drawn, spikes = _emit(body, network, layer, u)
         carries += drawn
         emitted.append(spikes)
-    for index, spikes in enumerate(emitted):
-        if network.is_read(index):
+    for layer, spikes in zip(layers, emitted, strict=True):
+        if network.is_read(index := network.layers.index(layer)):
             detached = not network.learns_through(index)
             carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
-    masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network)}
-    by_timestep = tuple(Slice(inside=name) for name, per in masks.items() if per == "timestep")
-    for_sequence = tuple(name for name, per in masks.items() if per == "sequence")
+    # of a layer whose spikes no gradient reads, they are kept to be counted
+    counted = emitted if network.loss.firing_strength or network.frozen else []
+    if following:
+        stacked = _products(body, network, following[0][0]), *counted
+    else:
+        stacked = emitted[-1], *counted[:-1]
+    return _scan_of(body, network, carries, stacked)
+
+
+def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
+    """What enters a timestep of a stretch."""
+    layers = network.stretches[stretch]
+    weighted = (*layers[bool(stretch) :], *(each[0] for each in network.stretches[stretch + 1 : stretch + 2]))
+    if any(each.name == INPUT for layer in weighted for each in network.sources(layer)):
+        body.declare(_input(network, INPUT_NOW))
+    if stretch:
+        layer = layers[0]
+        made = layer.convolution.made if layer.convolution else None
+        shape = (network.batch * made.positions, made.channels) if made else (network.batch, layer.neurons)
+        body.declare(Value(name=current_now(layer.name), shape=shape, layer=layer.name))
+    for layer in layers:
+        if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
+            body.declare(Value(name=name, shape=(), layer=layer.name))
+    for layer in weighted:
+        body.declare(layer.parameters[0].value)
+    here = {layer.name for layer in (*layers, *weighted)}
+    outside = {(each[0].name, role) for each in network.stretches[1:] for role in OF_NORM}
+    for name, parameter in network.parameters.items():
+        if name not in body.values and parameter.layer in here and (parameter.layer, parameter.role) not in outside:
+            body.declare(parameter.value)
+    for layer in layers:
+        if network.is_read(network.layers.index(layer)):
+            earlier = _spikes(network, before(spikes_of(layer.name)), layer)
+            body.declare(replace(earlier, shift=-1))
+
+
+def _scan_of(
+    body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], stacked: tuple[str, ...]
+) -> Scan:
+    """The scan of a body, whose sequences and constants are what it reads."""
+    read = {name for op in body.operations for name in op.inputs}
+    masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network) if each in read}
+    entering = [current_now(layers[0].name) for layers in network.stretches[1:]]
+    sequences = [name for name in (INPUT_NOW, *entering) if name in read]
+    sequences += [name for name, per in masks.items() if per == "timestep"]
+    for_sequence = (name for name, per in masks.items() if per == "sequence")
+    whole = len(network.stretches) == 1
+    parameters = (name for name in network.parameters if name not in network.averages and (whole or name in read))
+    thresholds = (name for name in network.moving_thresholds if name in body.values)
     return Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
         reverse=False,
         carries=tuple(carries),
-        slices=(Slice(inside=now), *by_timestep),
-        constants=(
-            *network.moving_thresholds,
-            *for_sequence,
-            *(name for name in network.parameters if name not in network.averages),
-        ),
-        # of a layer whose spikes no gradient reads, they are kept to be counted
-        stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength or network.frozen else ())),
+        slices=tuple(Slice(inside=name) for name in sequences),
+        constants=(*thresholds, *for_sequence, *parameters),
+        stacked=stacked,
     )
 
 
@@ -442,7 +494,7 @@ def _pool(
 def _normalised(
     body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str
 ) -> tuple[tuple[Carry, ...], str]:
-    """The current after the batch norm of this timestep, and the running averages, which are carried."""
+    """The current after the batch norm, of a timestep or of all, and how the running averages are carried."""
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
     assert layer.norm
     names = f"current.{name}.normalised", *(f"{role}.{name}.now" for role in STATISTICS)
@@ -456,19 +508,30 @@ def _normalised(
     return tuple(carries), made
 
 
-def _current(
-    body: GraphBuilder, network: SpikingNetwork, layer: Layer, sources: list[str]
-) -> tuple[tuple[Carry, ...], str]:
-    """The current into the layer's neurons: from `sources`, from its spikes of the previous timestep, and its bias; and
-    what its batch norm carries."""
-    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
+def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
+    """What a layer's weights make of what it reads, added up."""
+    now = {INPUT: INPUT_NOW}
+    sources = [
+        _read(body, network, layer, each.name, now.get(each.name) or (before if each.lag else str)(spikes_of(each.name)))
+        for each in network.sources(layer)
+    ]
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
     current = ""
     for source, weights in zip(sources, layer.parameters, strict=False):
-        more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=name)
-        current = body.one("add", (current, more), f"current.{weights.short}.sum", layer=name) if current else more
+        more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=layer.name)
+        current = body.one("add", (current, more), f"current.{weights.short}.sum", layer=layer.name) if current else more
+    return current
+
+
+def _current(
+    body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str
+) -> tuple[tuple[Carry, ...], str]:
+    """The current into the layer's neurons: from what it reads, from its spikes of the previous timestep, and its bias;
+    and what its batch norm carries."""
+    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
+    product = "matmul" if network.spikes == "dense" else "synapse"
     carries: tuple[Carry, ...] = ()
-    if layer.norm:
+    if layer.norm and layer.norm.per == "timestep":
         carries, current = _normalised(body, network, layer, current)
     if layer.recurrence != "none":
         kind = product if layer.recurrence == "all_to_all" else "self_synapse"
@@ -498,8 +561,8 @@ def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> 
     return carries, body.one("select_spikes", inputs, spikes_of(name), layer=name, attributes=layer.selection)
 
 
-def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
-    build, output, others = _over_time(network, scan, learns=True)
+def _with_loss(network: SpikingNetwork) -> Graph:
+    build, output, others = _over_time(network, learns=True)
     build.phase = "loss"
     add_loss(build, network.loss, output, network.logit_scale)
     for layer, spikes in zip(network.layers, others if network.penalties else (), strict=False):
@@ -515,6 +578,8 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
     numbers: Counter[str] = Counter()
     made = {}
     for layer, mask in _masks_of(network):
+        if mask not in scan.body.values:
+            continue
         name, keep = random_name(layer.name), keep_of(layer.name)
         if name not in build.values:
             build.declare(Value(name=name, shape=(network.batch,), role="generator", layer=layer.name))
@@ -533,10 +598,8 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
     return made
 
 
-def _over_time(
-    network: SpikingNetwork, scan: Scan, learns: bool = False
-) -> tuple[GraphBuilder, Output, tuple[str, ...]]:
-    """A graph that runs the scan over the network's input: the stack of the last layer's outputs, and other stacks.
+def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuilder, Output, tuple[str, ...]]:
+    """A graph that runs the scans over the network's input: the stack of the last layer's outputs, and those of others.
 
     learns: declare the labels, between the input and the parameters."""
     build = builder("forward")
@@ -547,6 +610,26 @@ def _over_time(
         source = build.one("steady", (source,), "input.every", attributes=network.timesteps)
     if learns:
         build.declare(Value(name=LABELS, shape=(network.batch,)))
+    sequences, others = {INPUT_NOW: source}, []
+    for stretch in range(len(network.stretches)):
+        first, *counted = _add_scan(build, network, _forward_scan(network, stretch), sequences)
+        others += counted
+        for layers in network.stretches[stretch + 1 : stretch + 2]:
+            for each in layers[0].parameters:
+                if each.role in OF_NORM:
+                    build.declare(each.value)
+            _, sequences[current_now(layers[0].name)] = _normalised(build, network, layers[0], first)
+    last = network.layers[-1]
+    output = Output(
+        name=first, layer=last.name, neurons=last.neurons, timesteps=network.timesteps, spiking=last.spiking
+    )
+    return build, output, tuple(others)
+
+
+def _add_scan(
+    build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequences: dict[str, str]
+) -> tuple[str, ...]:
+    """Append a scan, whose sequences are known by what they are in its body; returns what it stacks."""
     made = _add_masks(build, network, scan)
     for constant in scan.constants:
         if constant not in made:
@@ -563,11 +646,7 @@ def _over_time(
             continue
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
         starts.append(build.one("zeros", (reference,), f"{carry.leaves}.start", attributes=zeros))
-    sequences = source, *(made[item.inside] for item in scan.slices[1:])
-    outputs = build.add("scan", (*starts, *sequences, *scan.constants), "time", attributes=scan)
-    last = network.layers[-1]
-    finals = len(scan.carries)
-    output = Output(
-        name=outputs[finals], layer=last.name, neurons=last.neurons, timesteps=network.timesteps, spiking=last.spiking
-    )
-    return build, output, outputs[finals + 1 :]
+    given = (sequences.get(item.inside) or made[item.inside] for item in scan.slices)
+    constants = (made.get(name, name) for name in scan.constants)
+    outputs = build.add("scan", (*starts, *given, *constants), "time", attributes=scan)
+    return outputs[len(scan.carries) :]

@@ -88,9 +88,13 @@ class Graph:
         """The operation that makes `name`, or None for an input."""
         return next((op for op in self.operations if name in op.outputs), None)
 
+    def scans(self, phase: str) -> tuple[Operation, ...]:
+        """The scan operations of a phase ('forward' or 'backward'), in order."""
+        return tuple(op for op in self.operations if op.kind == "scan" and op.phase == phase)
+
     def scan(self, phase: str) -> Operation:
-        """The scan operation of a phase ('forward' or 'backward')."""
-        return next(op for op in self.operations if op.kind == "scan" and op.phase == phase)
+        """The first scan operation of a phase: the only one, unless there are batch norms of whole sequences."""
+        return self.scans(phase)[0]
 
     def renamed(self, names: dict[str, str]) -> Graph:
         """The same graph with other names for some values (old -> new, which no value has yet)."""

@@ -54,7 +54,7 @@ def networks(per: str) -> dict[str, SpikingNetwork]:
     return {name: normed(network, per) for name, network in found.items()}
 
 
-PER = ("timestep",)
+PER = ("timestep", "sequence")
 CASES = [(per, name) for per in PER for name in networks(per)]
 
 
