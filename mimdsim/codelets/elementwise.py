@@ -290,6 +290,7 @@ def _norm_formula(sums: int, passes: int, *of_row: str) -> TileFormula:
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         how: dict[str, Any] = {"dtype": "f32", "out_dtype": "f32", "vector_bytes": vector_bytes}
+        extents = extents | {"samples": np.asarray(extents["samples"]) * extents.get("timesteps", 1)}
         samples, neurons = extents["samples"], np.asarray(extents["neurons"])
         added = sums * partial_sum_cycles(neurons, samples, worker_contexts=worker_contexts, **how) if sums else 0
         passed = passes * scale_cycles(extents, 4, worker_contexts, vector_bytes)
@@ -303,53 +304,56 @@ def _norm_formula(sums: int, passes: int, *of_row: str) -> TileFormula:
     )
 
 
-def _of_norm(name: str, signature: str, compute: Any, sized: str, formula: TileFormula, flops: int, *constants: str) -> Codelet:
-    extents, code = by_neuron(sized), 512 + 3 * CALL_BYTES
-    return on_elements(
-        name, signature, compute, formula, sized, flops=flops, extents=extents, constants=constants, code_bytes=code
+_ROW = "[:, start:stop]"
+_INVERSE = ("plus scalar", "inverse root")
+_OF_NORM: dict[str, tuple[str, Any, TileFormula, int, tuple[str, ...]]] = {
+    "SumRows": (
+        "read source[BOX]; write pieces[piece, start:stop]", numerics.sum_rows, _norm_formula(1, 0), 1, ()
+    ),
+    "SquaresApart": (
+        "read source[BOX]; read mean[ROW]; write pieces[piece, start:stop]",
+        numerics.sum_squares_apart, _norm_formula(1, 1), 3, (),
+    ),
+    "Normalise": (
+        "read source[BOX]; read mean[ROW]; read variance[ROW]; read gain[ROW]; read bias[ROW]; write target[BOX]",
+        numerics.normalise_boxes, _norm_formula(0, 3, *_INVERSE, "times"), 3, ("epsilon",),
+    ),
+    "SumNormalised": (
+        "read q[BOX]; read x[BOX]; read mean[ROW]; read variance[ROW]; write gains[piece, start:stop]; "
+        "write biases[piece, start:stop]",
+        numerics.sum_normalised, _norm_formula(2, 2, *_INVERSE, "times"), 4, ("epsilon",),
+    ),
+    "NormGradient": (
+        "read q[BOX]; read x[BOX]; read mean[ROW]; read variance[ROW]; read gain[ROW]; read d_gain[ROW]; "
+        "read d_bias[ROW]; write target[BOX]",
+        numerics.norm_gradient,
+        _norm_formula(0, 5, *_INVERSE, "times", "times", "times scalar", "times scalar"), 5, ("epsilon", "values"),
+    ),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def of_norm(name: str, in_time: bool) -> Codelet:
+    """A codelet of batch norm on boxes of a matrix, or of a sequence of it: `samples` are those of all timesteps."""
+    signature, compute, formula, flops, constants = _OF_NORM[name]
+    box = f":, {BOX}" if in_time else BOX
+    fields = fields_of(signature.replace("[BOX]", f"[{box}]").replace("[ROW]", "[:, start:stop]"))
+    sized = fields[0].name
+    extents: dict[str, Any] = {"samples": Length(sized, 0), "neurons": Length(sized, 1), "elements": Size(sized)}
+    if in_time:
+        extents |= {"samples": Length(sized, 1), "neurons": Length(sized, 2), "timesteps": Length(sized, 0)}
+    return Codelet(
+        name=f"{name}{'InTime' if in_time else ''}",
+        fields=fields,
+        compute=compute,
+        cost=formula,
+        flops=terms_of({"elements": flops}),
+        constants=constants,
+        code_bytes=512 + 3 * CALL_BYTES,
+        extents=extents,
     )
 
 
-_ROW = "[:, start:stop]"
-_INVERSE = ("plus scalar", "inverse root")
-SQUARES_APART = _of_norm(
-    "SquaresApart",
-    f"read source[{BOX}]; read mean{_ROW}; write pieces[piece, start:stop]",
-    numerics.sum_squares_apart,
-    "source",
-    _norm_formula(1, 1),
-    3,
-)
-NORMALISE = _of_norm(
-    "Normalise",
-    f"read source[{BOX}]; read mean{_ROW}; read variance{_ROW}; read gain{_ROW}; read bias{_ROW}; write target[{BOX}]",
-    numerics.normalise_boxes,
-    "target",
-    _norm_formula(0, 3, *_INVERSE, "times"),
-    3,
-    "epsilon",
-)
-SUM_NORMALISED = _of_norm(
-    "SumNormalised",
-    f"read q[{BOX}]; read x[{BOX}]; read mean{_ROW}; read variance{_ROW}; "
-    "write gains[piece, start:stop]; write biases[piece, start:stop]",
-    numerics.sum_normalised,
-    "q",
-    _norm_formula(2, 2, *_INVERSE, "times"),
-    4,
-    "epsilon",
-)
-NORM_GRADIENT = _of_norm(
-    "NormGradient",
-    f"read q[{BOX}]; read x[{BOX}]; read mean{_ROW}; read variance{_ROW}; read gain{_ROW}; read d_gain{_ROW}; "
-    f"read d_bias{_ROW}; write target[{BOX}]",
-    numerics.norm_gradient,
-    "q",
-    _norm_formula(0, 5, *_INVERSE, "times", "times", "times scalar", "times scalar"),
-    5,
-    "epsilon",
-    "values",
-)
 AVERAGE_PIECES = replace(
     ADD_PIECES,
     name="AveragePieces",

@@ -95,7 +95,8 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
     """What a run may ask of the program by what it is."""
     potentials = {
         op.layer: Potential(value=op.inputs[0], sequence=low.sequences.get(op.inputs[0], ""))
-        for op in graph.scan("forward").attributes.body.operations
+        for scan in graph.scans("forward")
+        for op in scan.attributes.body.operations
         if op.kind in SPIKING
     }
     gradients = {name: gradient_of(name) for name in low.network.trained}
@@ -110,7 +111,8 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
 
 def _passing(low: Lowering, graph: Graph) -> dict[str, tuple[str, ...]]:
     """Where the spikes of layers lie that no sequence keeps."""
-    spikes = [op for op in graph.scan("forward").attributes.body.operations if op.kind in SPIKING]
+    scans = graph.scans("forward")
+    spikes = [op for scan in scans for op in scan.attributes.body.operations if op.kind in SPIKING]
     return {op.layer: low.storage[op.outputs[0]] for op in spikes if op.layer not in low.recorded}
 
 

@@ -88,6 +88,9 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     if used:
         raise ValueError(f"scan '{op.name}': a loss on final carries ({used}) has no gradient rule; stack them instead")
     back = BodyBackward(scan)
+    for other in build.operations:  # what bodies make has one name in the whole program
+        if other.kind == "scan" and other.phase == "backward":
+            back.elsewhere |= {name for each in other.attributes.body.operations for name in (each.name, *each.outputs)}
     entered = _enter(build, op, cotangents, back)
     _go_back(back, entered)
     finals = len(scan.carries)

@@ -418,6 +418,8 @@ def _scan_of(
     whole = len(network.stretches) == 1
     parameters = (name for name in network.parameters if name not in network.averages and (whole or name in read))
     thresholds = (name for name in network.moving_thresholds if name in body.values)
+    if not whole:
+        body.inputs = [name for name in body.inputs if name in read]
     return Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,

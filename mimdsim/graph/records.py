@@ -154,6 +154,7 @@ class GraphBuilder:
         self.values: dict[str, Value] = {}
         self.operations: list[Operation] = []
         self.inputs: list[str] = []
+        self.elsewhere: set[str] = set()  # names of values and operations that no other may have here
         self._shapes = shapes  # kind -> function(values, attributes) -> output values; given to avoid an import cycle
 
     def begin_with(self, graph: Graph) -> None:
@@ -168,12 +169,10 @@ class GraphBuilder:
 
     def fresh(self, name: str) -> str:
         """`name`, or `name.2`, `name.3`, ... if taken."""
-        if name not in self.values:
-            return name
-        number = 2
-        while f"{name}.{number}" in self.values:
-            number += 1
-        return f"{name}.{number}"
+        number, unique = 2, name
+        while unique in self.values or unique in self.elsewhere:
+            unique, number = f"{name}.{number}", number + 1
+        return unique
 
     def add(
         self,
@@ -215,7 +214,7 @@ class GraphBuilder:
         )
 
     def _fresh_operation(self, name: str) -> str:
-        taken = {op.name for op in self.operations}
+        taken = {op.name for op in self.operations} | self.elsewhere
         number, unique = 2, name
         while unique in taken:
             unique, number = f"{name}.{number}", number + 1

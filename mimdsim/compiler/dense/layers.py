@@ -264,39 +264,56 @@ def _average(low: ArrayLowering, op: Operation, output: int, pieces: str, values
     return row
 
 
+def _normalising(low: ArrayLowering, name: str, of: str) -> tuple[Codelet, Blocks, int]:
+    """A codelet of batch norm for what `of` is, its boxes, and the values in a column: of a matrix, or a sequence."""
+    *timesteps, rows, _ = low.variables[of].shape
+    return elementwise.of_norm(name, bool(timesteps)), low.blocks[of], int(np.prod([*timesteps, rows]))
+
+
+def _made_like(low: ArrayLowering, op: Operation, output: int, of: str, category: str) -> str:
+    """The variable of an output that lies as `of` does."""
+    name = op.outputs[output]
+    if name not in low.storage:
+        *timesteps, rows, columns = low.variables[of].shape
+        whole = timesteps[0] if timesteps else 0
+        low.storage[name] = (low.matrix(name, (rows, columns), low.blocks[of], category, timesteps=whole),)
+    return low.storage[name][0]
+
+
 def lower_batch_norm(low: ArrayLowering, ops: Operations) -> None:
     """batch_norm: the mean over all rows, then the variance about it, then what is made of both, where the current
     lies; tiles hand on sums over their rows, and get rows of statistics."""
     (op,) = ops
     x, gain, bias = (low.storage[name][0] for name in op.inputs)
-    blocks, rows = low.blocks[x], _rows(low, x)
+    codelet, blocks, values = _normalising(low, "SumRows", x)
     piece, (sums, squares) = _pieces(low, blocks, f"pieces.{op.name}.mean", f"pieces.{op.name}.variance")
     columns = {"piece": piece}
     operands = {"source": x, "pieces": sums}
-    low.on_boxes("sum samples", op, elementwise.SUM_SAMPLES, blocks, operands, columns, mergeable=False)
-    mean = _average(low, op, 1, sums, rows)
+    low.on_boxes("sum samples", op, codelet, blocks, operands, columns, mergeable=False)
+    mean = _average(low, op, 1, sums, values)
     operands = {"source": x, "mean": mean, "pieces": squares}
-    low.on_boxes("sum squares", op, elementwise.SQUARES_APART, blocks, operands, columns, mergeable=False)
-    variance = _average(low, op, 2, squares, rows)
-    if (made := op.outputs[0]) not in low.storage:
-        low.storage[made] = (low.matrix(made, low.values[made].shape, blocks, "neuron states"),)
-    target = low.storage[made][0]
+    codelet, *_ = _normalising(low, "SquaresApart", x)
+    low.on_boxes("sum squares", op, codelet, blocks, operands, columns, mergeable=False)
+    variance = _average(low, op, 2, squares, values)
+    target = _made_like(low, op, 0, x, "neuron states")
     operands = {"source": x, "mean": mean, "variance": variance, "gain": gain, "bias": bias, "target": target}
-    low.make("normalise", op, elementwise.NORMALISE, operands, target, epsilon=np.float32(op.attributes.epsilon))
+    codelet, *_ = _normalising(low, "Normalise", x)
+    low.make("normalise", op, codelet, operands, target, epsilon=np.float32(op.attributes.epsilon))
 
 
 def lower_batch_norm_sums(low: ArrayLowering, ops: Operations) -> None:
     """batch_norm_sums: the gradients of gain and bias, as those of other rows."""
     (op,) = ops
     q, x, mean, variance = (low.storage[name][0] for name in op.inputs)
-    blocks = low.blocks[q]
+    codelet, blocks, _ = _normalising(low, "SumNormalised", q)
     piece, (gains, biases) = _pieces(low, blocks, f"pieces.{op.name}.gain", f"pieces.{op.name}.bias")
     operands = {"q": q, "x": x, "mean": mean, "variance": variance, "gains": gains, "biases": biases}
     constants = {"epsilon": np.float32(op.attributes.epsilon)}
-    codelet = elementwise.SUM_NORMALISED
     low.on_boxes("sum samples", op, codelet, blocks, operands, {"piece": piece}, constants=constants, mergeable=False)
     for output, pieces in enumerate((gains, biases)):
-        _average(low, op, output, pieces, 1)
+        row = _average(low, op, output, pieces, 1)
+        if len(low.variables[q].shape) == 3:  # of all timesteps: the whole gradient
+            low.outputs[op.outputs[output]] = row
 
 
 def lower_batch_norm_gradient(low: ArrayLowering, ops: Operations) -> None:
@@ -304,9 +321,10 @@ def lower_batch_norm_gradient(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     names = ("q", "x", "mean", "variance", "gain", "d_gain", "d_bias")
     operands = {name: low.storage[value][0] for name, value in zip(names, op.inputs, strict=True)}
-    operands["target"] = target = low.result(op, low.blocks[operands["q"]], "gradients")
-    constants = {"epsilon": np.float32(op.attributes.epsilon), "values": np.float32(_rows(low, operands["q"]))}
-    low.make("norm gradient", op, elementwise.NORM_GRADIENT, operands, target, **constants)
+    codelet, _, values = _normalising(low, "NormGradient", operands["q"])
+    operands["target"] = target = _made_like(low, op, 0, operands["q"], "gradients")
+    constants = {"epsilon": np.float32(op.attributes.epsilon), "values": np.float32(values)}
+    low.make("norm gradient", op, codelet, operands, target, **constants)
 
 
 def lower_running_average(low: ArrayLowering, ops: Operations) -> None:
@@ -314,6 +332,7 @@ def lower_running_average(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     held, now = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (held,)
+    low.outputs[op.outputs[0]] = held
     constants = {name: np.float32(getattr(op.attributes, name)) for name in ("kept", "share")}
     low.make("running average", op, elementwise.RUNNING_AVERAGE, {"held": held, "now": now}, held, **constants)
 
