@@ -20,6 +20,9 @@ from mimdsim.program import Program, Superstep
 Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, lazily
 
 
+MORE_ROUNDED = 10.0  # assumed: a batch norm divides what rounding left of a difference by a small deviation
+
+
 @dataclass
 class Trace:
     """Values of the interpreter, by (graph value, timestep); counts: of what is listed, by its ids and timestep.
@@ -38,14 +41,14 @@ class Trace:
     largest: dict[str, float] = field(default_factory=dict)  # term of a sum in any timestep
     thresholds: dict[str, float] = field(default_factory=dict)
     closest: float = np.inf
+    sizes: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, name: str, t: int, value: Any) -> None:
         if name in self.thresholds:
             self.closest = min(self.closest, float(np.abs(value / self.thresholds[name] - 1).min()))
+        self.note(name, value)
         if name in self.spikes:
             self.spikes[name] += int((value.counts[..., 0] if isinstance(value, SparseSpikes) else value).sum())
-        if name in self.terms.values():
-            self.largest[name] = max(self.largest.get(name, 0.0), float(np.abs(value).max(initial=0.0)))
         if isinstance(value, SparseSpikes):
             ids, counts = listed(name)
             if ids in self.wanted:
@@ -54,9 +57,17 @@ class Trace:
         elif name in self.wanted:
             self.values[name, t] = value
 
+    def note(self, name: str, value: Any) -> None:
+        """How large the terms of sums are; of networks whose sums round, any value, of which more rounds than of others."""
+        if name in self.terms.values():
+            self.largest[name] = max(self.largest.get(name, 0.0), float(np.abs(value).max(initial=0.0)))
+        if self.thresholds and isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            largest = float(np.abs(value).max(initial=0.0))
+            self.sizes[name] = max(self.sizes.get(name, 0.0), MORE_ROUNDED * largest)
+
     def largest_term(self, value: str) -> float:
-        """Of a sum, which may be far smaller where its terms cancel; 0 of any other value."""
-        return self.largest.get(self.terms.get(value, ""), 0.0)
+        """Of a sum, which may be far smaller where its terms cancel; of any other value 0, or what `note` says."""
+        return max(self.largest.get(self.terms.get(value, ""), 0.0), self.sizes.get(value, 0.0))
 
 
 SUMS = (
@@ -69,12 +80,21 @@ def terms_of_sums(graph: Graph) -> dict[str, str]:
     """Gradients of parameters, of a timestep and up to one, and at the end, by the gradients of currents that they add
     up; spikes are 0 or 1."""
     found: dict[str, str] = {}
+    before: dict[str, str] = {}  # gradients of what is normalised -> those of what comes of it, which cancel to these
     for op in graph.operations:
+        if op.kind in SUMS:
+            found |= dict.fromkeys(op.outputs, op.inputs[0])
+        if op.kind == "batch_norm_input_gradient":
+            before[op.outputs[0]] = op.inputs[0]
         if op.kind != "scan":
             continue
+        slices = zip(op.attributes.slices, op.inputs[len(op.attributes.carries) :], strict=False)
+        before |= {item.inside: before[outer] for item, outer in slices if outer in before}
         for inner in op.attributes.body.operations:
+            if inner.kind == "batch_norm_input_gradient":
+                before[inner.outputs[0]] = inner.inputs[0]
             if inner.kind in SUMS:
-                found |= dict.fromkeys(inner.outputs, inner.inputs[0])
+                found |= dict.fromkeys(inner.outputs, before.get(inner.inputs[0], inner.inputs[0]))
             elif inner.kind == "add" and (of := found.keys() & {*inner.inputs}):
                 found[inner.outputs[0]] = found[of.pop()]
         carries = zip(op.attributes.carries, op.outputs, strict=False)
@@ -168,7 +188,7 @@ def compare(
     for superstep, t in steps:
         if observe is not None:
             observe(superstep, t, subject)
-        # products of normalised values round, so that sums of them may cancel to rounding remains
+        # products of normalised values round, and sums of them may cancel to rounding remains
         sums = {name: trace.largest_term(value) for name, value in superstep.defines} if trace.thresholds else {}
         if beside.reach(superstep, t, found):
             for name in superstep.variables_written:

@@ -11,7 +11,6 @@ to add: one that is left out is noticed.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -22,7 +21,6 @@ import numpy as np
 from mimdsim.base.rng import stream
 from mimdsim.execution import initial_weights
 from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
-from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.convolution import Patches, Planes, Window, pixels_of
 from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name, weights_of
 from mimdsim.graph.operations import OPERATIONS
@@ -74,6 +72,8 @@ def drawn_inputs(
     sizes: how large the gradient of a parameter is, as far as known; moments are made as large, so that an update
     depends on both.
     """
+    if network.averages:  # no weight alone lifts what is normalised, and samples that are all alike have no variance
+        draw = replace(draw, lift=0.0, full_lists=False, ties=False, groups=False)
     seed = draw.number + len(DRAWS) * draw.again
     random = stream(seed, "check")
     values: dict[str, np.ndarray] = {
@@ -99,8 +99,7 @@ def drawn_inputs(
         _group(network, values, random)
     if draw.ties:
         firing = _often(values, network)
-        tied = itertools.takewhile(lambda layer: not layer.norm, network.layers)  # no weight decides what is normalised
-        for layer in tied:
+        for layer in network.layers:
             if layer.spiking:
                 firing = _tie(layer, values, firing, random)
     for name, parameter in network.trained.items():
@@ -177,8 +176,7 @@ def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.ra
         share = random.uniform(0.75, 1.25, same.shape) * np.where(same, 1.0, -GROUP_APART)
         values[layer.parameters[0].name] = _dyadic(lifted * share)
         for other in layer.parameters[1:]:
-            if other.role not in ("gain", *STATISTICS):
-                values[other.name] = _dyadic(GROUP_APART * values[other.name])
+            values[other.name] = _dyadic(GROUP_APART * values[other.name])
         most = layer.selection.capacity
 
 
