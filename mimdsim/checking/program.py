@@ -21,9 +21,9 @@ from mimdsim.base.schema import build as build_section
 from mimdsim.base.schema import given_keys
 from mimdsim.base.units import counted, show_bytes
 from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, no_terms, wrong_output
-from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids, terms_of_sums
+from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids, rounded_potentials, terms_of_sums
 from mimdsim.checking.operand_use import Operands
-from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
+from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, Draw, drawn_inputs, graph_inputs
 from mimdsim.checking.user_code import call_users, function_in, load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.execution import Executor
@@ -38,6 +38,10 @@ from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload
+
+
+NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
+MOST_DRAWN = 20  # times, until no potential is as near as that
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,14 +164,12 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     undefine(subject, "f")
     undefine(reference, "f")
     wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
-    partial, terms = gradients_at_ids(compiled.graph), terms_of_sums(compiled.graph)
     compared, gradients, operands = 0, _Gradients(compiled), Operands()
-    spikes = Counter(dict.fromkeys((spikes_of(layer.name) for layer in compiled.network.layers), 0))
+    spikes: Counter[str] = Counter()
     first: RecordedActivity | None = None
     for draw in DRAWS:
-        inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
-        trace = Trace(wanted, partial, terms, spikes)
-        meaning = interpret(compiled.graph, graph_inputs(compiled.graph, inputs), trace)
+        inputs, meaning, trace = _drawn(compiled, draw, wanted, gradients.sizes)
+        spikes.update(trace.spikes)
         for executor in (subject, reference):
             executor.write({name: value for name, value in inputs.items() if name in executor.program.inputs})
         try:
@@ -199,6 +201,24 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     noted = [*_crossings(compiled.network, spikes, len(DRAWS)), *operands.findings()]
     assert first is not None
     return [values, gradients.finding(), *noted, *costs, _time(program, compiled, machine, first)]
+
+
+def _drawn(
+    compiled: Compiled, draw: Draw, wanted: set[str], sizes: dict[str, float]
+) -> tuple[dict[str, np.ndarray], dict[str, Any], Trace]:
+    """Inputs, and what the interpreter makes of them; drawn again where rounding could decide whether a neuron fires."""
+    graph, network = compiled.graph, compiled.network
+    partial, terms, thresholds = gradients_at_ids(graph), terms_of_sums(graph), rounded_potentials(network, graph)
+    for again in range(MOST_DRAWN):
+        inputs = drawn_inputs(network, replace(draw, again=again), sizes)
+        spikes = Counter(dict.fromkeys((spikes_of(layer.name) for layer in network.layers), 0))
+        trace = Trace(wanted, partial, terms, spikes, thresholds=thresholds)
+        meaning = interpret(graph, graph_inputs(graph, inputs), trace)
+        if trace.closest > NEAR:
+            break
+    for name, value in meaning.items():
+        trace.note(name, value)
+    return inputs, meaning, trace
 
 
 def _values_failed(text: str, draw: int) -> Finding:

@@ -29,7 +29,8 @@ from mimdsim.graph.spikes import STATE_BITS
 IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14
 TIED = 4  # one in this many neurons is tied, in a draw with ties
-BIAS = 0.25  # most of a drawn bias, to either side
+# most of what is drawn to either side of where these begin
+ROOM = {"bias": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5}
 UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
 GROUP_LIFT = 1.1  # of the threshold: where a group that spikes puts the next one
 GROUP_APART = 0.02  # what it does to other groups, as a share of that
@@ -40,7 +41,7 @@ REACH = 16  # this many floats below and above are tried for a weight that meets
 class Draw:
     """One set of inputs: which training step it is; how strong weights are, and how far they are lifted above zero;
     whether lists are full or as they come; whether some neurons are put onto their thresholds; whether inputs and
-    neurons are in groups."""
+    neurons are in groups; how often it was drawn before."""
 
     number: int
     training_step: int
@@ -49,6 +50,7 @@ class Draw:
     full_lists: bool = False
     ties: bool = False
     groups: bool = False
+    again: int = 0
 
 
 DRAWS = (
@@ -70,7 +72,10 @@ def drawn_inputs(
     sizes: how large the gradient of a parameter is, as far as known; moments are made as large, so that an update
     depends on both.
     """
-    random = stream(draw.number, "check")
+    if network.averages:  # no weight alone lifts what is normalised, and samples that are all alike have no variance
+        draw = replace(draw, lift=0.0, full_lists=False, ties=False, groups=False)
+    seed = draw.number + len(DRAWS) * draw.again
+    random = stream(seed, "check")
     values: dict[str, np.ndarray] = {
         **_spikes(network, draw, random),
         LABELS: np.resize(random.permutation(network.classes), network.batch).astype(np.int32),
@@ -85,8 +90,9 @@ def drawn_inputs(
     gated = {layer.name: layer.cell is not None and layer.cell.of.recurrent for layer in network.layers}
     of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
-    for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
-        bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
+    for name, drawn in initial_weights(network, seed, draw.weight_scale, 0.02 + offset).items():
+        around = ROOM.get(network.parameters[name].role, 0.0)
+        bias = random.uniform(-around, around, drawn.shape) if around else 0.0
         if gated[network.parameters[name].layer]:  # gates that saturate would hide what comes before them
             drawn = drawn / np.float32(draw.weight_scale)
         if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all

@@ -98,7 +98,8 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
     """What a run may ask of the program by what it is."""
     potentials = {
         op.layer: Potential(value=op.inputs[0], sequence=low.sequences.get(op.inputs[0], ""))
-        for op in graph.scan("forward").attributes.body.operations
+        for scan in graph.scans("forward")
+        for op in scan.attributes.body.operations
         if op.kind in SPIKING and not low.layer(op.layer).cell
     }
     gradients = {name: gradient_of(name) for name in low.network.trained}

@@ -58,6 +58,8 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': constants that it learns do not run as whole tensors{instead}")
         if layer.dropout:
             problems.append(f"layer '{layer.name}': dropout does not run as whole tensors{instead}")
+        if layer.norm:
+            problems.append(f"layer '{layer.name}': batch norm does not run as whole tensors{instead}")
         read = (each.name for each in network.sources(layer))
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
         if len(mixed) > 1:

@@ -16,6 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.gpu.dependence import (
     GATHERED,
     MATRIX_PRODUCTS,
+    OVER_ROWS,
     check_hoistable,
     fused_accumulations,
     product_levels,
@@ -151,6 +152,11 @@ class _Body:
         keep."""
         if not self.strategy.persistent:
             check_hoistable(self.op)
+        elif any(inner.kind in OVER_ROWS for part in self._recurrent() for inner in part):
+            raise MappingError(
+                f"strategy '{self.strategy.name}': a batch norm of scan '{self.op.name}' depends on itself through the "
+                "timesteps, and a kernel that walks them has not all samples; use the strategy 'graph_replay'"
+            )
         elif not self._recurrent() and not self.strategy.lists:
             raise MappingError(
                 f"strategy 'persistent': no matrix product of scan '{self.op.name}' depends on itself through the "
@@ -205,10 +211,11 @@ class _Body:
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
         """Elementwise operations of the same layer with as many products before them, in order."""
         level = product_levels(self.scan, across_timesteps=self.strategy.hoisted)
-        groups: dict[tuple[str, int], list[Operation]] = {}
+        groups: dict[tuple[str, int, str], list[Operation]] = {}
         for inner in self.scan.body.operations:
             if inner.kind not in (*MATRIX_PRODUCTS, *GATHERED) and inner.name not in absorbed:
-                groups.setdefault((self._layer(inner), level[inner.outputs[0]]), []).append(inner)
+                alone = inner.name if inner.kind in OVER_ROWS else ""
+                groups.setdefault((self._layer(inner), level[inner.outputs[0]], alone), []).append(inner)
         return list(groups.values())
 
     def _layer(self, inner: Operation) -> str:
@@ -266,6 +273,7 @@ class _Body:
 
     def _stream(self, chunk: Sequence[Operation]) -> Stream:
         moved = self._elements(self._reads(chunk)) + self._elements(self._writes(chunk))
+        moved += sum(self._elements(inner.inputs[:1]) for inner in chunk if inner.kind in OVER_ROWS)
         hoisted, timesteps = self.strategy.hoisted, self.scan.timesteps
         at_once = timesteps if hoisted else 1
         return Stream(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.dropout import PER
@@ -34,7 +35,8 @@ class Layer:
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
     input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
     its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
-    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). bias: a trained current per
+    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). norm: batch norm of the sum
+    of its weighted sources, with gain and bias; what comes from itself is added to that. bias: a trained current per
     neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
     or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
     `reset_unread` where they would spike, though nobody reads those spikes.
@@ -54,6 +56,7 @@ class Layer:
     convolution: Convolution | None = None
     dropout: float = 0.0
     dropout_per: str = "timestep"
+    norm: BatchNorm | None = None
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -167,8 +170,8 @@ class Layer:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The trained parameters: weights, first those of what it reads first, and, where the layer has them, synapses
-        onto itself, biases and constants of its neurons."""
+        """The parameters: weights, first those of what it reads first, and, where the layer has them, synapses onto
+        itself, biases, what its batch norm has, and constants of its neurons."""
         also = (
             Parameter(
                 layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=each.name
@@ -178,8 +181,10 @@ class Layer:
         shapes = {}
         if self.recurs:
             shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
-        if self.bias:
+        if self.bias or self.norm:
             shapes["bias"] = (1, self.gates * self.columns)
+        if self.norm:
+            shapes |= dict.fromkeys(("gain", *STATISTICS), (1, self.columns))
         if self.cell is not None:
             if self.bias and self.cell.of.recurrent:
                 shapes["recurrent_bias"] = (1, self.gates * self.columns)

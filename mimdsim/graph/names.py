@@ -8,21 +8,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.records import Value
 from mimdsim.numerics import optimisers
 
 INPUT, LABELS = "input", "labels"
+INPUT_NOW = "input.now"  # in a timestep
 LOSS, SCORES = "loss", "counts"
 LEARNING_RATE = optimisers.LEARNING_RATE  # graph input of a scheduled rate
 TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
 # of the parameters, and how their names begin; those of rows of cells begin with the row's own name
-ROLES = {"weights": "w", "recurrent": "r", "bias": "b", "recurrent_bias": "rb", "constant": "c"}
+ROLES = {
+    **{"weights": "w", "recurrent": "r", "bias": "b", "recurrent_bias": "rb", "constant": "c"},
+    **{role: role for role in ("gain", *STATISTICS)},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', or a
-    'constant' of its neurons.
+    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', a
+    'constant' of its neurons, or of its batch norm the 'gain' and the running averages, 'mean' and 'variance'.
 
     Of cells with gates, with as many columns for each gate; these have a 'recurrent_bias' too, and rows of their own.
     One number per neuron is a row [1, neurons], one for the layer [1, 1]. source: of weights from a further layer that
@@ -39,6 +44,11 @@ class Parameter:
     def name(self) -> str:
         """'w.hidden1', 'w.hidden1.from.input', 'r.hidden1', 'b.hidden1'."""
         return f"{ROLES.get(self.role, self.role)}.{self._of}"
+
+    @property
+    def trained(self) -> bool:
+        """Whether there is a gradient of it; running averages have none."""
+        return self.role not in STATISTICS
 
     @property
     def short(self) -> str:
@@ -114,6 +124,16 @@ def spikes_of(layer: str) -> str:
 def before(value: str) -> str:
     """A body value one timestep earlier."""
     return f"{value}.previous"
+
+
+def after(value: str) -> str:
+    """What a training step leaves of a graph input."""
+    return f"next.{value}"
+
+
+def current_now(layer: str) -> str:
+    """The current of a timestep that comes from a batch norm over all of them."""
+    return f"current.{layer}.now"
 
 
 def listed(spikes: str) -> tuple[str, str]:

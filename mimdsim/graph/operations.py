@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.graph.batch_norm import BATCH_NORM
 from mimdsim.graph.convolution import CONVOLUTION
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.dropout import DROPOUT
@@ -104,8 +105,8 @@ def _stack(items: list[Any]) -> Any:
 
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
 FAMILIES = (
-    *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS, *LEARNED_CONSTANTS),
-    *(*READ_OUTS, *LOSS, *TRAINING),
+    *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
+    *(*LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
 )
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 

@@ -88,9 +88,13 @@ class Graph:
         """The operation that makes `name`, or None for an input."""
         return next((op for op in self.operations if name in op.outputs), None)
 
+    def scans(self, phase: str) -> tuple[Operation, ...]:
+        """The scan operations of a phase ('forward' or 'backward'), in order."""
+        return tuple(op for op in self.operations if op.kind == "scan" and op.phase == phase)
+
     def scan(self, phase: str) -> Operation:
-        """The scan operation of a phase ('forward' or 'backward')."""
-        return next(op for op in self.operations if op.kind == "scan" and op.phase == phase)
+        """The first scan operation of a phase: the only one, unless there are batch norms of whole sequences."""
+        return self.scans(phase)[0]
 
     def renamed(self, names: dict[str, str]) -> Graph:
         """The same graph with other names for some values (old -> new, which no value has yet)."""
@@ -150,6 +154,7 @@ class GraphBuilder:
         self.values: dict[str, Value] = {}
         self.operations: list[Operation] = []
         self.inputs: list[str] = []
+        self.elsewhere: set[str] = set()  # names of values and operations that no other may have here
         self._shapes = shapes  # kind -> function(values, attributes) -> output values; given to avoid an import cycle
 
     def begin_with(self, graph: Graph) -> None:
@@ -164,12 +169,10 @@ class GraphBuilder:
 
     def fresh(self, name: str) -> str:
         """`name`, or `name.2`, `name.3`, ... if taken."""
-        if name not in self.values:
-            return name
-        number = 2
-        while f"{name}.{number}" in self.values:
-            number += 1
-        return f"{name}.{number}"
+        number, unique = 2, name
+        while unique in self.values or unique in self.elsewhere:
+            unique, number = f"{name}.{number}", number + 1
+        return unique
 
     def add(
         self,
@@ -216,7 +219,7 @@ class GraphBuilder:
         )
 
     def _fresh_operation(self, name: str) -> str:
-        taken = {op.name for op in self.operations}
+        taken = {op.name for op in self.operations} | self.elsewhere
         number, unique = 2, name
         while unique in taken:
             unique, number = f"{name}.{number}", number + 1

@@ -15,7 +15,8 @@ from mimdsim.compiler.dense.layers import backward_weights
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.compiler.time_slices import count_timestep, offset_of, set_counters
 from mimdsim.graph import Graph, Operation, Scan
-from mimdsim.graph.names import INPUT
+from mimdsim.graph.batch_norm import STATISTICS
+from mimdsim.graph.names import INPUT, INPUT_NOW
 
 LowerBody = Callable[[ArrayLowering, Scan], None]
 
@@ -26,19 +27,23 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
     low.values = scan.body.values
     for constant in scan.constants:
         low.storage.setdefault(constant, (constant,))
-    for carry in scan.carries:
+    for carry, start in zip(scan.carries, op.inputs, strict=False):
         value = scan.body.value(carry.enters)
+        if value.role in STATISTICS:  # running averages stay where the host has put them
+            low.storage[carry.leaves] = low.storage[carry.enters] = low.storage[start]
+            continue
         name = low.matrix(carry.leaves, value.shape, low.states(value.layer), "neuron states")
         low.storage[carry.leaves] = (name,)
         low.fill(name, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
         low.storage[carry.enters] = (name,)
-    slice_now, *others = scan.slices
-    source, *sequences = op.inputs[len(scan.carries) : len(scan.carries) + len(scan.slices)]
-    held = _declare_input(low, scan, slice_now.inside, source)
-    with _turns(low, scan, "forward", -1, 1):
-        low.storage[slice_now.inside] = (_now(low, held, slice_now.inside, 0),)
-        for item, outer in zip(others, sequences, strict=True):
-            low.storage[item.inside] = (_now(low, low.storage[outer][0], f"{item.inside}.now", 0),)
+    sequences = list(zip(scan.slices, op.inputs[len(scan.carries) :], strict=False))
+    for item, outer in sequences:
+        if item.inside == INPUT_NOW and outer not in low.storage:
+            _declare_input(low, scan, item.inside, outer)
+    with _turns(low, scan, op, -1, 1):
+        for item, outer in sequences:
+            now = item.inside if item.inside == INPUT_NOW else f"{item.inside}.now"
+            low.storage[item.inside] = (_now(low, low.storage[outer][0], now, 0),)
         lower_body(low, scan)
         finals = len(scan.carries)
         for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
@@ -62,23 +67,25 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
         name = _declare_adjoint(low, scan, carry.enters, carry.leaves)
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
-    with _turns(low, scan, "backward", scan.timesteps, -1):
+    with _turns(low, scan, op, scan.timesteps, -1):
         for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
             (held,) = low.storage[outer]
             low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
         lower_body(low, scan)
-    for outer, carry in zip(op.outputs, scan.carries, strict=True):
+        for name, outer in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
+            low.storage[outer] = (_stash(low, name, low.storage[name][0], scan.timesteps),)
+    for outer, carry in zip(op.outputs, scan.carries, strict=False):
         low.storage[outer] = low.storage[carry.leaves]
         if scan.body.value(carry.enters).role == "gradient":
             low.outputs[outer] = low.storage[outer][0]
 
 
 @contextmanager
-def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> Iterator[None]:
+def _turns(low: ArrayLowering, scan: Scan, op: Operation, first: int, by: int) -> Iterator[None]:
     """The repeat, with a counter of timesteps unless their addresses are known when the program is compiled; what the
     body reads is where it was again after it."""
     if not low.traced:
-        set_counters(low, phase, first)
+        set_counters(low, f"{op.phase}{op.name.removeprefix('time').removesuffix('.backward')}", first)
     with low.repeat(scan.timesteps, reverse=scan.reverse):
         if not low.traced:
             count_timestep(low, by)
@@ -112,7 +119,7 @@ def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
     for carry in scan.carries:
         value = scan.body.value(carry.enters)
         (held,) = low.storage[carry.enters]
-        if value.role == "gradient":
+        if value.role in ("gradient", *STATISTICS):
             continue
         if carry.leaves in scan.stacked:
             whole = _sequence(low, carry.leaves, held, scan.timesteps)
@@ -130,7 +137,7 @@ def _return_carries(low: ArrayLowering, carried: dict[str, tuple[str, ...]]) -> 
         low.storage[leaves] = (held,)
 
 
-def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> str:
+def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> None:
     """The network's input as its first product wants it: a sequence, or one matrix for all timesteps."""
     shape = _matrix_shape(scan.body, inside)
     timesteps = 0 if source in low.steady else scan.timesteps
@@ -140,7 +147,6 @@ def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> 
     low.inputs[INPUT] = held
     low.storage[source] = (held,)
     low.recorded[INPUT] = (held,)
-    return held
 
 
 def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -> str:

@@ -58,7 +58,9 @@ def _cell(network: Network, index: int) -> Cell:
     if network.spikes != "dense":
         raise MappingError(f'network.neuron = "{model.name}" sends numbers, not lists: set network.spikes = "dense"')
     if network.learned.get(network.layers[index]):
-        raise MappingError(f'network.learned is for linear neurons; cells "{model.name}" learn what their equations say')
+        raise MappingError(
+            f'network.learned is for linear neurons; cells "{model.name}" learn what their equations say'
+        )
     if unread or network.reset_by != "state":
         raise MappingError(
             f'network.{unread or "reset_by"} is for linear neurons; the equations of "{model.name}" say what a spike '

@@ -18,6 +18,7 @@ IMAGE_SOURCES = ("digits", "mnist5k")
 PER_LAYER = (
     *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
     *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias", "dropout"),
+    *("batch_norm", "batch_norm_epsilon", "batch_norm_momentum"),
 )
 Extent = Annotated[int, Field(ge=0, le=65_536)]
 Pair = Annotated[tuple[Extent, Extent], Field()]
@@ -97,8 +98,8 @@ class Network(Section):
 
     `neuron` is a model of docs/neurons.md with its `neuron_parameters`, each a number or one per neuron; those of "lif"
     may also be given as `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by
-    default. These, `surrogate`, `surrogate_slope`, `recurrence`, `bias` and `dropout` take one value for all layers or
-    a list with one per layer, output layer last. Second thresholds count from the resting potential.
+    default. These, `surrogate`, `surrogate_slope`, `recurrence`, `bias`, `dropout` and `batch_norm` with its constants
+    take one value for all layers or a list with one per layer, output layer last. Second thresholds count from the resting potential.
 
     `learned`: by layer, the parameters of its neurons that are trained, from what is given of them on; one number is
     shared by the layer.
@@ -114,6 +115,10 @@ class Network(Section):
     source. Spikes of a layer that comes later are always those of the timestep before. `bias`: a trained current per
     neuron, output layer included. `dropout`: of dense spikes, the share of what a layer reads that is left out of a
     training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest grows; nothing is in tests.
+    `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over the samples (and positions
+    of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a bias; what comes from the
+    layer itself is added to that. `batch_norm_epsilon` is added to the variance; `batch_norm_momentum` is the share of a
+    new value in the running averages, by which tests and inference normalise.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -153,6 +158,9 @@ class Network(Section):
     bias: OneOrMore[bool] = False
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
     dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
+    batch_norm: OneOrMore[Literal["none", "timestep", "sequence"]] = "none"
+    batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
+    batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1
     # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
