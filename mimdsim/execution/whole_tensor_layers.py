@@ -292,7 +292,7 @@ class WholeLayer:
 
     def _carry(self, blocks: int) -> np.ndarray:
         """States of so many blocks, or their adjoints."""
-        return np.zeros(blocks * self.batch * self._states * WIDTH, np.float32)
+        return aligned((blocks * self.batch * self._states * WIDTH,))
 
     def begin(self, second_threshold: np.float32) -> None:
         """Before the first timestep of a training step."""
