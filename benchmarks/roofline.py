@@ -162,7 +162,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
             "sampled products (input gradient)",
             over_blocks(
                 lambda block: whole_tensors.input_gradient_places(
-                    0, places, lag, w[block : block + 1], *given[1:], wanted
+                    0, places, lag, 0, w[block : block + 1], *given[1:], wanted
                 )
             ),
             over_blocks(

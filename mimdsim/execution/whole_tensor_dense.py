@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor, Times, Wanted
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
 from mimdsim.graph.layer import RECURRENCES
@@ -91,8 +91,9 @@ class Reading:
 class DenseLayer:
     """What a layer keeps of any linear neuron, surrogate and wiring, with or without planes, and its last spikes."""
 
-    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares):
-        self.layer, self.share = layer, share
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
+        """together: it advances timestep by timestep with layers that it reads and that read it."""
+        self.layer, self.share, self._together = layer, share, together
         self.timesteps, self.batch = network.timesteps, network.batch
         self.places, self.neurons = network.timesteps * network.batch, layer.neurons
         sources = network.sources(layer)
@@ -111,8 +112,8 @@ class DenseLayer:
         state = len(network.optimiser.state)
         self.tensors = {role: Tensor.zeros(every, state, every[0].shape[1]) for role, every in roles.items()}
         self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
-        self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.neurons if layer.spiking else 0)
         self.blocks = -(-layer.neurons // WIDTH)
+        self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.neurons if layer.spiking else 0, self.blocks)
         neuron, selection, positions = layer.acting_neuron, layer.selection, layer.positions
         maps = Maps(neuron, layer.columns, positions)
         threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
@@ -128,8 +129,8 @@ class DenseLayer:
         size = self.blocks * WIDTH
         kept = (True, 1), (full and matrix, states), (full and drive, 1)
         self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
-        self.bits = np.zeros((self.places, self.blocks), np.uint64)
         self._carried = aligned((self.batch, self.blocks, states * WIDTH)), aligned((self.batch, self.blocks, WIDTH))
+        self._held = aligned((self.batch, self.blocks, states * WIDTH))
         of_currents = layer.convolution.after if layer.convolution else None
         self._after = pool_of(of_currents, self.reading.convolution.made)
         largest = of_currents is not None and of_currents.kind == "max"
@@ -169,39 +170,53 @@ class DenseLayer:
             row[: many * len(value)] = np.tile(value, many)
         return row
 
-    def forward(self, source: CsrSpikes, second_threshold: np.float32) -> None:
-        """Spikes of all timesteps from those of what it reads; the second threshold has no meaning for dense ones."""
+    def begin(self, second_threshold: np.float32) -> None:
+        """Before the first timestep of a training step; the second threshold has no meaning for dense spikes."""
+        factor = np.float32(1) if self.reading.largest else self.reading.pool[1]
+        weights = self.tensors["weights"].value[0]
+        biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))
+        recurrent = self.tensors["recurrent"].value[0] if "recurrent" in self.tensors else np.zeros((1, 1), np.float32)
+        self._given = weights * factor if factor != 1 else weights, biases, recurrent
+
+    def forward(self, source: CsrSpikes, first: int, last: int) -> bool:
+        """Spikes of timesteps first..last-1, for which there is room, from those of what it reads."""
         reading, convolution = self.reading, self.reading.convolution
-        factor = np.float32(1)
+        places = first * self.batch, last * self.batch
         if reading.largest:
             pixels, positions = convolution.planes.positions, convolution.read.positions
             cover = cover_of([reading.pool[0]], pixels, 1)
-            whole_dense.list_pooled(source.arrays, pixels, cover, positions, *self._pooled.arrays)
-        elif len(reading.pool[0]):
-            factor = reading.pool[1]
-        weights = self.tensors["weights"].value[0]
-        biases = self._row("bias", max(self._size, convolution.made.neurons))
-        recurrent = self.tensors["recurrent"].value[0] if "recurrent" in self.tensors else np.zeros((1, 1), np.float32)
-        given = weights * factor if factor != 1 else weights, biases, recurrent
+            whole_dense.list_pooled(*places, source.arrays, pixels, cover, positions, *self._pooled.arrays)
         how = self._wiring, self.lag, reading.listed.positions, convolution.window.taps
         listed, after = self._listed(source).arrays, (*self._after, self._winners)
 
-        def samples(first: int, last: int) -> None:
-            of = (first, last, self.batch), how, listed, given, reading.cover, after
-            whole_dense.forward(*of, self._ahead, self._limits, self._kept, self.bits)
+        def samples(begin: int, end: int) -> None:
+            of = (begin, end, self.batch), (first, last), how, listed, self._given, reading.cover, after
+            whole_dense.forward(*of, self._ahead, self._limits, self._kept, self._held, self.spikes.bits)
 
         self.share(self.batch, samples)
         if self.layer.spiking:
-            made = self.spikes
-            whole_dense.list_spikes(self.bits, self.layer.columns, self.layer.positions, *made.arrays)
+            columns, positions, made = self.layer.columns, self.layer.positions, self.spikes
+            whole_dense.list_spikes(*places, self.spikes.bits, columns, positions, *made.arrays)
+        return True
 
-    def backward(self, source: CsrSpikes, g: np.ndarray, wanted: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    def finish(self) -> None:
+        """After the last timestep: the lists are made."""
+
+    def go_back(self, t: int, g: np.ndarray, wanted: Wanted) -> None:
+        """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
+        self._adjoint(g, (t, t + 1))
+        self._give(self._before_pool(g, (t, t + 1)), wanted, (t, t + 1))
+
+    def backward(self, source: CsrSpikes, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the parameters from g [places, neurons, padded] of its spikes, or potentials; g is overwritten.
 
-        wanted: by source, gradients of its spikes, to which this adds, and its spikes as bits.
+        wanted: by source, gradients of its spikes, to which this adds, and the spikes. Of layers that advance
+        together, `go_back` has been through all timesteps.
         """
-        q = self._adjoint(g)
-        reading, convolution = self.reading, self.reading.convolution
+        times = 0, self.timesteps
+        if not self._together:
+            self._adjoint(g, times)
+        reading, convolution, q = self.reading, self.reading.convolution, g
         whole = (1, 1, cover_of([], 1, 1))
         if "recurrent" in self.learning:
             gradient = self.tensors["recurrent"].gradient[0]
@@ -209,16 +224,8 @@ class DenseLayer:
                 self._add_products(self.batch, self.spikes, whole, q, gradient)
             else:
                 gradient[:] = 0
-                whole_dense.own_gradient(self.batch, self.bits, q, gradient[0])
-        if len(self._after[0]):
-            made = self._made
-
-            def places(first: int, last: int) -> None:
-                given = q, self._after[0], convolution.channels, self._after[1], self._winners
-                whole_dense.scatter_places(first, last, made, *given)
-
-            self.share(self.places, places)
-            q = made
+                whole_dense.own_gradient(self.batch, self.spikes.bits, q, gradient[0])
+        q = self._before_pool(g, times)
         if "bias" in self.learning:
             total = np.ones(self.places, np.float32) @ q[:, : convolution.made.neurons]
             self.tensors["bias"].gradient[0, 0] = total.reshape(-1, convolution.channels).sum(axis=0)
@@ -228,34 +235,44 @@ class DenseLayer:
             self._add_products(self.lag, self._listed(source), how, q, gradient)
             if not reading.largest and reading.pool[1] != 1:
                 gradient *= reading.pool[1]
-        if wanted and self.layer.convolution:
-            self._fold(q, *wanted[self._read[0][0]])
-        elif wanted:
-            self._spread(q, wanted)
+        self._give(q, wanted, times)
 
-    def _adjoint(self, g: np.ndarray) -> np.ndarray:
-        """g with the gradients of the currents in its place."""
-        for each in self._carried:
-            each[:] = 0
+    def _adjoint(self, g: np.ndarray, times: Times) -> None:
+        """Put gradients of the currents of these timesteps in the place of g."""
+        if times[1] == self.timesteps:
+            for each in self._carried:
+                each[:] = 0
         own = self._row("recurrent", self._size)
         synapses = self.tensors["recurrent"].value[0] if self.layer.recurrence == "all_to_all" else None
 
         def advance(begin: int, end: int) -> None:
             def samples(first: int, last: int) -> None:
                 of = (first, last, self.batch), (begin, end), self._back, self._maps, own
-                whole_dense.adjoint(*of, self._kept, self.bits, *self._carried, g)
+                whole_dense.adjoint(*of, self._kept, self.spikes.bits, *self._carried, g)
 
             self.share(self.batch, samples)
 
         if synapses is None:
-            advance(0, self.timesteps)
-            return g
+            advance(*times)
+            return
         by_timestep = g.reshape(self.timesteps, self.batch, -1)[..., : self.neurons]
-        for t in reversed(range(self.timesteps)):
+        for t in reversed(range(*times)):
             advance(t, t + 1)
             if t:
                 by_timestep[t - 1] += by_timestep[t] @ synapses.T
-        return g
+
+    def _before_pool(self, q: np.ndarray, times: Times) -> np.ndarray:
+        """Gradients of the currents before what is pooled of them, if it is."""
+        if not len(self._after[0]):
+            return q
+        made, channels, origin = self._made, self.reading.convolution.channels, times[0] * self.batch
+
+        def places(first: int, last: int) -> None:
+            given = q, self._after[0], channels, self._after[1], self._winners
+            whole_dense.scatter_places(origin + first, origin + last, made, *given)
+
+        self.share((times[1] - times[0]) * self.batch, places)
+        return made
 
     def _add_products(
         self, lag: int, listed: CsrSpikes, how: tuple[int, int, Cover], q: np.ndarray, gradient: np.ndarray
@@ -269,29 +286,38 @@ class DenseLayer:
 
         self.share(len(gradient) // how[1], channels)
 
-    def _spread(self, q: np.ndarray, wanted: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    def _give(self, q: np.ndarray, wanted: Wanted, times: Times) -> None:
+        """Add gradients of spikes read at these timesteps."""
+        places = times[0] * self.batch, times[1] * self.batch
+        if wanted and self.layer.convolution:
+            self._fold(q, *wanted[self._read[0][0]], *places)
+        elif wanted:
+            self._spread(q, wanted, *places)
+
+    def _spread(self, q: np.ndarray, wanted: Wanted, begin: int, end: int) -> None:
         """Gradients of spikes that are read one by one."""
-        begin = 0
+        row = 0
         for (name, planes, width), lag in zip(self._read, self.lags, strict=True):
-            rows = self.tensors["weights"].value[0, begin : begin + width]
-            begin += width
-            if name in wanted:
-                made = q[lag:, : self.neurons] @ rows.T
+            rows = self.tensors["weights"].value[0, row : row + width]
+            row += width
+            first = max(begin, lag)
+            if name in wanted and first < end:
+                made = q[first:end, : self.neurons] @ rows.T
                 channels, positions = (planes.channels, planes.positions) if planes else (width, 1)
                 by_position = made.reshape(-1, channels, positions).transpose(0, 2, 1)
-                wanted[name][0][: self.places - lag, :width].reshape(by_position.shape)[:] += by_position
+                wanted[name][0][first - lag : end - lag, :width].reshape(by_position.shape)[:] += by_position
 
-    def _fold(self, q: np.ndarray, g: np.ndarray, bits: np.ndarray) -> None:
+    def _fold(self, q: np.ndarray, g: np.ndarray, read: CsrSpikes, origin: int, stop: int) -> None:
         """Gradients of spikes under a window."""
-        reading, convolution = self.reading, self.reading.convolution
+        reading, convolution, places = self.reading, self.reading.convolution, stop - origin
         taps, channels, positions = convolution.window.taps, convolution.read.channels, convolution.made.positions
         weights = self.tensors["weights"].value[0].reshape(channels, taps, -1)
         turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
         each = max(1, CHUNK_FLOATS // (positions * taps * channels))
-        chunks = list(pairwise([*range(0, self.places, each), self.places]))
-        of = reading.window, channels, *reading.pool, bits if reading.largest else bits[:0], g
+        chunks = list(pairwise([*range(0, places, each), places]))
+        of = reading.window, channels, *reading.pool, read.bits if reading.largest else read.bits[:0], g
 
-        patches = q[:, : positions * len(turned)].reshape(self.places, positions, -1)
+        patches = q[origin:stop, : positions * len(turned)].reshape(places, positions, -1)
         whole = (patches[:, 0] @ turned)[:, None] if positions == 1 else None
         rows = max(1, ONE_THREAD // turned.size)
 
@@ -304,6 +330,6 @@ class DenseLayer:
                 )
                 for low in range(0, positions if whole is None else 0, rows):
                     np.matmul(patches[begin:end, low : low + rows], turned, out=made[:, low : low + rows])
-                whole_dense.fold(begin, made, self.lag, *of)
+                whole_dense.fold(origin + begin, made, self.lag, *of)
 
         self.share(len(chunks), some)

@@ -26,7 +26,7 @@ class CsrSpikes:
     """Spikes of a layer end to end: ids[starts[place]:starts[place + 1]], `trues[place]` of them true spikes.
 
     over_starts: of the spikes beyond the capacity, which reset their neuron all the same. width: how many neurons there
-    are.
+    are. bits: of dense spikes, uint64[places, blocks], one for every neuron in the order of rows.
     """
 
     starts: np.ndarray
@@ -34,6 +34,7 @@ class CsrSpikes:
     ids: np.ndarray
     over_starts: np.ndarray
     width: int
+    bits: np.ndarray
 
     @property
     def arrays(self) -> tuple[Any, ...]:
@@ -41,7 +42,7 @@ class CsrSpikes:
         return self.starts, self.trues, self.ids
 
     @classmethod
-    def room(cls, places: int, neurons: int, capacity: int) -> CsrSpikes:
+    def room(cls, places: int, neurons: int, capacity: int, blocks: int = 0) -> CsrSpikes:
         """Room for the longest lists; memory beyond what is listed is reserved, never touched."""
         return cls(
             starts=np.zeros(places + 1, np.int64),
@@ -49,6 +50,7 @@ class CsrSpikes:
             ids=np.empty(places * capacity, np.int32),
             over_starts=np.zeros(places + 1, np.int64),
             width=neurons,
+            bits=np.zeros((places, blocks), np.uint64),
         )
 
 
@@ -149,6 +151,8 @@ def _in_blocks(rows: np.ndarray) -> np.ndarray:
 
 LISTED_SHARE = 1 / 16  # of a layer's neurons, for which there is room at first
 ById = tuple[np.ndarray, np.ndarray]
+Wanted = dict[str, tuple[np.ndarray, CsrSpikes]]
+Times = tuple[int, int]  # the first and the last + 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,36 +180,28 @@ class Tensor:
 
 
 class JoinedSources:
-    """The lists of several layers that one reads as if they were one layer's: all true spikes first, ids one layer
-    after another."""
+    """The true spikes of several layers that one reads as if they were one layer's, ids one layer after another."""
 
     def __init__(self, sources: Sequence[CsrSpikes], lags: Sequence[int]):
         self.sources, self.lags = sources, lags
-        self.firsts = np.cumsum([0, *(each.width for each in sources)]).tolist()
+        self.rows = np.cumsum([0, *(each.width for each in sources)]).tolist()
         places = len(sources[0].trues)
         most = sum(len(each.ids) for each in sources) // places
-        self.spikes = CsrSpikes.room(places, self.firsts[-1], most)
-        self._slots = [np.empty(0, np.int64) for _ in sources]
+        self.spikes = CsrSpikes.room(places, self.rows[-1], most)
 
-    def join(self) -> CsrSpikes:
-        """The lists of all places, each source's from as many places before as it lags."""
-        made = self.spikes
-        listed, trues = np.zeros_like(made.starts[1:]), made.trues
+    def join(self, first: int, last: int) -> None:
+        """The lists of places first..last-1, after those before; each source's from as many places before as it
+        lags."""
+        made, trues = self.spikes, self.spikes.trues[first:last]
         trues[:] = 0
         for source, lag in zip(self.sources, self.lags, strict=True):
-            listed[lag:] += np.diff(source.starts)[: len(listed) - lag]
-            trues[lag:] += source.trues[: len(trues) - lag]
-        np.cumsum(listed, out=made.starts[1:])
-        ends = made.starts[:-1].copy(), made.starts[:-1] + trues
-        self._slots = [np.empty(int(source.starts[-1]), np.int64) for source in self.sources]
-        for source, lag, first, slots in zip(self.sources, self.lags, self.firsts, self._slots, strict=False):
-            whole_tensors.append_lists(lag, first, source.arrays, ends, made.ids, slots)
-        return made
-
-    def parts(self, g: np.ndarray) -> list[np.ndarray]:
-        """For every source, the gradients of what it lists, from those of the joined lists."""
-        padded = np.append(g, np.float32(0))  # where no place reads an entry
-        return [padded[slots] for slots in self._slots]
+            begin = max(first, lag)
+            trues[begin - first :] += source.trues[begin - lag : last - lag]
+        np.cumsum(trues, out=made.starts[first + 1 : last + 1])
+        made.starts[first + 1 : last + 1] += made.starts[first]
+        ends = made.starts[first:last].copy()
+        for source, lag, row in zip(self.sources, self.lags, self.rows, strict=False):
+            whole_tensors.append_lists(first, last, lag, row, source.arrays, ends, made.ids)
 
 
 class WholeLayer:
@@ -216,12 +212,16 @@ class WholeLayer:
     from the adjoints to the sums over them; adjoints of others are made of all blocks first.
     """
 
-    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares):
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
+        """together: it advances timestep by timestep with layers that it reads and that read it."""
         self.layer, self.share = layer, share
         self.timesteps, self.batch = network.timesteps, network.batch
         self.places = network.timesteps * network.batch
-        lags = [(source.lag or 0) * network.batch for source in network.sources(layer)]
+        sources = network.sources(layer)
+        lags = [(source.lag or 0) * network.batch for source in sources]
         self.lags, self.lag = lags, lags[0] if len(lags) == 1 else 0
+        rows = np.cumsum([0, layer.inputs, *(each.neurons for each in sources[1:])]).tolist()
+        self._rows = {each.name: (lag, row) for each, lag, row in zip(sources, lags, rows, strict=False)}
         roles: dict[str, tuple[Parameter, ...]] = {}
         for each in layer.parameters:
             roles[each.role] = *roles.get(each.role, ()), each
@@ -235,7 +235,8 @@ class WholeLayer:
         threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
         full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
         wiring = RECURRENCES.index(layer.recurrence)
-        self._coupled = by_emission or layer.recurrence != "none"
+        self._together = together
+        self._coupled = together or by_emission or layer.recurrence != "none"
         self._shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
         pulled = neuron.resets and neuron.reset_gradient != "pass"
         self._how = self._coupled, by_emission, wiring
@@ -253,6 +254,8 @@ class WholeLayer:
         self._begins = np.zeros((self.timesteps, self.batch), np.int64)
         self._own = self._begins, np.zeros(own, np.int32), np.zeros(own[0], np.int64)
         at_once = self.blocks if self._coupled else min(share.threads, self.blocks)
+        self._states, self._limits = states, (np.float32(0),) * 3
+        self._held, self._carried = self._hold(at_once), self._carry(at_once)
         self._q = aligned((at_once, self.timesteps, self.batch * WIDTH))
 
     def _value(self, role: str) -> np.ndarray:
@@ -267,6 +270,10 @@ class WholeLayer:
         every = self._kept[0].reshape(self.timesteps, self.batch, -1)
         return np.ascontiguousarray(every[..., : self.layer.neurons])
 
+    def room(self) -> np.ndarray:
+        """Zeros for the gradients of everything listed."""
+        return np.zeros(int(self.spikes.starts[-1]), np.float32)
+
     def gradients(self, first: int, rows: np.ndarray) -> np.ndarray:
         """Of everything listed, from rows of gradients that repeat from place `first` on."""
         g = np.empty(int(self.spikes.starts[-1]), np.float32)
@@ -279,17 +286,36 @@ class WholeLayer:
             generators[:] = next_state(generators)
             self._begins[t] = scan_starts(generators, self.layer.neurons)
 
-    def forward(self, source: CsrSpikes, second_threshold: np.float32) -> None:
-        """Spikes of all timesteps from those of the input."""
-        layer, made, threshold = self.layer, self.spikes, np.float32(self.layer.selection.threshold)
-        none = np.float32(np.inf)
+    def _hold(self, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+        """What so many blocks hold from one timestep to the next."""
+        return self._carry(blocks), np.zeros((2, blocks, self.batch), np.uint64)
+
+    def _carry(self, blocks: int) -> np.ndarray:
+        """States of so many blocks, or their adjoints."""
+        return aligned((blocks * self.batch * self._states * WIDTH,))
+
+    def begin(self, second_threshold: np.float32) -> None:
+        """Before the first timestep of a training step."""
+        layer, threshold, none = self.layer, np.float32(self.layer.selection.threshold), np.float32(np.inf)
         # of spikes that nobody reads, the entries say which neurons were reset; none is listed
-        limits = self._fired, threshold, second_threshold
+        self._limits = self._fired, threshold, second_threshold
         if not layer.spiking:
-            limits = self._fired, threshold if layer.reset_unread else none, none
-        capacity = layer.capacity if layer.spiking else 0
-        while not self._advance(source, limits):
+            self._limits = self._fired, threshold if layer.reset_unread else none, none
+
+    def forward(self, source: CsrSpikes, first: int, last: int) -> bool:
+        """Timesteps first..last-1, from the spikes of what it reads. Of layers that advance together, true spikes are
+        listed. Returns whether there was room: there will be more, from the first timestep on."""
+        if not self._advance(source, (first, last)):
             self._entries = self._room(min(self._most, 2 * self._entries.places.shape[1]))
+            return False
+        if self._together:
+            whole_tensors.list_true(first * self.batch, self._own[1], self._own[2], *self.spikes.arrays)
+        return True
+
+    def finish(self) -> None:
+        """All lists, after the last timestep."""
+        layer, made, threshold = self.layer, self.spikes, np.float32(self.layer.selection.threshold)
+        capacity = layer.capacity if layer.spiking else 0
         entries, groups = self._entries.arrays, len(self._groups)
 
         def timesteps(first: int, last: int) -> None:
@@ -298,47 +324,53 @@ class WholeLayer:
         whole_linear.count_listed(capacity, entries, made.starts, made.trues, made.over_starts)
         self.share(self.timesteps, timesteps)
 
-    def _advance(self, source: CsrSpikes, limits: tuple[np.float32, ...]) -> bool:
-        """Entries of all timesteps; whether there was room for them."""
+    def _advance(self, source: CsrSpikes, times: Times) -> bool:
+        """Entries of these timesteps; whether there was room for them."""
         how, many, enough = (*self._how, self.lag), len(self._groups), []
-        given = self.layer.neurons, self._parameters, source.arrays, self._ahead, limits, self._own
+        given = self.layer.neurons, self._parameters, source.arrays, self._ahead, self._limits
         entries, kept = self._entries.arrays, self._kept
 
         def shares(first: int, last: int) -> None:
+            held = self._held if self._coupled else self._hold(1)
             for group in range(first, last) if self._coupled else (0,):
-                outer = (0, self.timesteps) if self._coupled else (first, last)
+                outer = times if self._coupled else (first, last)
                 rows, samples = (group, many), self._groups[group]
-                enough.append(whole_linear.forward(outer, samples, rows, how, *given, entries, kept))
+                enough.append(whole_linear.forward(outer, samples, rows, how, *given, held, self._own, entries, kept))
 
         self.share(many if self._coupled else self.blocks, shares)
         return all(enough)
 
-    def backward(self, source: CsrSpikes, g: np.ndarray, wanted: np.ndarray | None) -> None:
+    def go_back(self, t: int, g: np.ndarray, wanted: Wanted) -> None:
+        """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
+        self._adjoint(0, self._q, g, (t, t + 1))
+        for name, (into, lists) in wanted.items():
+            self._input_gradients(0, self._q, self._rows[name], lists, into, (t, t + 1))
+
+    def backward(self, source: CsrSpikes, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the parameters from those of what is listed, or of potentials that are the output.
 
-        wanted: overwritten with those of what the input lists.
+        wanted: by source, gradients of what it lists, to which this adds, and its lists. Of layers that advance
+        together, `go_back` has been through all timesteps.
         """
         for role in ("recurrent", "bias"):
             if role in self.tensors:
                 self.tensors[role].gradient[:] = 0
-        if wanted is not None:
-            wanted[:] = 0
-        beyond = self.blocks * WIDTH - self.layer.neurons
+        beyond, times = self.blocks * WIDTH - self.layer.neurons, (0, self.timesteps)
         if not self.layer.spiking and beyond:
             g = np.pad(g, ((0, 0), (0, 0), (0, beyond)))
         by_id = {"weights": self._by_id(self.lag, source)} if "weights" in self.learning else {}
         if self.layer.recurrence == "all_to_all" and "recurrent" in self.learning:
             by_id["recurrent"] = self._by_id(self.batch, self.spikes)
-        if self._coupled:
-            self._adjoint(0, self._q, g)
+        if self._coupled and not self._together:
+            self._adjoint(0, self._q, g, times)
         for begin in range(0, self.blocks, self.share.threads):
             end = min(begin + self.share.threads, self.blocks)
             q = self._q[begin:end] if self._coupled else self._q[: end - begin]
             if not self._coupled:
-                self._adjoint(begin, q, g)
+                self._adjoint(begin, q, g, times)
             self._add_gradients(begin, q, by_id)
-            if wanted is not None:
-                self._input_gradients(begin, q, source, wanted)
+            for name, (into, lists) in wanted.items():
+                self._input_gradients(begin, q, self._rows[name], lists, into, times)
 
     def _by_id(self, lag: int, source: CsrSpikes) -> ById:
         """Where every id is listed by the input, `lag` places back: rows[columns[id]:columns[id + 1]]."""
@@ -348,17 +380,19 @@ class WholeLayer:
         whole_tensors.sort_by_id(lag, *given)
         return columns, rows
 
-    def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray) -> None:
-        """q [blocks, timesteps, batch * WIDTH] = gradients of the currents from block `begin` on."""
+    def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray, times: Times) -> None:
+        """q [blocks, timesteps, batch * WIDTH] = gradients of the currents from block `begin` on, at these timesteps."""
         none, many = np.zeros(0, np.float32), len(self._groups)
         given = (g, none.reshape(0, 0, 0)) if self.layer.spiking else (none, g)
         lists, recurrent = (self.spikes.starts, self.spikes.ids), self._parameters[2]
+        each = self._carry(1).size
 
         def shares(first: int, last: int) -> None:
             for group in range(first, last) if self._coupled else (0,):
                 low, made = (begin, q) if self._coupled else (begin + first, q[first:last])
-                of = self._groups[group], (group, many), *self._back, recurrent, lists
-                whole_linear.adjoint(low, *of, self._entries.arrays, given, self._kept, made)
+                carried = self._carried if self._coupled else self._carried[first * each : last * each]
+                of = times, self._groups[group], (group, many), *self._back, recurrent, lists
+                whole_linear.adjoint(low, *of, self._entries.arrays, given, self._kept, carried, made)
 
         self.share(many if self._coupled else len(q), shares)
 
@@ -378,12 +412,23 @@ class WholeLayer:
 
         self.share(len(q), blocks)
 
-    def _input_gradients(self, begin: int, q: np.ndarray, source: CsrSpikes, wanted: np.ndarray) -> None:
-        def places(first: int, last: int) -> None:
-            given = self.w[begin : begin + len(q)], source.ids, source.starts, q, wanted
-            whole_tensors.input_gradient_places(first, last, self.lag, *given)
+    def _input_gradients(
+        self,
+        begin: int,
+        q: np.ndarray,
+        read: tuple[int, int],
+        lists: CsrSpikes,
+        into: np.ndarray,
+        times: Times,
+    ) -> None:
+        """Add those of what is listed by a source, read so many places back by weights from this row on."""
+        origin, end = (t * self.batch for t in times)
 
-        self.share(self.places, places)
+        def places(first: int, last: int) -> None:
+            given = self.w[begin : begin + len(q)], lists.ids, lists.starts, q, into
+            whole_tensors.input_gradient_places(origin + first, origin + last, *read, *given)
+
+        self.share(end - origin, places)
 
 
 def flat(array: np.ndarray) -> np.ndarray:
@@ -398,9 +443,9 @@ class PublishedLayer(WholeLayer):
         super().__init__(network, layer, share)
         self._q = aligned((len(self._q), self.timesteps + 1, self.batch * WIDTH))
 
-    def _advance(self, source: CsrSpikes, limits: tuple[np.float32, ...]) -> bool:
+    def _advance(self, source: CsrSpikes, times: Times) -> bool:
         neuron, enough = constants_of(self.layer.linear), []
-        constants = neuron.decay, neuron.scale, *limits[1:]
+        constants = neuron.decay, neuron.scale, *self._limits[1:]
         given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries.arrays)
 
         def blocks(first: int, last: int) -> None:
@@ -409,7 +454,7 @@ class PublishedLayer(WholeLayer):
         self.share(self.blocks, blocks)
         return all(enough)
 
-    def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray) -> None:
+    def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray, times: Times) -> None:
         factors, masked = constants_of(self.layer.linear)[:2], self.layer.linear.reset_gradient == "mask"
 
         def blocks(first: int, last: int) -> None:
@@ -420,10 +465,10 @@ class PublishedLayer(WholeLayer):
         self.share(len(q), blocks)
 
 
-def layer_of(network: SpikingNetwork, layer: Layer, share: Shares) -> WholeLayer:
-    """The published layer where the layer is all that, else one of linear neurons."""
+def layer_of(network: SpikingNetwork, layer: Layer, share: Shares, together: bool) -> WholeLayer:
+    """The published layer where the layer is all that and advances alone, else one of linear neurons."""
     selection, neuron = layer.selection, layer.linear
     plain = layer.spiking and not layer.bias and layer.recurrence == "none"
     chosen = (selection.surrogate, selection.truncation) == ("superspike", "lowest")
-    published = plain and chosen and neuron.fused and neuron.resets
-    return (PublishedLayer if published else WholeLayer)(network, layer, share)
+    published = plain and chosen and neuron.fused and neuron.resets and not together
+    return PublishedLayer(network, layer, share) if published else WholeLayer(network, layer, share, together)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from mimdsim.base.errors import MappingError
@@ -48,7 +49,6 @@ def refusals(network: SpikingNetwork) -> list[str]:
     instead = '; use the compiled program (training.engine = "program", Executor) or the interpreter'
     if network.steady_input:
         problems.append(f'an input that is not spikes (data.encoding = "image") does not run as whole tensors{instead}')
-    names = [layer.name for layer in network.layers]
     for layer in network.layers:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
@@ -60,17 +60,24 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': dropout does not run as whole tensors{instead}")
         if layer.norm:
             problems.append(f"layer '{layer.name}': batch norm does not run as whole tensors{instead}")
-        read = (each.name for each in network.sources(layer))
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
         if len(mixed) > 1:
             problems.append(f"layer '{layer.name}': some of its weights are frozen, others are trained{instead}")
-        later = [name for name in read if name in names[names.index(layer.name) :]]
-        if later:
-            problems.append(
-                f"layer '{layer.name}' reads '{later[0]}', which comes after it: whole tensors take a layer over all "
-                f"timesteps at once{instead}"
-            )
     return problems
+
+
+def components(network: SpikingNetwork) -> list[list[str]]:
+    """Layers that read each other, directly or through others, or one alone; every component after those it reads."""
+    order = [layer.name for layer in network.layers]
+    reads = nx.DiGraph()
+    reads.add_nodes_from(order)
+    reads.add_edges_from(
+        (one.name, layer.name) for layer in network.layers for one in network.sources(layer) if one.name != INPUT
+    )
+    merged = nx.condensation(reads)
+    members = {each: sorted(names, key=order.index) for each, names in merged.nodes(data="members")}
+    sequence = nx.lexicographical_topological_sort(merged, key=lambda each: order.index(members[each][0]))
+    return [members[each] for each in sequence]
 
 
 LISTS = listed(INPUT)
@@ -87,9 +94,11 @@ class WholeTensors:
         self.network = network
         self._share = Shares(threads)
         self._input = CsrSpikes.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
+        self._components = components(network)
+        together = {name: len(names) > 1 for names in self._components for name in names}
         made = DenseLayer if network.spikes == "dense" else layer_of
         self._layers: dict[str, WholeLayer | DenseLayer] = {
-            layer.name: made(network, layer, self._share) for layer in network.layers
+            layer.name: made(network, layer, self._share, together[layer.name]) for layer in network.layers
         }
         lists = {INPUT: self._input} | {name: each.spikes for name, each in self._layers.items()}
         self._sources = {
@@ -275,9 +284,12 @@ class WholeTensors:
             if isinstance(each, WholeLayer) and selection.truncation == "random":
                 each.draw(self._given[random_name(name)])
             second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
-            if name in self._joined:
-                self._joined[name].join()
-            each.forward(self._read(name), np.float32(second[0]))
+            each.begin(np.float32(second[0]))
+        for names in self._components:
+            while not all(self._advance(names, *times) for times in self._times(names)):
+                pass  # from the first timestep on, with more room
+            for name in names:
+                self._layers[name].finish()
         g = self._judge()
         if "backward" not in phases:
             return
@@ -303,37 +315,50 @@ class WholeTensors:
         """What a layer reads."""
         return self._joined[name].spikes if name in self._joined else self._sources[name][0]
 
+    def _times(self, names: Sequence[str]) -> list[tuple[int, int]]:
+        """Timesteps that a component goes through at once: one, or all where it is one layer."""
+        timesteps = self.network.timesteps
+        return [(t, t + 1) for t in range(timesteps)] if len(names) > 1 else [(0, timesteps)]
+
+    def _advance(self, names: Sequence[str], first: int, last: int) -> bool:
+        """Take layers through some timesteps, each from what those before it made of them; whether all had room."""
+        for name in names:
+            if name in self._joined:
+                self._joined[name].join(first * self.network.batch, last * self.network.batch)
+            if not self._layers[name].forward(self._read(name), first, last):
+                return False
+        return True
+
     def _backward(self, g: np.ndarray) -> None:
         """Gradients of all parameters, from that of what the last layer lists, or of its potentials."""
-        given = {self.network.layers[-1].name: g}
-        learns = self._learns()
-        for name, each in reversed(self._layers.items()):
-            source, names = self._read(name), [one.name for one in self.network.sources(each.layer)]
-            if not learns[name]:
+        output = self.network.layers[-1].name
+        given, learns = {output: g}, self._learns()
+        for names in reversed(self._components):
+            if not learns[names[0]]:
                 continue
-            if self._loss.penalties and name != self.network.layers[-1].name:
-                self._loss.penalise(each.layer, each.spikes, given[name])
-            if isinstance(each, DenseLayer):
-                layers = ((one, self._layers[one]) for one in names if learns[one])
-                read = {one: layer for one, layer in layers if isinstance(layer, DenseLayer)}
-                given |= {one: layer.room() for one, layer in read.items() if one not in given}
-                each.backward(source, given[name], {one: (given[one], layer.bits) for one, layer in read.items()})
-                continue
-            if not any(learns[one] for one in names):
-                each.backward(source, given[name], None)
-                continue
-            wanted = np.empty(int(source.starts[-1]), np.float32)
-            each.backward(source, given[name], wanted)
-            parts = self._joined[name].parts(wanted) if name in self._joined else [wanted]
-            for one, part in zip(names, parts, strict=True):
-                given[one] = given[one] + part if one in given else part
+            read = {name: [one.name for one in self.network.sources(self._layers[name].layer)] for name in names}
+            for name in {*names, *(one for name in names for one in read[name] if learns[one])} - given.keys():
+                given[name] = self._layers[name].room()
+            for name in names if self._loss.penalties else ():
+                if name != output:
+                    self._loss.penalise(self._layers[name].layer, self._layers[name].spikes, given[name])
+            for first, _ in reversed(self._times(names)) if len(names) > 1 else ():
+                for name in reversed(names):
+                    inside = {one: (given[one], self._layers[one].spikes) for one in read[name] if one in names}
+                    self._layers[name].go_back(first, given[name], inside)
+            for name in reversed(names):
+                before = (one for one in read[name] if learns[one] and one not in names)
+                outside = {one: (given[one], self._layers[one].spikes) for one in before}
+                self._layers[name].backward(self._read(name), given[name], outside)
 
     def _learns(self) -> dict[str, bool]:
         """Of every layer, whether it or one that it reads has something to learn; the input has not."""
         found = {INPUT: False}
-        for name, each in self._layers.items():
-            own = any(parameter.name in self.network.trained for parameter in each.layer.parameters)
-            found[name] = own or any(found[source.name] for source in self.network.sources(each.layer))
+        for names in self._components:
+            layers = [self._layers[name].layer for name in names]
+            own = any(parameter.name in self.network.trained for layer in layers for parameter in layer.parameters)
+            read = (one.name for layer in layers for one in self.network.sources(layer) if one.name not in names)
+            found |= dict.fromkeys(names, own or any(found[one] for one in read))
         return found
 
 

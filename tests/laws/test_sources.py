@@ -28,6 +28,7 @@ from test_gpu_execution import assert_same_training_step
 from test_stash import assert_policy
 from test_timing import ISSUE, slow_cycles
 from test_whole_tensors import assert_as_meant
+from test_whole_tensors_dense import assert_as_meant as assert_dense_as_meant
 from test_wiring import assert_agrees
 
 from mimdsim.base.errors import DescriptionError, MappingError
@@ -167,9 +168,11 @@ def test_gpu_kernels_take_all_sources(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 1])
-@pytest.mark.parametrize("sources", [SKIP, PARALLEL, AGES], ids=["skip", "parallel", "ages"])
+@pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], delay: int) -> None:
-    assert_as_meant(network_reading(sources, delay=delay, optimiser=ADAM))
+    network = network_reading(sources, delay=delay, optimiser=ADAM)
+    assert_as_meant(network)
+    assert_dense_as_meant(replace(network, spikes="dense"))
 
 
 @pytest.mark.parametrize(

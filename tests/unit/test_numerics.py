@@ -111,7 +111,7 @@ def test_input_gradients_are_added_for_places_with_an_input() -> None:
     adjoint[0, :, :2] = [[1, 1], [10, 1], [100, 1]]
     found = np.array([1, 0, 0, 7], np.float32)
     ids, starts = np.array([2, 0, 1, 1], np.int32), np.array([0, 2, 3, 4])
-    whole_tensors.input_gradient_places(0, 3, 1, weights, ids, starts, adjoint, found)
+    whole_tensors.input_gradient_places(0, 3, 1, 0, weights, ids, starts, adjoint, found)
     assert found.tolist() == [57, 12, 304, 7]
 
 

@@ -33,14 +33,14 @@ from mimdsim.numerics.fused.whole_linear import ALL_TO_ALL, ONE_BIT, ONE_TO_ONE
 
 
 @compiled
-def forward(samples, how, source, parameters, cover, after, ahead, limits, kept, spikes):  # type: ignore[no-untyped-def]
-    """Advance these samples (first, last + 1) through all timesteps.
+def forward(samples, times, how, source, parameters, cover, after, ahead, limits, kept, x, spikes):  # type: ignore[no-untyped-def]
+    """Advance these samples (first, last + 1, batch) through these timesteps (first, last + 1).
 
     how: synapses onto itself, how many places back the input is, its pixels, taps. source: starts, trues, ids.
     parameters: weights, biases of a row, r. after: a pool of the currents (an empty table: none) and its winners
     [places, neurons], none wide if it does not keep the largest. limits: what a neuron that has fired is above,
-    neurons. kept: potentials, and the states before and currents where gradients read them, else empty. spikes:
-    uint64[places, blocks], overwritten.
+    neurons. kept: potentials, and the states before and currents where gradients read them, else empty. x: states, from
+    one timestep to the next, [batch, blocks, states * WIDTH]. spikes: uint64[places, blocks], overwritten.
     """
     wiring, lag, pixels, taps = how
     starts, trues, ids = source
@@ -51,16 +51,17 @@ def forward(samples, how, source, parameters, cover, after, ahead, limits, kept,
     sums, sources, coefficients = ahead[0], ahead[1], ahead[2].reshape(-1)
     potentials, befores, currents = kept[0].reshape(-1), kept[1].reshape(-1), kept[2].reshape(-1)
     blocks, columns, states = spikes.shape[1], parameters[0].shape[1], len(sums) - 1
-    batch, timesteps = samples[2], len(trues) // samples[2]
+    batch, held = samples[2], x.reshape(-1)
     step = ahead[2][0].size if len(ahead[2]) > 1 else 0
     size, current, made, u = states * WIDTH, states * WIDTH, (states + 2) * WIDTH, (2 * states + 2) * WIDTH
-    strips, x = np.ones(u + WIDTH, potentials.dtype), np.zeros(blocks * size, potentials.dtype)
+    strips = np.ones(u + WIDTH, potentials.dtype)
     given, pooled = np.zeros(len(biases), potentials.dtype), np.zeros(blocks * WIDTH, potentials.dtype)
     own = np.zeros(neurons if wiring == ALL_TO_ALL else 0, np.int32)
     for b in range(samples[0], samples[1]):
-        x[:] = 0
-        for t in range(timesteps):
+        for t in range(times[0], times[1]):
             place = t * batch + b
+            if t == 0:
+                x[b] = 0
             given[:] = biases
             read = place - lag
             begin, end = (starts[read], starts[read] + trues[read]) if read >= 0 else (0, 0)
@@ -92,12 +93,12 @@ def forward(samples, how, source, parameters, cover, after, ahead, limits, kept,
                 _gather(pooled, given, table, columns, factor, winners[place])
             into = pooled if len(table) else given
             for block in range(blocks):
-                spot, state = place * blocks + block, block * size
+                spot, state = place * blocks + block, (b * blocks + block) * size
                 copy_strips(strips, current, into, block * WIDTH, 1)
-                copy_strips(strips, 0, x, state, states)
+                copy_strips(strips, 0, held, state, states)
                 who = spikes[place - batch, block] if t else np.uint64(0)
                 weigh_strips(strips, sums, len(sums), sources, coefficients, block * step, who)
-                copy_strips(x, state, strips, made, states)
+                copy_strips(held, state, strips, made, states)
                 stream_strips(potentials, spot * WIDTH, strips, u, 1)
                 if len(befores):
                     stream_strips(befores, spot * size, strips, 0, states)
@@ -165,10 +166,11 @@ def scatter_places(first, last, made, given, table, channels, factor, winners): 
 
 
 @compiled
-def list_spikes(spikes, channels, positions, starts, trues, ids):  # type: ignore[no-untyped-def]
-    """The lists of all places, from a bit for every neuron, numbered with channels outermost, in ascending order."""
-    end = 0
-    for place in range(len(spikes)):
+def list_spikes(first, last, spikes, channels, positions, starts, trues, ids):  # type: ignore[no-untyped-def]
+    """The lists of places first..last-1, those before being listed, from a bit for every neuron, numbered with channels
+    outermost, in ascending order."""
+    end = starts[first]
+    for place in range(first, last):
         starts[place] = end
         for block in range(spikes.shape[1]):
             bits = spikes[place, block]
@@ -180,7 +182,7 @@ def list_spikes(spikes, channels, positions, starts, trues, ids):  # type: ignor
         trues[place] = end - starts[place]
         if positions > 1:
             ids[starts[place] : end].sort()
-    starts[len(spikes)] = end
+    starts[last] = end
 
 
 @compiled
@@ -198,24 +200,25 @@ def list_dense(dense, starts, trues, ids):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def list_pooled(source, pixels, cover, places, starts, trues, ids):  # type: ignore[no-untyped-def]
-    """Where the largest spike under a window is 1: lists by channel and place, each once, in the order of spikes."""
+def list_pooled(first, last, source, pixels, cover, positions, starts, trues, ids):  # type: ignore[no-untyped-def]
+    """Where the largest spike under a window is 1: lists of places first..last-1 by channel and position, each once, in
+    the order of spikes."""
     given_starts, given_trues, given = source
     cover_starts, at, _ = cover
     seen = np.full(len(ids) // len(trues), -1, np.int64)
-    end = 0
-    for place in range(len(trues)):
+    end = starts[first]
+    for place in range(first, last):
         starts[place] = end
         for k in range(given_starts[place], given_starts[place] + given_trues[place]):
             channel, pixel = given[k] // pixels, given[k] % pixels
             for e in range(cover_starts[pixel], cover_starts[pixel + 1]):
-                one = channel * places + at[e]
+                one = channel * positions + at[e]
                 if seen[one] != place:
                     seen[one] = place
                     ids[end] = one
                     end += 1
         trues[place] = end - starts[place]
-    starts[len(trues)] = end
+    starts[last] = end
 
 
 @compiled(error_model="numpy")

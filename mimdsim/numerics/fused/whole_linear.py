@@ -44,12 +44,13 @@ NOTHING, ONE_TO_ONE, ALL_TO_ALL = range(3)  # a layer's synapses onto itself
 
 
 @compiled
-def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limits, own, entries, kept):  # type: ignore[no-untyped-def]
+def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limits, held, own, entries, kept):  # type: ignore[no-untyped-def]
     """Advance these samples (first, last + 1) through these outer turns. Returns whether entries all had room.
 
     rows: (group, groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, how
     many places back the input of a place is (0, or batch: the previous timestep). parameters: w, bias, recurrent.
-    limits: what a neuron that has fired is above; threshold, second threshold of what is listed. own: begins
+    limits: what a neuron that has fired is above; threshold, second threshold of what is listed. held: from one turn to
+    the next, states of one block or all and bits of neurons that are reset, that fired, [2, blocks, batch]. own: begins
     [timesteps, batch], where scans for spikes start; ids [batch, capacity] and counts of own spikes, overwritten.
     """
     coupled, by_emission, wiring, lag = how
@@ -67,19 +68,17 @@ def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limit
     states, low, capacity = len(sums) - 1, min(threshold, second_threshold), own_ids.shape[1]
     size, current, made, u = states * WIDTH, states * WIDTH, (states + 2) * WIDTH, (2 * states + 2) * WIDTH
     strips = np.ones(u + WIDTH, w.dtype)
-    held = blocks if coupled else 1
-    x = np.zeros(held * batch * size, w.dtype)
-    before, spikes = np.zeros((2, held, batch), np.uint64)
-    found = np.zeros(blocks, np.int64)
+    x, (before, spikes) = held
     for turn in range(outer[0], outer[1]):
-        if not coupled:
-            x[:], before[:] = 0, 0
         for inner in range(blocks if coupled else timesteps):
             block, t, at = (inner, turn, inner) if coupled else (turn, inner, 0)
-            row, real, end = block * groups + group, min(WIDTH, neurons - block * WIDTH), found[block]
+            row, real = block * groups + group, min(WIDTH, neurons - block * WIDTH)
+            end = ends[row, t - 1] if t else 0
             for b in range(samples[0], samples[1]):
                 place = t * batch + b
                 read, state, spot = place - lag, (at * batch + b) * size, place * blocks + block
+                if t == 0:
+                    x[state : state + size], before[at, b], spikes[at, b] = 0, 0, 0
                 copy_strips(strips, current, biases, block * WIDTH, 1)
                 first = block * inputs * WIDTH
                 if 0 <= read + 1 < len(trues):  # the next sample's
@@ -125,7 +124,7 @@ def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limit
                     lanes[row, end] = n + FIRED * (value > threshold)
                     values[row, end] = value
                     end += 1
-            ends[row, t] = found[block] = end
+            ends[row, t] = end
         if coupled:
             for b in range(samples[0], samples[1]):
                 counts[b] = _emit(begins[turn, b], neurons, spikes[:, b], own_ids[b])
@@ -215,15 +214,16 @@ def join(first, last, groups, begins, threshold, shape, entries, made):  # type:
 
 
 @compiled
-def adjoint(begin, samples, rows, how, maps, r, lists, entries, given, kept, q):  # type: ignore[no-untyped-def]
-    """q [blocks, timesteps, batch * WIDTH] = gradients of the currents of these samples (first, last + 1), from block
-    `begin` on.
+def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, kept, carried, q):  # type: ignore[no-untyped-def]
+    """q [blocks, timesteps, batch * WIDTH] = gradients of the currents of these samples (first, last + 1) at these
+    timesteps, from block `begin` on.
 
-    rows: (group, groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, whether
-    neurons that fired are pulled back by the other coefficients, whether gradients go through their firing, threshold,
-    kind and slope of the surrogate. maps: readout, back, change. lists: starts and ids of what is listed. given: g of
-    it, to which the layer's reading of its own spikes adds; du [timesteps, batch, blocks * WIDTH] of potentials that
-    are the output, one timestep if it is the same for all, else none.
+    carried: adjoints of the states, from one timestep to the one before, [blocks, batch, states, WIDTH]. rows: (group,
+    groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, whether neurons that
+    fired are pulled back by the other coefficients, whether gradients go through their firing, threshold, kind and
+    slope of the surrogate. maps: readout, back, change. lists: starts and ids of what is listed. given: g of it, to
+    which the layer's reading of its own spikes adds; du [timesteps, batch, blocks * WIDTH] of potentials that are the
+    output, one timestep if it is the same for all, else none.
     """
     coupled, by_emission, wiring, switched, full, threshold, kind, slope = how
     (read, readout), back, change = maps
@@ -231,19 +231,21 @@ def adjoint(begin, samples, rows, how, maps, r, lists, entries, given, kept, q):
     places, lanes, values, slots, ends = entries
     (g, du), (group, groups), (first, last) = given, rows, samples
     states, batch, neurons, turns = len(back[0]) - 1, q.shape[2] // WIDTH, r.shape[1], q.shape[1]
+    many = times[1] - times[0]
     sums, sources, coefficients = back[0], back[1], back[2].reshape(-1)
     potentials, befores, currents = kept[0].reshape(-1), kept[1].reshape(-1), kept[2].reshape(-1)
     recurrent, adjoints, size = r.reshape(-1), q.reshape(-1), states * WIDTH
-    carried = np.zeros(len(q) * batch * size, q.dtype)  # adjoints of the states, [blocks, batch, states, WIDTH]
     strips, others = np.ones(2 * size + WIDTH, q.dtype), np.ones(2 * size + 2 * WIDTH, q.dtype)
     through, fired = np.zeros((batch, WIDTH), q.dtype), np.zeros(batch, np.uint64)
     passed, changes, factors, output = through.reshape(-1), change[2].reshape(-1), readout.reshape(-1), du.reshape(-1)
     every = len(ends) // groups  # blocks
-    for turn in range(turns * len(q)):
-        number, past = (turn % len(q), turn // len(q)) if coupled else (turn // turns, turn % turns)
-        block, t = begin + number, turns - 1 - past
+    for turn in range(many * len(q)):
+        number, past = (turn % len(q), turn // len(q)) if coupled else (turn // many, turn % many)
+        block, t = begin + number, times[1] - 1 - past
         row, state = block * groups + group, number * batch * size
         start, middle, end = ends[row, t - 2] if t > 1 else 0, ends[row, t - 1] if t else 0, ends[row, t]
+        if t == turns - 1:
+            carried[state + first * size : state + last * size] = 0
         for e in range(middle, end):
             if slots[row, e] >= 0:
                 lane = lanes[row, e] % FIRED

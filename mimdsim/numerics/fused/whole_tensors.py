@@ -35,23 +35,24 @@ def sort_by_id(lag, starts, trues, ids, columns, rows):  # type: ignore[no-untyp
 
 
 @compiled
-def append_lists(lag, first, source, ends, ids, slots):  # type: ignore[no-untyped-def]
-    """Append the lists of a source, its ids from `first` on, to joined ones; those of a place come from `lag` places
-    before.
-
-    ends: where the next true spike and the next other entry of every place goes, moved on. slots: where each entry of
-    the source went, -1 for those that no place reads.
-    """
+def append_lists(first, last, lag, row, source, ends, ids):  # type: ignore[no-untyped-def]
+    """Append the true spikes of a source, its ids from `row` on, to joined ones of places first..last-1, each list from
+    `lag` places before; ends: where the next spike of every place goes, moved on."""
     starts, trues, listed = source
-    trues_end, others_end = ends
-    slots[:] = -1
-    for place in range(lag, len(trues)):
-        before = place - lag
-        for k in range(starts[before], starts[before + 1]):
-            end = trues_end if k < starts[before] + trues[before] else others_end
-            ids[end[place]] = listed[k] + first
-            slots[k] = end[place]
-            end[place] += 1
+    for place in range(max(first, lag), last):
+        begin = starts[place - lag]
+        for k in range(begin, begin + trues[place - lag]):
+            ids[ends[place - first]] = listed[k] + row
+            ends[place - first] += 1
+
+
+@compiled
+def list_true(place, own, counts, starts, trues, ids):  # type: ignore[no-untyped-def]
+    """Lists of the samples from `place` on: true spikes alone, own[b, :counts[b]]."""
+    for b in range(len(counts)):
+        begin, many = starts[place + b], counts[b]
+        ids[begin : begin + many] = own[b, :many]
+        trues[place + b], starts[place + b + 1] = many, begin + many
 
 
 @compiled
@@ -62,8 +63,9 @@ def weight_gradient_block(columns, rows, q, dw):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def input_gradient_places(first, last, lag, w, ids, starts, q, g):  # type: ignore[no-untyped-def]
-    """g[k] += sum over neurons of w[ids[k], n] * q[place, n] for the ids that the inputs of places first..last-1 list.
+def input_gradient_places(first, last, lag, row, w, ids, starts, q, g):  # type: ignore[no-untyped-def]
+    """g[k] += sum over neurons of w[row + ids[k], n] * q[place, n] for the ids that the inputs of places first..last-1
+    list.
 
     q: [blocks, places, WIDTH], in any shape that begins with the blocks. Blocks are summed in ascending order.
     """
@@ -74,7 +76,7 @@ def input_gradient_places(first, last, lag, w, ids, starts, q, g):  # type: igno
         for place in range(begin, last):
             low, high = starts[place - lag], starts[place - lag + 1]
             where = block * stride + place * WIDTH
-            dot_strip(g, weights, block * inputs * WIDTH, WIDTH, ids, low, high, adjoints, where)
+            dot_strip(g, weights, (block * inputs + row) * WIDTH, WIDTH, ids, low, high, adjoints, where)
 
 
 @compiled
