@@ -68,6 +68,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_convolutions_run_on_tiles_as_they_are_meant(chain: tuple[Convolution, ...], delay: int) -> None:
@@ -100,6 +101,7 @@ NEURONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("case", NEURONS.values(), ids=NEURONS)
 @pytest.mark.parametrize("chain", ["plain", "average after"])
 def test_neurons_of_planes(chain: str, case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
@@ -347,6 +349,7 @@ def test_planes_of_the_input_are_those_of_the_sensor(described: Path) -> None:
     assert convolution.planes == INPUT
 
 
+@pytest.mark.slow
 def test_a_mapping_of_convolutions_is_checked(described: Path) -> None:
     """In every draw, strictly; sums whose terms cancel are held against these terms."""
     pools = {

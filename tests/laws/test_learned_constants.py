@@ -106,6 +106,7 @@ HOW: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("case", ["both", "a share"])
 def test_however_a_layer_is_laid_out(case: str, how: str) -> None:

@@ -120,6 +120,7 @@ def test_whatever_a_layer_reads_execution_is_interpretation(
     assert_agrees(executed(made, values), interpreted(network, values))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("stash", ["carry", "every:2"])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_what_is_made_anew_reads_all_sources(delay: int, stash: str) -> None:
