@@ -40,7 +40,7 @@ from mimdsim.workload.interchange.start import write_trained
 
 if TYPE_CHECKING:
     from mimdsim.checking.program import Subject
-    from mimdsim.checking.user_code import CheckResult
+    from mimdsim.checking.check_result import CheckResult
     from mimdsim.studies import Study, StudyResult
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
@@ -305,7 +305,7 @@ def check(
     report: a folder for the report of a kernel.
     """
     from mimdsim.checking.program import check_program, load_build, shrunk
-    from mimdsim.checking.user_code import CheckResult
+    from mimdsim.checking.check_result import CheckResult
 
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen = load_tiled(machine, for_machine)

@@ -29,7 +29,8 @@ from mimdsim.checking.kernel_values import (
 )
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.program import memory_finding, rules_finding, with_missing_exchanges
-from mimdsim.checking.user_code import CheckResult, call_users
+from mimdsim.base.user_code import call_users
+from mimdsim.checking.check_result import CheckResult
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import HALF_BYTES, Observer, halves_of

@@ -10,7 +10,7 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.checking.comparison import first_mismatch, last_writer, way_to
-from mimdsim.checking.user_code import call_users
+from mimdsim.base.user_code import call_users
 from mimdsim.execution.execute import HALF_BYTES
 from mimdsim.program import Program, Variable
 

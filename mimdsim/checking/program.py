@@ -24,7 +24,7 @@ from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_pro
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids, rounded_potentials, terms_of_sums
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, Draw, drawn_inputs, graph_inputs
-from mimdsim.checking.user_code import call_users, function_in, load_file
+from mimdsim.base.user_code import call_users, function_in, load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.execution import Executor
 from mimdsim.execution.cost_lower_bound import excess_flops

@@ -37,8 +37,11 @@ MODELS = by_name(CATALOGUE)
 SAME = 1e-9  # of coefficients: what is linear but for rounding
 
 
-def model_of(name: str) -> Model:
-    """The record of a model; raises MappingError listing the known names."""
+def model_of(model: str | Model) -> Model:
+    """The record of a model, by its name; raises MappingError listing the known names."""
+    if isinstance(model, Model):
+        return model
+    name = model
     if name not in MODELS:
         known = [*MODELS, *CELL_MODELS]
         raise MappingError(
@@ -48,7 +51,7 @@ def model_of(name: str) -> Model:
 
 
 def neuron_of(
-    name: str,
+    name: str | Model,
     parameters: dict[str, Any] | None = None,
     *,
     reset: str | None = None,
@@ -56,7 +59,7 @@ def neuron_of(
     reset_gradient: str | None = None,
     learned: Collection[str] = (),
 ) -> LinearNeuron:
-    """The neurons of a layer from a model's name and parameters, each a number or an array [neurons].
+    """The neurons of a layer from a model, or its name, and parameters, each a number or an array [neurons].
 
     reset, reset_gradient: the model's default if not given. learned: parameters that are trained, from what is given of
     them on; a number is shared by the layer. Raises MappingError for what the model does not know or allow.
@@ -65,7 +68,7 @@ def neuron_of(
     reset = model.resets[0] if reset is None else reset
     if reset not in model.resets:
         raise MappingError(
-            f"network.reset = {reset!r}: model '{name}' offers {', '.join(model.resets)}; write one of them"
+            f"network.reset = {reset!r}: model '{model.name}' offers {', '.join(model.resets)}; write one of them"
         )
     values = checked_parameters(model, parameters or {})
     gradient = model.reset_gradient if reset_gradient is None else reset_gradient

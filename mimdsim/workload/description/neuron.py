@@ -12,6 +12,7 @@ from mimdsim.graph.neuron_catalogue import LIF
 from mimdsim.graph.neuron_models import MODELS, model_of, neuron_of
 from mimdsim.graph.neuron_parts import Model
 from mimdsim.graph.surrogates import known_surrogate
+from mimdsim.workload.description.own_models import models_with
 from mimdsim.workload.description.sections import PER_LAYER, Network
 
 OF_LIF_ONLY = tuple(parameter.name for parameter in LIF.parameters)  # keys of their own in the description
@@ -36,22 +37,21 @@ def change_neuron(network: dict[str, Any], neurons: Any) -> None:
     """Remove from a [network] table the constants that none of `neurons`, a name or one per layer, has."""
     names = neurons if isinstance(neurons, (list, tuple)) else [neurons]
     models: dict[str, Model | CellModel] = {**MODELS, **CELL_MODELS}
-    if not all(isinstance(name, str) and name in models for name in names):
+    if not all(isinstance(name, str) for name in names):
         return  # refused where the table is checked
     if LIF.name not in names:
         for key in OF_LIF_ONLY:
             network.pop(key, None)
-    if neurons == network.get("neuron", LIF.name):
-        return
+    if neurons == network.get("neuron", LIF.name) or not all(name in models for name in names):
+        return  # the same, or of a file
     known = {parameter.name for name in names for parameter in models[name].parameters}
     given = network.pop("neuron_parameters", {})
     if isinstance(given, dict) and (kept := {key: value for key, value in given.items() if key in known}):
         network["neuron_parameters"] = kept
 
 
-def _cell(network: Network, index: int) -> Cell:
+def _cell(network: Network, model: CellModel, index: int) -> Cell:
     """The cells of one layer."""
-    model = CELL_MODELS[network.of_layer("neuron", index)]
     last, unread = index == len(network.hidden), ""
     for key in ("reset", "reset_gradient"):
         unread = unread or (key if network.of_layer(key, index) else "")
@@ -76,10 +76,11 @@ def _cell(network: Network, index: int) -> Cell:
 
 def _neuron(network: Network, index: int) -> LinearNeuron | Cell:
     """The neurons of one layer."""
-    last = index == len(network.hidden)
-    if network.of_layer("neuron", index) in CELL_MODELS:
-        return _cell(network, index)
-    model = model_of(network.of_layer("neuron", index))
+    last, name = index == len(network.hidden), network.of_layer("neuron", index)
+    found = models_with(network.models).get(name) or model_of(name)
+    if isinstance(found, CellModel):
+        return _cell(network, found, index)
+    model = found
     if not model.spiking and not (last and network.output == "membrane"):
         raise MappingError(
             f'network.neuron = "{model.name}" never fires; hidden layers need one of '
@@ -87,7 +88,7 @@ def _neuron(network: Network, index: int) -> LinearNeuron | Cell:
             'without output = "membrane"'
         )
     neuron = neuron_of(
-        model.name,
+        model,
         _parameters(network, model, index),
         reset=network.of_layer("reset", index) or None,
         reset_by=network.reset_by,

@@ -96,7 +96,7 @@ class ConvolutionKeys(Section):
 class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
-    `neuron` is a model of docs/neurons.md with its `neuron_parameters`, each a number or one per neuron; those of "lif"
+    `neuron` is a model of docs/neurons.md, or of the Python file `models` (run only where code is allowed), with its `neuron_parameters`, each a number or one per neuron; those of "lif"
     may also be given as `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by
     default. These, `surrogate`, `surrogate_slope`, `recurrence`, `bias`, `dropout` and `batch_norm` with its constants
     take one value for all layers or a list with one per layer, output layer last. Second thresholds count from the resting potential.
@@ -136,6 +136,7 @@ class Network(Section):
     output_second_threshold: float = -100.0
     surrogate: OneOrMore[str] = "superspike"
     surrogate_slope: OneOrMore[Annotated[float, Field(gt=0)]] = 10.0
+    models: PathText = ""  # a Python file with neuron models or cells of one's own
     neuron: OneOrMore[str] = "lif"
     neuron_parameters: OneOrMore[Annotated[dict[str, OneOrMore[float]], Field(max_length=64)]] = Field(
         default_factory=dict
