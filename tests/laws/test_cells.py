@@ -3,7 +3,9 @@ differences."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from mimdsim.execution.whole_tensors import refusals
 from mimdsim.gpu.kernels import Recurrent
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
-from mimdsim.graph import Layer, SpikingNetwork, interpret, training_graph
+from mimdsim.graph import Layer, SpikingNetwork, cell_catalogue, interpret, training_graph
 from mimdsim.graph.cell_catalogue import CELL_MODELS, cell_of
 from mimdsim.graph.cells import OUTPUT, CellModel, Equations, Term, exponential, relu, sigmoid, tanh
 from mimdsim.graph.losses import Loss
@@ -30,6 +32,10 @@ from mimdsim.graph.spikes import Selection
 from mimdsim.workload import MappingOptions, load_workload, network_of
 
 TOLERANCE = 1e-5
+PATH = Path(__file__).resolve().parents[2] / "docs" / "neurons.md"
+PAGE = PATH.read_text(encoding="utf-8")
+HEAD = "| cell | equations of a timestep | reproduces | parameters (default) |\n|---|---|---|---|\n"
+ROWS = re.compile(f"(?<={re.escape(HEAD)})(\\|.*\\n)*")
 PARAMETERS = {"exponential_lif": {"refractory": 2.0}}
 GAINS = {"izhikevich": 100.0, "exponential_lif": 16.0}  # of drawn weights, so that neurons spike
 
@@ -391,3 +397,37 @@ def test_descriptions_that_do_not_fit_cells_are_refused(changes: dict[str, Any],
 def test_programs_of_cells_pass_the_check(name: str) -> None:
     report = api.check("digits", "tiny", changes=CHANGES | {"network.neuron": [name, "li"]}, strict=True)
     assert report.passed, report
+
+
+def rows() -> str:
+    made = []
+    for model in CELL_MODELS.values():
+        parameters = ", ".join(f"{item.name} {item.default:g} {item.unit}" for item in model.parameters)
+        made.append(f"| `{model.name}` | {model.equation} | {model.source} | {parameters} |\n")
+    return "".join(made)
+
+
+def test_the_docs_page_is_the_table_of_cells() -> None:
+    (found,) = ROWS.finditer(PAGE)
+    assert found.group() == rows()
+
+
+def test_the_cell_of_the_docs_page_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradients, by finite differences; and a workload may name it."""
+    monkeypatch.setattr(cell_catalogue, "CELL_MODELS", dict(CELL_MODELS))
+    code = PAGE[PAGE.index("## Cells") :].partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    of = network(names["CELL_MODELS"]["minimal"])
+    given, graph = drawn(of, 5, np.float64).for_graph(of), training_graph(of)
+    found = interpret(graph, given)["gradient.r.hidden0"][1, 3]
+    ends = []
+    for step in (1e-6, -1e-6):
+        moved = given["r.hidden0"].copy()
+        moved[1, 3] += step
+        ends.append(float(interpret(graph, given | {"r.hidden0": moved})["loss"]))
+    assert found == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
+
+
+if __name__ == "__main__":
+    PATH.write_text(ROWS.sub(lambda _: rows(), PAGE), encoding="utf-8")
