@@ -60,7 +60,7 @@ def test_trained_weights_go_back_into_the_module() -> None:
     module = Gated(nn.GRU(INPUTS, HIDDEN))
     before = copy.deepcopy(module.state_dict())
     workload = mimdsim.from_torch(module, spikes(), changes={"training.max_training_steps": 2})
-    result = mimdsim.run(workload, "tiny", changes={"training.max_training_steps": 2})
+    result = mimdsim.run(workload, "tiny")
     mimdsim.to_torch(module, result)
     held = {name: each.detach().numpy() for name, each in module.named_parameters()}
     assert all(not np.array_equal(held[name], before[name].numpy()) for name in held)
