@@ -55,9 +55,7 @@ def scaled_to_activity(
         if layer.cell and not layer.cell.of.sparse:
             raise DescriptionError(
                 "training.initial_activity",
-                [
-                    f"cells '{layer.cell.model}' of layer '{layer.name}' send always, whatever their weights: leave it out"
-                ],
+                [f"cells '{layer.cell.model}' of layer '{layer.name}' send always: leave it out"],
             )
         room = network.most_spikes(layer) / layer.neurons
         if room < wanted.share:
