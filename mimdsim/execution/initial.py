@@ -52,6 +52,11 @@ def scaled_to_activity(
     for layer in network.layers:
         if not layer.spiking:
             continue
+        if layer.cell and not layer.cell.of.sparse:
+            raise DescriptionError(
+                "training.initial_activity",
+                [f"cells '{layer.cell.model}' of layer '{layer.name}' send always: leave it out"],
+            )
         room = network.most_spikes(layer) / layer.neurons
         if room < wanted.share:
             raise DescriptionError(

@@ -10,13 +10,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.frameworks import cells
 from mimdsim.graph import OPERATIONS
+from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import RESET_GRADIENTS, Gradient, LinearNeuron
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
@@ -35,8 +38,8 @@ DIGITS = 5  # of a slope
 class Reading:
     """A layer of neurons. model, parameters, reset: as a workload describes them; recurrent: the name of the weights
     [to, from], or of one number a neuron, from its own spikes of the timestep before, and its bias; weights: those of
-    its input, where the module has them. in_time: one call is a whole sequence. learned: parameters of the model that
-    the module trains, with its names for them."""
+    its input, where the module has them, and of cells their bias. in_time: one call is a whole sequence, of which
+    samples may be the first axis. learned: parameters of the model that the module trains, with its names for them."""
 
     model: str
     parameters: Parameters
@@ -46,10 +49,17 @@ class Reading:
     weights: str = ""
     recurrent: str = ""
     recurrent_bias: str = ""
+    bias: str = ""
+    batch_first: bool = False
     reset_gradient: str = "mask"
     surrogate: str = "superspike"
     slope: float = 1.0
     learned: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def of_cells(self) -> bool:
+        """Whether the model is one of cells."""
+        return self.model in CELL_MODELS
 
     @property
     def neuron(self) -> LinearNeuron:
@@ -196,6 +206,13 @@ def _run_norse(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch
     return torch.stack(made), None
 
 
+# ---- PyTorch's own
+
+
+def _cells(model: str, module: Any) -> Reading:
+    return Reading(**cells.cell_fields(module, model))
+
+
 # ---- SpikingJelly
 
 
@@ -271,6 +288,15 @@ NEURONS: dict[str, Reader] = {
     )
     for name, read in readers.items()
 }  # fmt: skip
+NEURONS |= {
+    f"torch.{kind}{cell}": Reader(
+        read=partial(_cells, kind.lower()),
+        run=lambda module, currents: (module(currents)[0], None),
+        problems=cells.problems,
+    )
+    for kind in ("GRU", "LSTM")
+    for cell in ("", "Cell")
+}
 
 
 def read_neuron(where: str, module: torch.nn.Module) -> Reading:
@@ -290,6 +316,8 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
 def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width: int) -> Reading:
     """The reading with the surrogate and the reset gradient that the module has; raises DescriptionError where what it
     does is not what was read."""
+    if reading.of_cells:
+        return reading
     for key, value in reading.parameters.items():
         if isinstance(value, tuple) and len(value) != width:
             raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")

@@ -21,7 +21,8 @@ import torch
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
-from mimdsim.frameworks.neurons import neuron_key, refusal, run_neuron
+from mimdsim.frameworks.cells import READ_OUT, reading_of, run_cells
+from mimdsim.frameworks.neurons import Reading, neuron_key, refusal, run_neuron
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of
 from mimdsim.frameworks.recording import (
     Dropout,
@@ -82,7 +83,7 @@ class Source:
 @dataclass(frozen=True, kw_only=True)
 class TorchLayer:
     """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
-    biases: those that are added up to its own."""
+    biases: those that are added up to its own; recurrent_bias: of cells."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
@@ -90,6 +91,7 @@ class TorchLayer:
     recurrent: str = ""
     recurrent_transposed: bool = False
     recurrent_rows: tuple[int, int | None] = (0, None)
+    recurrent_bias: str = ""
 
     @property
     def convolution(self) -> Convolution | None:
@@ -126,11 +128,12 @@ def workload_of(
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
-    recorded = record(module, example_input, timesteps)
+    recorded = _with_read_out(module, record(module, example_input, timesteps))
     layers = _layers(module, recorded)
     weights = _weights(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input)
     _check_spikes(layers, weights)
+    _check_cells(layers, weights)
     table = base_table(workload, Path(out or ".")) if workload else _random(values, _widths(layers)[-1])
     table["network"] = _network(layers, table.get("network", {}))
     training = table.setdefault("training", {})
@@ -177,7 +180,8 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     """The layers in the order in which they run, that of the output last."""
     if not recorded.layers:
         raise refusal(
-            "no neurons of snntorch, norse or spikingjelly ran in the module; neurons of one's own: docs/neurons.md"
+            "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module; neurons and cells "
+            'of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )
     order = [_layer(name, calls) for name, calls in recorded.layers.items()]
     read = {source.layer for layer in order for source in layer.sources}
@@ -186,7 +190,10 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     every = [
         name
         for layer in order
-        for name in (*layer.weights, *layer.biases, *_of_norm(module, layer), *(of for of, _ in _constants("", layer)))
+        for name in (
+            *(*layer.weights, *layer.biases, layer.recurrent_bias, *_of_norm(module, layer)),
+            *(of for of, _ in _constants("", layer)),
+        )
         if name
     ]
     shared = [name for name in every if every.count(name) > 1]
@@ -239,7 +246,9 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     ):
         raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
-    biases += [prefix + reading.recurrent_bias] if reading.recurrent_bias else []
+    of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
+    own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
+    biases += [prefix + own_bias] if own_bias else []
     return TorchLayer(
         calls=calls,
         sources=tuple(sources),
@@ -247,6 +256,7 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent=own[0].product.weight if own else prefix + reading.recurrent if reading.recurrent else "",
         recurrent_transposed=bool(reading.recurrent) or (bool(own) and own[0].product.transposed),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
+        recurrent_bias=of_cells,
     )
 
 
@@ -438,6 +448,8 @@ def _weights(
             made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
         for of, array in _constants(name, layer):
             made[array] = held[of].reshape(1, -1)
+        if layer.recurrent_bias:
+            made[f"rb.{name}"] = held[layer.recurrent_bias]
         if layer.norm:
             scale, mean, shift = folded(module, layer.norm)
             made[f"b.{name}"] = (made.get(f"b.{name}", 0.0) - mean) * scale + shift
@@ -482,11 +494,12 @@ def _links(layers: list[TorchLayer]) -> list[Link]:
             made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0], ""))
         biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
         made += [(bias, f"b.{name}", False, 0, layer.norm) for bias in biases]
+        made += [(layer.recurrent_bias, f"rb.{name}", False, 0, "")] if layer.recurrent_bias else []
         made += [(of, array, False, 0, "") for of, array in _constants(name, layer)]
     return made
 
 
-ROLE = {"w": "", "b": ".bias", "r": ".recurrent", "c": ""}
+ROLE = {"w": "", "b": ".bias", "r": ".recurrent", "rb": ".recurrent_bias", "c": ""}
 
 
 def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
@@ -509,7 +522,8 @@ def _pruned(layers: list[TorchLayer], masks: Collection[str]) -> list[str]:
 
 
 def _public(array: str) -> str:
-    return f"{array[2:]}{ROLE[array[0]]}"
+    role, _, layer = array.partition(".")
+    return f"{layer}{ROLE[role]}"
 
 
 def parameter_names(workload: Workload) -> list[Link]:
@@ -558,7 +572,9 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
     for name, layer in zip(_names(layers), layers, strict=True):
         calls, reading = layer.calls, layer.calls.reading
         recorded = calls.sequence(calls.currents)
-        bias = weights.get(f"b.{name}", 0.0) - (_own_bias(layer) if reading.recurrent_bias else 0.0)
+        bias = weights.get(f"b.{name}", 0.0) - (
+            _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
+        )
         currents: np.ndarray | float = 0.0
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
             spikes = _earlier(sent[source.layer]) if source.lag else sent[source.layer]
@@ -582,7 +598,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
 def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
     for name, layer in zip(_names(layers), layers, strict=True):
         calls, reading = layer.calls, layer.calls.reading
-        if not reading.spiking:
+        if not reading.spiking or reading.of_cells:
             continue
         sent = calls.sequence(calls.outputs)
         if not sent.any():
@@ -612,6 +628,66 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
                 f"{sample}, where model '{reading.model}' sends {spikes[t, sample, neuron]:g} of the same currents: "
                 "something acts on it that is not known here (a state handed in, an option)"
             )
+
+
+def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
+    """Layers of cells send what their equations make of what they read."""
+    for name, layer in zip(_names(layers), layers, strict=True):
+        calls = layer.calls
+        if not calls.reading.of_cells:
+            continue
+        arrays = {role: weights[f"{role}.{name}"] for role in ROLE if f"{role}.{name}" in weights}
+        made = run_cells(calls.reading.model, arrays, calls.sequence(calls.currents))
+        sent = calls.sequence(calls.outputs)
+        off = float(np.abs(made - sent).max()) if made.shape == sent.shape else np.inf
+        if not off <= SAME_CURRENT * max(float(np.abs(sent).max()), SAME_CURRENT):
+            raise refusal(
+                f"layer '{calls.name}' sends what differs by up to {off:.2g} from what a '{calls.reading.model}' sends "
+                "of the same: something acts on it that is not known here (a state handed in, an option)"
+            )
+
+
+def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
+    """What was recorded, with the linear layer that reads cells at its end as a layer whose potentials are read."""
+    ends = [(origin, at) for at, each in enumerate(recorded.returned) if (origin := _product_in(each)) is not None]
+    if not ends:
+        return recorded
+    product, at = ends[0]
+    of, _ = undropped(product.of)
+    while isinstance(of, FunctionResult) and len(of.of) == 1 and of.by in GATHERS:
+        (of,) = of.of
+    if not isinstance(of, LayerOutput) or not recorded.layers[of.layer].reading.of_cells:
+        return recorded
+    held, calls = _parameters(module), recorded.layers[of.layer]
+    values = held[product.weight].T if product.transposed else held[product.weight]
+    outputs = calls.sequence(calls.outputs) @ values + (held[product.bias] if product.bias else 0.0)
+    reading = reading_of(recorded.values[at], outputs)
+    if not reading:
+        raise refusal(
+            f"the output is neither the product with '{product.weight}' of what '{of.layer}' sent nor its last, mean, "
+            "highest or summed value over time; return one of these"
+        )
+    tensor = torch.as_tensor(outputs)
+    name = product.weight.rpartition(".")[0] or product.weight
+    made = NeuronCalls(
+        name=name,
+        module=module,
+        reading=Reading(model="li", parameters=dict(READ_OUT), reset="none", spiking=False, in_time=True),
+        currents=[tensor],
+        origins=[
+            replace(product, of=Dropped(of=of, dropout=product.of.dropout) if isinstance(product.of, Dropped) else of)
+        ],
+        outputs=[tensor],
+    )
+    returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
+    return replace(recorded, layers={**recorded.layers, name: made}, returned=returned, reading=reading)
+
+
+def _product_in(origin: Origin | None) -> Product | None:
+    """The last product in what a module returns, alone or of all timesteps."""
+    if isinstance(origin, FunctionResult) and origin.by in GATHERS:
+        return next(filter(None, map(_product_in, reversed(origin.of))), None)
+    return origin if isinstance(origin, Product) else None
 
 
 def _own_bias(layer: TorchLayer) -> np.ndarray:
@@ -662,7 +738,8 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
         if key in old:
             made[key] = old[key]
     made |= _dropout(layers)
-    return made | ({"spikes": "dense"} if made.keys() & {"convolutions", "dropout"} else {})
+    dense = made.keys() & {"convolutions", "dropout"} or any(each.of_cells for each in readings)
+    return made | ({"spikes": "dense"} if dense else {})
 
 
 def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
@@ -684,7 +761,7 @@ NONE = -100.0  # a second threshold that every potential is above: gradients of 
 
 
 def _recurrence(layer: TorchLayer) -> str:
-    if not layer.recurrent:
+    if not layer.recurrent or layer.calls.reading.of_cells:
         return "none"
     return "one_to_one" if layer.calls.reading.recurrent == "V" else "all_to_all"
 
@@ -694,6 +771,8 @@ def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     if wanted not in ("", "spikes", "membrane"):
         raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
     reading = last.calls.reading
+    if reading.of_cells:
+        return "membrane"
     returned = set().union(*map(_sources, recorded.returned))
     if not wanted:
         only_states = (last.calls.name, True) not in returned
@@ -723,6 +802,8 @@ def _objective(
     if loss:
         return dict(LOSSES[loss])
     functions = set().union(*map(_functions, _returned(recorded, last)))
+    if recorded.reading:
+        return {"loss": "cross_entropy", "reading": recorded.reading}
     if by_membrane:
         reading = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
         return {"loss": "cross_entropy", "reading": reading}

@@ -21,6 +21,7 @@ import torch
 from torch.nn.utils.prune import BasePruningMethod
 from torch.overrides import TorchFunctionMode
 
+from mimdsim.frameworks.cells import in_time_first
 from mimdsim.frameworks.neurons import (
     NEURONS,
     SNNTORCH_STATES,
@@ -49,7 +50,7 @@ _NORM = (
     "another start of these weights"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
-_CELL = "a recurrent spiking layer, such as snntorch.RLeaky"
+_CELL = "torch.nn.GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
     **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
@@ -59,7 +60,7 @@ NEAREST = {
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    **dict.fromkeys(("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell", "SLSTM"), _CELL),
+    **dict.fromkeys(("RNN", "RNNCell", "SLSTM"), _CELL),
     "SpikingNeuron": "snntorch Leaky",
     **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
     **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),
@@ -259,11 +260,14 @@ class NeuronCalls:
 @dataclass(kw_only=True)
 class Recorded:
     """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
-    masks: zeros and ones by which parameters are multiplied, by their names."""
+    masks: zeros and ones by which parameters are multiplied, by their names; values: float64 of what it returned;
+    reading: how what it returned reads a linear layer that ends it, '' where none does."""
 
     layers: dict[str, NeuronCalls]
     returned: list[Origin | None]
     masks: dict[str, np.ndarray]
+    values: list[np.ndarray] = field(default_factory=list)
+    reading: str = ""
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -489,13 +493,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
                 by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
                 raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
-        parts = list(tensors_in(made))
+        parts, reading = list(tensors_in(made)), calls.reading
+        if reading.of_cells and args[0].ndim != 2 + reading.in_time:
+            raise refusal(f"{where} reads {args[0].ndim} axes; nearest: a batch of samples")
         number = len(calls.outputs)
-        calls.currents.append(args[0].detach())
+        calls.currents.append(in_time_first(args[0].detach(), reading.batch_first))
         calls.origins.append(self.origin(args[0]))
-        calls.outputs.append(parts[0].detach())
-        for part in parts[1:]:
-            self.mark(part, LayerOutput(layer=name, call=number, spikes=False))
+        calls.outputs.append(in_time_first(parts[0].detach(), reading.batch_first))
+        for place, part in enumerate(parts[1:]):
+            # the first state of cells that return a sequence is the last of what they sent
+            sent = reading.of_cells and reading.in_time and place == 0
+            self.mark(part, LayerOutput(layer=name, call=number, spikes=sent))
         self.mark(parts[0], LayerOutput(layer=name, call=number, spikes=calls.reading.spiking))
 
 
@@ -565,7 +573,8 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
     returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
-    return Recorded(layers=recorder.layers, returned=returned, masks=recorder.masks)
+    values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors_in(made)]
+    return Recorded(layers=recorder.layers, returned=returned, masks=recorder.masks, values=values)
 
 
 def reset_states(module: torch.nn.Module) -> None:

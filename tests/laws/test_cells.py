@@ -3,13 +3,16 @@ differences."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gpu_execution import execute
 from networks import SGD, Given, compiled, executed, given_values, interpreted, relative_error
+from test_convolutions import CHAINS, network_of_planes
 
 from mimdsim import api
 from mimdsim.base.errors import MappingError, MimdsimError
@@ -20,16 +23,22 @@ from mimdsim.execution.whole_tensors import refusals
 from mimdsim.gpu.kernels import Recurrent
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
-from mimdsim.graph import Layer, SpikingNetwork, interpret, training_graph
+from mimdsim.graph import Layer, SpikingNetwork, cell_catalogue, interpret, training_graph
 from mimdsim.graph.cell_catalogue import CELL_MODELS, cell_of
 from mimdsim.graph.cells import OUTPUT, CellModel, Equations, Term, exponential, relu, sigmoid, tanh
+from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.neuron_parts import Parameter
 from mimdsim.graph.spikes import Selection
 from mimdsim.workload import MappingOptions, load_workload, network_of
+from mimdsim.workload.interchange.layers import network_of_layers
 
 TOLERANCE = 1e-5
+PATH = Path(__file__).resolve().parents[2] / "docs" / "neurons.md"
+PAGE = PATH.read_text(encoding="utf-8")
+HEAD = "| cell | equations of a timestep | reproduces | parameters (default) |\n|---|---|---|---|\n"
+ROWS = re.compile(f"(?<={re.escape(HEAD)})(\\|.*\\n)*")
 PARAMETERS = {"exponential_lif": {"refractory": 2.0}}
 GAINS = {"izhikevich": 100.0, "exponential_lif": 16.0}  # of drawn weights, so that neurons spike
 
@@ -64,6 +73,24 @@ def drawn(of: SpikingNetwork, seed: int = 3, dtype: Any = np.float32) -> Given:
     return values
 
 
+def of_planes() -> SpikingNetwork:
+    """A convolution into neurons that are not linear, whose planes are pooled, and a layer that reads them."""
+    plain = network_of_planes(*CHAINS["two"], gain=1.0)
+    cells = cell_of("exponential_lif", {"refractory": 1.0})
+    layers = (*(replace(layer, neuron=cells, bias=True) for layer in plain.layers[:-1]), plain.layers[-1])
+    return replace(plain, layers=layers)
+
+
+def with_skip() -> SpikingNetwork:
+    """A GRU that reads the input and a layer after it, and a layer that reads both."""
+    plain = network("gru", "izhikevich", recurrence="none")
+    first, second, last = plain.layers
+    sources = (Source(name="input", neurons=6), Source(name="hidden1", neurons=6))
+    ends = (Source(name="hidden1", neurons=6), Source(name="hidden0", neurons=5))
+    layers = (replace(first, sources=sources), replace(second, recurrence="all_to_all"), replace(last, sources=ends))
+    return replace(plain, layers=layers)
+
+
 NETWORKS = {
     **{name: network(name) for name in CELL_MODELS},
     "two, a timestep apart": network("gru", "egru", delay=1),
@@ -71,6 +98,8 @@ NETWORKS = {
     "read from its last layer": network("gru", last="lstm"),
     "one layer": network(last="gru"),
     "dropped": network("gru", dropout=0.5),
+    "planes": of_planes(),
+    "skips and feedback": with_skip(),
 }
 
 
@@ -387,7 +416,54 @@ def test_descriptions_that_do_not_fit_cells_are_refused(changes: dict[str, Any],
         load_workload("digits", CHANGES | changes)
 
 
+def test_a_share_of_spikes_cannot_be_asked_of_numbers() -> None:
+    with pytest.raises(MimdsimError, match="cells 'gru' of layer 'hidden0' send always"):
+        api.run(
+            "digits", "tiny", changes=CHANGES | {"training.initial_activity": 0.1, "training.max_training_steps": 1}
+        )
+
+
+def test_nir_has_no_cells() -> None:
+    of = network("gru")
+    with pytest.raises(MimdsimError, match="cells 'gru' have no counterpart in NIR"):
+        network_of_layers(of, initial_weights(of, 1, 1.0, 0.0), 1e-3)
+
+
 @pytest.mark.parametrize("name", ["gru", "egru", "exponential_lif"])
 def test_programs_of_cells_pass_the_check(name: str) -> None:
     report = api.check("digits", "tiny", changes=CHANGES | {"network.neuron": [name, "li"]}, strict=True)
     assert report.passed, report
+
+
+def rows() -> str:
+    made = []
+    for model in CELL_MODELS.values():
+        parameters = ", ".join(f"{item.name} {item.default:g} {item.unit}" for item in model.parameters)
+        made.append(f"| `{model.name}` | {model.equation} | {model.source} | {parameters} |\n")
+    return "".join(made)
+
+
+def test_the_docs_page_is_the_table_of_cells() -> None:
+    (found,) = ROWS.finditer(PAGE)
+    assert found.group() == rows()
+
+
+def test_the_cell_of_the_docs_page_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradients, by finite differences; and a workload may name it."""
+    monkeypatch.setattr(cell_catalogue, "CELL_MODELS", dict(CELL_MODELS))
+    code = PAGE[PAGE.index("## Cells") :].partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    of = network(names["CELL_MODELS"]["minimal"])
+    given, graph = drawn(of, 5, np.float64).for_graph(of), training_graph(of)
+    found = interpret(graph, given)["gradient.r.hidden0"][1, 3]
+    ends = []
+    for step in (1e-6, -1e-6):
+        moved = given["r.hidden0"].copy()
+        moved[1, 3] += step
+        ends.append(float(interpret(graph, given | {"r.hidden0": moved})["loss"]))
+    assert found == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
+
+
+if __name__ == "__main__":
+    PATH.write_text(ROWS.sub(lambda _: rows(), PAGE), encoding="utf-8")

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from mimdsim.codelets import (
+    cells,
     dense,
     elementwise,
     fan_in,
@@ -19,12 +20,13 @@ from mimdsim.codelets import (
     truncation,
 )
 from mimdsim.graph.convolution import POOLS, Patches, Planes, Pooling, Window
+from mimdsim.graph.elementwise import FUNCTIONS
 from mimdsim.numerics.optimisers import FORMS
 from mimdsim.program import Codelet
 
 MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
-    *(dense, losses, training, elementwise, products, planes),
+    *(dense, losses, training, elementwise, products, planes, cells),
 )
 BOXES = ("boxes", "boxes of states")
 OVER: dict[str, Any] = {"planes": Planes(channels=3, height=12, width=12)}
@@ -45,6 +47,12 @@ MADE = {
         for name in elementwise.SURROGATE_CALLS
     )
     + tuple(map(elementwise.dropout_masks, (False, True))),
+    cells: (
+        *(make(name) for make in (cells.function, cells.function_gradient) for name in FUNCTIONS),
+        *(cells.binary(kind, place) for kind in cells.BINARY for place in (None, 0, 1)),
+        *(cells.affine(scales, shifts) for scales in (False, True) for shifts in (False, True)),
+        *(cells.affine(True, False, 0), cells.function("tanh", 0)),
+    ),
     planes: (
         *(make(Patches(**OVER, window=Window(kernel=(5, 5)))) for make in (planes.unfold, planes.fold)),
         *(

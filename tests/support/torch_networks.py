@@ -466,6 +466,37 @@ def _one_dimension() -> Any:
     )  # fmt: skip
 
 
+class Gated(nn.Module):  # type: ignore[misc]
+    """A GRU or LSTM over the sequence, and a linear layer that reads its last timestep."""
+
+    def __init__(self, cells: Any, by_state: bool = False):
+        super().__init__()
+        self.cells, self.out, self.by_state = cells, nn.Linear(HIDDEN, CLASSES), by_state
+
+    def forward(self, x: Any) -> Any:
+        sent, state = self.cells(x)
+        if self.by_state:
+            return self.out(state.squeeze(0))
+        return self.out(sent[:, -1] if self.cells.batch_first else sent[-1])
+
+
+class GatedLoop(nn.Module):  # type: ignore[misc]
+    """Two cells called timestep by timestep; the mean over time of what a linear layer makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.GRUCell(INPUTS, HIDDEN), nn.LSTMCell(HIDDEN, HIDDEN)
+        self.out = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        h, state, made = None, None, []
+        for step in x:
+            h = self.first(step, h)
+            state = self.second(h, state)
+            made.append(self.out(state[0]))
+        return torch.stack(made).mean(0)
+
+
 def _leaky(**more: Any) -> Any:
     return snn.Leaky(beta=0.9, **more)
 
@@ -572,6 +603,16 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly, gestures": TorchNetwork(
         make=lambda: _jelly_planes("s"), judge=of_counts, single=True, sample=(2, 8, 8), scale=8.0
     ),
+    "GRU": TorchNetwork(make=lambda: Gated(nn.GRU(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "GRU without biases, samples first": TorchNetwork(
+        make=lambda: Gated(nn.GRU(INPUTS, HIDDEN, bias=False, batch_first=True)), loss="", judge=of_counts,
+        batch_first=True, scale=2.0,
+    ),
+    "GRU, its last state": TorchNetwork(
+        make=lambda: Gated(nn.GRU(INPUTS, HIDDEN), by_state=True), loss="", judge=of_counts, scale=2.0
+    ),
+    "LSTM": TorchNetwork(make=lambda: Gated(nn.LSTM(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "GRUCell and LSTMCell, a loop": TorchNetwork(make=GatedLoop, loss="", judge=of_counts, scale=2.0),
     "spikingjelly, gestures in time": TorchNetwork(
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
     ),
