@@ -39,7 +39,6 @@ from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload
 
-
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
 MOST_DRAWN = 20  # times, until no potential is as near as that
 
@@ -206,7 +205,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
 def _drawn(
     compiled: Compiled, draw: Draw, wanted: set[str], sizes: dict[str, float]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any], Trace]:
-    """Inputs, and what the interpreter makes of them; drawn again where rounding could decide whether a neuron fires."""
+    """Inputs, and what the interpreter makes of them; drawn again where rounding could decide who fires."""
     graph, network = compiled.graph, compiled.network
     partial, terms, thresholds = gradients_at_ids(graph), terms_of_sums(graph), rounded_potentials(network, graph)
     for again in range(MOST_DRAWN):

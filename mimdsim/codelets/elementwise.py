@@ -296,7 +296,9 @@ def _norm_formula(sums: int, passes: int, *of_row: str) -> TileFormula:
         passed = passes * scale_cycles(extents, 4, worker_contexts, vector_bytes)
         return added + passed + sum(CALLS[call](neurons, worker_contexts=worker_contexts) for call in of_row)
 
-    calls = ", ".join(filter(None, (f"{sums} of ReduceAdd" * bool(sums), f"{passes} of BroadcastVectorInner1D", *of_row)))
+    calls = ", ".join(
+        filter(None, (f"{sums} of ReduceAdd" * bool(sums), f"{passes} of BroadcastVectorInner1D", *of_row))
+    )
     return TileFormula(
         cycles=cycles,
         kind="derived",

@@ -111,7 +111,9 @@ class AugmentedSamples(Samples, Protocol):
         """As `batch`; the same for the same epoch (from 0) and sample, whatever was asked for before."""
 
 
-def load_batch(runner: Runner | FoldedNetwork, data: Samples, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
+def load_batch(
+    runner: Runner | FoldedNetwork, data: Samples, indices: np.ndarray, *, epoch: int | None = None
+) -> np.ndarray:
     """Write one batch to the input variables, as lists, as dense rows or as images, and its labels to a program that
     takes them; returns the labels.
 
@@ -127,9 +129,7 @@ def load_batch(runner: Runner | FoldedNetwork, data: Samples, indices: np.ndarra
         runner.write({INPUT: images[indices], **judged})
         return labels
     if not isinstance(runner, WholeTensors) and INPUT in runner.inputs:
-        of_program = isinstance(runner, Executor)
-        inputs = runner.arrays[runner.program.inputs[INPUT]].shape[-1] if of_program else runner.network.inputs
-        runner.write({INPUT: to_dense(ids, counts, inputs), **judged})
+        runner.write({INPUT: to_dense(ids, counts, runner.width(INPUT)), **judged})
         return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
     runner.write({**dict(zip(listed(INPUT), (ids, both), strict=True)), **judged})

@@ -490,8 +490,8 @@ Link = tuple[str, str, bool, int, str]
 
 def _links(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
-    it); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of one that is
-    trained, the last is the bias before it."""
+    it); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of one
+    that is trained, the last is the bias before it."""
     made = []
     for name, layer in zip(_names(layers), layers, strict=True):
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
@@ -593,9 +593,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
             if layer.trained_norm:
                 rows = (weights[f"{role}.{name}"] for role in ("gain", "b"))
-                currents += normalised_currents(
-                    source.convolution, spikes, weights[array], layer.trained_norm, *rows
-                )
+                currents += normalised_currents(source.convolution, spikes, weights[array], layer.trained_norm, *rows)
                 continue
             currents += spikes if reading.weights else currents_of(source.convolution, spikes, weights[array], bias)
             bias = 0.0

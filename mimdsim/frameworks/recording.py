@@ -54,7 +54,7 @@ _CELL = "a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
     **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
+    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),

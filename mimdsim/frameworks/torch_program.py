@@ -93,8 +93,8 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         if network.averages and not self.training:
             raise _refusal(
                 self.workload,
-                "eval() normalises by running averages, and the program by the statistics of its batch: hand the weights "
-                "to the module, mimdsim.to_torch, and call that",
+                "eval() normalises by running averages, and the program by the statistics of its batch: hand the "
+                "weights to the module, mimdsim.to_torch, and call that",
             )
         executor.write(dict(zip(self._names, weights, strict=True)))
         executor.write(self._spike_lists(spikes) | {LABELS: np.zeros(network.batch, np.int32)})

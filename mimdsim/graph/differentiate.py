@@ -80,7 +80,7 @@ def _cotangent_of(name: str, value: Value) -> Value:
     )
 
 
-def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str], wanted: set[str]) -> None:
+def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], wanted: set[str]) -> None:
     """Append the reversed scan for `op` and replace `op` by one that also stacks the stash; only what the gradients of
     the `wanted` constants and sequences need is computed."""
     scan: Scan = op.attributes
@@ -96,7 +96,9 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     finals = len(scan.carries)
     constant_of = {name: op.inputs[finals + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
     slice_of = {item.inside: op.inputs[finals + index] for index, item in enumerate(scan.slices)}
-    before = {entered.inside[name]: outer for name, outer in slice_of.items() if outer in wanted and name in entered.inside}
+    before = {
+        entered.inside[name]: outer for name, outer in slice_of.items() if outer in wanted and name in entered.inside
+    }
     of_constants = [name for name, outer in constant_of.items() if outer in wanted]
     carries, starts, sums = _leave(build, op, back, entered, of_constants, before)
     body = without_unused(back.graph((*(carry.leaves for carry in carries), *before)))

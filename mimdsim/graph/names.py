@@ -23,8 +23,8 @@ ROLES = {"weights": "w", "recurrent": "r", "bias": "b"} | {role: role for role i
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', or of its
-    batch norm the 'gain' and the running averages, 'mean' and 'variance'.
+    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', or
+    of its batch norm the 'gain' and the running averages, 'mean' and 'variance'.
 
     One number per neuron is a row [1, neurons]. source: of weights from a further layer that it reads, or 'input'.
     """

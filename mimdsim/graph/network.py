@@ -127,13 +127,9 @@ class SpikingNetwork:
         if layer.norm is None:
             return
         if self.spikes != "dense":
-            raise MappingError(
-                f"layer '{layer.name}': batch norm is of all currents: set network.spikes = \"dense\""
-            )
+            raise MappingError(f"layer '{layer.name}': batch norm is of all currents: set network.spikes = \"dense\"")
         if self.values_normalised(layer) < 2:
-            raise MappingError(
-                f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch"
-            )
+            raise MappingError(f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch")
 
     def _check_stretches(self) -> None:
         """Raise MappingError where a layer reads another across a batch norm of the whole sequence."""
@@ -151,8 +147,8 @@ class SpikingNetwork:
 
     @property
     def stretches(self) -> tuple[tuple[Layer, ...], ...]:
-        """Layers that run side by side, timestep by timestep. The current of the first of every stretch but one is known
-        for all timesteps before: it is normalised by the statistics of the whole sequence."""
+        """Layers that run side by side, timestep by timestep. The current of the first of every stretch but one is
+        known for all timesteps before: it is normalised by the statistics of the whole sequence."""
         found: list[list[Layer]] = [[]]
         for layer in self.layers:
             if layer.norm and layer.norm.per == "sequence":
@@ -338,8 +334,8 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
 
 
 def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
-    """The layers of a stretch over the timesteps; stacked are the outputs of the last, or the current that is normalised
-    before the next stretch, and the spikes of others that a loss reads.
+    """The layers of a stretch over the timesteps; stacked are the outputs of the last, or the current that is
+    normalised before the next stretch, and the spikes of others that a loss reads.
 
     Raises MappingError for a layer that cannot be read by its potential.
     """
@@ -371,11 +367,9 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
             carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
     # of a layer whose spikes no gradient reads, they are kept to be counted
     counted = emitted if network.loss.firing_strength or network.frozen else []
-    if following:
-        stacked = _products(body, network, following[0][0]), *counted
-    else:
-        stacked = emitted[-1], *counted[:-1]
-    return _scan_of(body, network, carries, stacked)
+    handed = _products(body, network, following[0][0]) if following else emitted[-1]
+    counted = [name for name in counted if name != handed]
+    return _scan_of(body, network, carries, (handed, *counted))
 
 
 def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
@@ -405,9 +399,7 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
             body.declare(replace(earlier, shift=-1))
 
 
-def _scan_of(
-    body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], stacked: tuple[str, ...]
-) -> Scan:
+def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], stacked: tuple[str, ...]) -> Scan:
     """The scan of a body, whose sequences and constants are what it reads."""
     read = {name for op in body.operations for name in op.inputs}
     masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network) if each in read}
@@ -514,20 +506,22 @@ def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
     """What a layer's weights make of what it reads, added up."""
     now = {INPUT: INPUT_NOW}
     sources = [
-        _read(body, network, layer, each.name, now.get(each.name) or (before if each.lag else str)(spikes_of(each.name)))
+        _read(
+            body, network, layer, each.name, now.get(each.name) or (before if each.lag else str)(spikes_of(each.name))
+        )
         for each in network.sources(layer)
     ]
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
     current = ""
     for source, weights in zip(sources, layer.parameters, strict=False):
         more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=layer.name)
-        current = body.one("add", (current, more), f"current.{weights.short}.sum", layer=layer.name) if current else more
+        current = (
+            body.one("add", (current, more), f"current.{weights.short}.sum", layer=layer.name) if current else more
+        )
     return current
 
 
-def _current(
-    body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str
-) -> tuple[tuple[Carry, ...], str]:
+def _current(body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
     """The current into the layer's neurons: from what it reads, from its spikes of the previous timestep, and its bias;
     and what its batch norm carries."""
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
@@ -628,9 +622,7 @@ def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuil
     return build, output, tuple(others)
 
 
-def _add_scan(
-    build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequences: dict[str, str]
-) -> tuple[str, ...]:
+def _add_scan(build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequences: dict[str, str]) -> tuple[str, ...]:
     """Append a scan, whose sequences are known by what they are in its body; returns what it stacks."""
     made = _add_masks(build, network, scan)
     for constant in scan.constants:

@@ -102,7 +102,19 @@ def _stack(items: list[Any]) -> Any:
 
 
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
-FAMILIES = (SCAN, *DENSE, *CONVOLUTION, *BATCH_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
+FAMILIES = (
+    SCAN,
+    *DENSE,
+    *CONVOLUTION,
+    *BATCH_NORM,
+    *DROPOUT,
+    *SPIKES,
+    *WIRING,
+    *LINEAR_NEURONS,
+    *READ_OUTS,
+    *LOSS,
+    *TRAINING,
+)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 
 

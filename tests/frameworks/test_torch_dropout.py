@@ -205,9 +205,13 @@ class InTime(nn.Module):  # type: ignore[misc]
 
         torch.manual_seed(2)
         self.net = nn.Sequential(
-            layer.Conv2d(2, 4, 3), layer.BatchNorm2d(4, momentum=0.6), neuron.LIFNode(detach_reset=True), layer.MaxPool2d(2, 2),
-            layer.Flatten(), layer.Linear(16, 5, bias=False), layer.BatchNorm1d(5, momentum=0.6), neuron.LIFNode(detach_reset=True),
+            layer.Conv2d(2, 4, 3), layer.BatchNorm2d(4, momentum=0.6), neuron.LIFNode(detach_reset=True),
+            layer.MaxPool2d(2, 2), layer.Flatten(), layer.Linear(16, 5, bias=False),
+            layer.BatchNorm1d(5, momentum=0.6), neuron.LIFNode(detach_reset=True),
         )  # fmt: skip
+        with torch.no_grad():
+            for each in (self.net[1], self.net[6]):
+                each.weight.fill_(3.0)
         self.begin = lambda: functional.reset_net(self.net)
         functional.set_step_mode(self.net, "m")
 

@@ -13,10 +13,9 @@ from linear_networks import by_layer_in_torch
 from networks import ADAM, Given, compiled, given_values, relative_error, small_network
 from test_convolutions import CHAINS, network_of_planes
 
-from mimdsim.base.errors import MappingError
 from mimdsim.execution import Executor, execute_strictly
-from mimdsim.graph import SpikingNetwork, inference_graph, inference_network, interpret, training_graph
-from mimdsim.graph.batch_norm import BatchNorm, averaging, folded
+from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.workload import MappingOptions
 
@@ -65,7 +64,7 @@ def outputs(network: SpikingNetwork, values: Given) -> dict[str, Any]:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("per", "name"), [case for case in CASES if "p" != case[1][0]])
+@pytest.mark.parametrize(("per", "name"), [case for case in CASES if case[1][0] != "p"])
 def test_values_gradients_and_averages_are_those_of_pytorch(per: str, name: str) -> None:
     pytest.importorskip("torch")
     network = networks(per)[name]

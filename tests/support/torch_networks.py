@@ -450,7 +450,7 @@ class NormedLoop(Loop):
     """snnTorch, a loop over time with a batch norm in every timestep."""
 
     def __init__(self) -> None:
-        super().__init__(_leaky(), _leaky())
+        super().__init__(_leaky(), _leaky(), bias=False)
         self.bn1, self.bn2 = nn.BatchNorm1d(HIDDEN), nn.BatchNorm1d(CLASSES)
 
     def forward(self, x: Any) -> Any:

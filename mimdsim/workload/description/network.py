@@ -157,7 +157,9 @@ def _input_planes(data: Data, keys: ConvolutionKeys, inputs: int) -> Planes:
 
 def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str]) -> tuple[str, ...]:
     """Parameters that a key of [training] names, by the graph's names; raises MappingError for what no layer has."""
-    known = {parameter.public: parameter.name for layer in layers for parameter in layer.parameters if parameter.trained}
+    known = {
+        parameter.public: parameter.name for layer in layers for parameter in layer.parameters if parameter.trained
+    }
     for name in names:
         if name not in known:
             raise MappingError(

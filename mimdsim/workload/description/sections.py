@@ -99,7 +99,8 @@ class Network(Section):
     `neuron` is a model of docs/neurons.md with its `neuron_parameters`, each a number or one per neuron; those of "lif"
     may also be given as `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by
     default. These, `surrogate`, `surrogate_slope`, `recurrence`, `bias`, `dropout` and `batch_norm` with its constants
-    take one value for all layers or a list with one per layer, output layer last. Second thresholds count from the resting potential.
+    take one value for all layers or a list with one per layer, output layer last. Second thresholds count from the
+    resting potential.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
     them); alternatively `activity` is the share of a layer's neurons that fits, converted to
@@ -114,8 +115,8 @@ class Network(Section):
     training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest grows; nothing is in tests.
     `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over the samples (and positions
     of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a bias; what comes from the
-    layer itself is added to that. `batch_norm_epsilon` is added to the variance; `batch_norm_momentum` is the share of a
-    new value in the running averages, by which tests and inference normalise.
+    layer itself is added to that. `batch_norm_epsilon` is added to the variance; `batch_norm_momentum` is the share of
+    a new value in the running averages, by which tests and inference normalise.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
