@@ -44,7 +44,8 @@ MADE = {
         for make in (elementwise.add_surrogate, elementwise.surrogate_boxes)
         for name in elementwise.SURROGATE_CALLS
     )
-    + tuple(map(elementwise.dropout_masks, (False, True))),
+    + tuple(map(elementwise.dropout_masks, (False, True)))
+    + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True))),
     planes: (
         *(make(Patches(**OVER, window=Window(kernel=(5, 5)))) for make in (planes.unfold, planes.fold)),
         *(
