@@ -27,7 +27,11 @@ from mimdsim.graph.operations import OPERATIONS
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline.pipeline import train_workload
 from mimdsim.program import Program, Superstep, VertexTable
-from mimdsim.workload import MappingOptions, load_workload, open_dataset
+from mimdsim.workload import MappingOptions, load_workload, network_of, open_dataset
+from mimdsim.workload.interchange.nir_nodes import NirNode
+from mimdsim.workload.interchange.nir_reading import read_nir
+from mimdsim.workload.interchange.nir_writing import export_nir
+from mimdsim.workload.interchange.weights_file import write_safetensors
 
 EPSILON = 2.0**-10  # exact in float32
 
@@ -292,3 +296,23 @@ def test_a_check_finds_mutants(name: str, per: str) -> None:
     assert wrong != made.program
     assert all(each.passed for each in check_values(made.program, made, machine()))
     assert not all(each.passed for each in check_values(wrong, made, machine()))
+
+
+@pytest.mark.parametrize("per", PER)
+def test_a_file_for_other_programs_has_the_averages_in_its_weights(per: str, tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    changes = {"network.spikes": "dense", "network.batch_norm": per, "network.delay": 0, "network.hidden": [16]}
+    workload = load_workload("digits", changes | {"network.capacity": []})
+    network, values = network_of(workload), np.random.default_rng(1)
+    arrays = {
+        name: values.uniform(0.5, 1.5, each.shape).astype(np.float32) for name, each in network.parameters.items()
+    }
+    write_safetensors(tmp_path / "weights.safetensors", arrays)
+    lines = export_nir(workload, tmp_path / "weights.safetensors", tmp_path / "made.nir", 1e-3)
+    assert "note: batch norm of hidden0, output is folded into weights, with the running averages fixed" in lines
+    made, meant = read_nir(tmp_path / "made.nir"), folded(network.layers, arrays)
+    gain = network.layers[0].neuron.quiet.arrays[1][0]
+    node = made.nodes["hidden0_weights"]
+    assert isinstance(node, NirNode)
+    assert relative_error(node.arrays["weight"], meant["w.hidden0"].T * gain) < 1e-6
+    assert relative_error(node.arrays["bias"], meant["b.hidden0"][0] * gain) < 1e-6
