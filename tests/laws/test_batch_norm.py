@@ -17,6 +17,7 @@ from test_convolutions import CHAINS, network_of_planes
 import mimdsim
 from mimdsim.base.errors import MappingError
 from mimdsim.checking.program import check_values
+from mimdsim.compiler.memory_report import remedies
 from mimdsim.execution import Checkpoints, Executor, evaluate, execute_strictly
 from mimdsim.gpu import STRATEGIES
 from mimdsim.gpu.lower import lower_to_kernels
@@ -25,6 +26,7 @@ from mimdsim.graph.batch_norm import BatchNorm, folded
 from mimdsim.graph.layer import Source
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.pipeline import compile_workload
 from mimdsim.pipeline.pipeline import train_workload
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.workload import MappingOptions, load_workload, network_of, open_dataset
@@ -316,3 +318,29 @@ def test_a_file_for_other_programs_has_the_averages_in_its_weights(per: str, tmp
     assert isinstance(node, NirNode)
     assert relative_error(node.arrays["weight"], meant["w.hidden0"].T * gain) < 1e-6
     assert relative_error(node.arrays["bias"], meant["b.hidden0"][0] * gain) < 1e-6
+
+
+@pytest.mark.parametrize("per", PER)
+def test_gains_are_scaled_until_layers_fire_as_often_as_asked_for(per: str) -> None:
+    changes = {"network.spikes": "dense", "network.batch_norm": [per, "none"], "network.delay": 0}
+    changes |= {"network.hidden": [16], "network.capacity": [], "network.dropout": 0.2}
+    workload = load_workload("digits", changes | {"training.initial_activity": 0.2, "training.max_training_steps": 1})
+    tiny = load_machine("tiny", {"chip.tiles": 64})
+    assert isinstance(tiny, MimdMachine)
+    log = train_workload(workload, compile_workload(workload, tiny), open_dataset(workload.data, workload.seed))
+    gains = log.weights["gain.hidden0"]
+    assert np.abs(gains - 1).min() > 0.01
+    assert np.ptp(gains) < 0.05
+    fired = log.activity.counts["hidden0"][..., 0].mean() / 16
+    assert fired == pytest.approx(0.2, rel=0.5)
+
+
+def test_what_sequences_take_is_advised_against_where_memory_lacks() -> None:
+    found = [advice for advice, *_ in remedies(networks("sequence")["no delay"], MappingOptions())]
+    assert any('network.batch_norm = "timestep" instead of "sequence"' in advice for advice in found)
+    assert not any(
+        "batch_norm" in advice for advice, *_ in remedies(networks("timestep")["no delay"], MappingOptions())
+    )
+    made = {per: compiled(networks(per)["no delay"]).program for per in PER}
+    assert "current.hidden0.normalised" in made["sequence"].variables
+    assert made["sequence"].variables["current.hidden0.normalised"].shape == (5, 6, 8)
