@@ -28,8 +28,8 @@ class Trace:
     """Values of the interpreter, by (graph value, timestep); counts: of what is listed, by its ids and timestep.
 
     partial: values that hold numbers at listed ids only. terms: sums over samples and timesteps, by what they add up.
-    spikes: how many each of all timesteps has, by the names of such values. thresholds: of potentials that rounding moves;
-    closest: how close one of them came to its threshold, as a share of that.
+    spikes: how many each of all timesteps has, by the names of such values. thresholds: of potentials that rounding
+    moves; closest: how close one of them came to its threshold, as a share of that; sizes: see `note`.
     """
 
     wanted: set[str]
@@ -60,7 +60,7 @@ class Trace:
             self.values[name, t] = value
 
     def note(self, name: str, value: Any) -> None:
-        """How large the terms of sums are; of networks whose sums round, any value, of which more rounds than of others."""
+        """How large terms of sums are; of networks whose sums round, any value, with what more may round of it."""
         if name in self.terms.values():
             self.largest[name] = max(self.largest.get(name, 0.0), float(np.abs(value).max(initial=0.0)))
         if self.thresholds and isinstance(value, np.ndarray) and value.dtype.kind == "f":

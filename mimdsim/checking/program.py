@@ -20,11 +20,11 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.base.schema import build as build_section
 from mimdsim.base.schema import given_keys
 from mimdsim.base.units import counted, show_bytes
+from mimdsim.base.user_code import call_users, function_in, load_file
 from mimdsim.checking.comparison import LEAST, RELATIVE_TOLERANCE, interface_problems, misfit, no_terms, wrong_output
 from mimdsim.checking.lockstep import Trace, compare, gradients_at_ids, rounded_potentials, terms_of_sums
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.test_inputs import DRAWS, UNKNOWN, Draw, drawn_inputs, graph_inputs
-from mimdsim.base.user_code import call_users, function_in, load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.execution import Executor
 from mimdsim.execution.cost_lower_bound import excess_flops
@@ -38,7 +38,6 @@ from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload
-
 
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
 MOST_DRAWN = 20  # times, until no potential is as near as that
@@ -206,7 +205,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
 def _drawn(
     compiled: Compiled, draw: Draw, wanted: set[str], sizes: dict[str, float]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any], Trace]:
-    """Inputs, and what the interpreter makes of them; drawn again where rounding could decide whether a neuron fires."""
+    """Inputs, and what the interpreter makes of them; drawn again where rounding could decide who fires."""
     graph, network = compiled.graph, compiled.network
     partial, terms, thresholds = gradients_at_ids(graph), terms_of_sums(graph), rounded_potentials(network, graph)
     for again in range(MOST_DRAWN):

@@ -312,7 +312,7 @@ def _norm_formula(sums: int, passes: int, *of_row: str) -> TileFormula:
 
 _ROW = "[:, start:stop]"
 _INVERSE = ("plus scalar", "inverse root")
-_OF_NORM: dict[str, tuple[str, Any, TileFormula, int, tuple[str, ...]]] = {
+OF_NORM: dict[str, tuple[str, Any, TileFormula, int, tuple[str, ...]]] = {
     "SumRows": (
         "read source[BOX]; write pieces[piece, start:stop]", numerics.sum_rows, _norm_formula(1, 0), 1, ()
     ),
@@ -341,7 +341,7 @@ _OF_NORM: dict[str, tuple[str, Any, TileFormula, int, tuple[str, ...]]] = {
 @lru_cache(maxsize=16)
 def of_norm(name: str, in_time: bool) -> Codelet:
     """A codelet of batch norm on boxes of a matrix, or of a sequence of it: `samples` are those of all timesteps."""
-    signature, compute, formula, flops, constants = _OF_NORM[name]
+    signature, compute, formula, flops, constants = OF_NORM[name]
     box = f":, {BOX}" if in_time else BOX
     fields = fields_of(signature.replace("[BOX]", f"[{box}]").replace("[ROW]", "[:, start:stop]"))
     sized = fields[0].name

@@ -30,6 +30,10 @@ class FoldedNetwork:
         self._given: dict[str, Any] = folded(network.layers, held)
         self._made: dict[str, Any] = {}
 
+    def width(self, name: str) -> int:
+        """Of the rows of the input."""
+        return self.network.inputs
+
     def write(self, values: Mapping[str, Any]) -> None:
         """Set the input."""
         self._given |= values

@@ -45,7 +45,7 @@ def scaled_to_activity(
     capacity is too small or that does not get there, with the shares.
     """
     executor = Executor(program)
-    executor.write(weights)
+    executor.write(weights | {name: np.ones(1, np.float32) for name in network.kept_shares})  # nothing is dropped
     chosen = stream(seed, "initial activity").permutation(len(data.labels))
     load_batch(executor, data, np.resize(chosen, network.batch))
     made = dict(weights)

@@ -139,9 +139,7 @@ def load_batch(
         runner.write({INPUT: images[indices], **judged})
         return labels
     if not isinstance(runner, WholeTensors) and INPUT in runner.inputs:
-        of_program = isinstance(runner, Executor)
-        inputs = runner.arrays[runner.program.inputs[INPUT]].shape[-1] if of_program else runner.network.inputs
-        runner.write({INPUT: to_dense(ids, counts, inputs), **judged})
+        runner.write({INPUT: to_dense(ids, counts, runner.width(INPUT)), **judged})
         return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
     runner.write({**dict(zip(listed(INPUT), (ids, both), strict=True)), **judged})

@@ -381,7 +381,7 @@ class WholeLayer:
         return columns, rows
 
     def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray, times: Times) -> None:
-        """q [blocks, timesteps, batch * WIDTH] = gradients of the currents from block `begin` on, at these timesteps."""
+        """q [blocks, timesteps, batch * WIDTH] = gradients of currents from block `begin` on, at these timesteps."""
         none, many = np.zeros(0, np.float32), len(self._groups)
         given = (g, none.reshape(0, 0, 0)) if self.layer.spiking else (none, g)
         lists, recurrent = (self.spikes.starts, self.spikes.ids), self._parameters[2]

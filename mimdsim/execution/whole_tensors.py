@@ -337,7 +337,7 @@ class WholeTensors:
             if not learns[names[0]]:
                 continue
             read = {name: [one.name for one in self.network.sources(self._layers[name].layer)] for name in names}
-            for name in {*names, *(one for name in names for one in read[name] if learns[one])} - given.keys():
+            for name in {*names, *(one for each in names for one in read[each] if learns[one])} - given.keys():
                 given[name] = self._layers[name].room()
             for name in names if self._loss.penalties else ():
                 if name != output:

@@ -23,7 +23,7 @@ from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.cells import READ_OUT, reading_of, run_cells
 from mimdsim.frameworks.neurons import Reading, neuron_key, refusal, run_neuron
-from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of
+from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of, normalised_currents
 from mimdsim.frameworks.recording import (
     Dropout,
     Dropped,
@@ -43,6 +43,7 @@ from mimdsim.frameworks.recording import (
     record,
     undropped,
 )
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.names import INPUT
 from mimdsim.workload import Workload, load_workload, network_of
@@ -73,6 +74,7 @@ class Source:
     last: int
     convolution: Convolution | None
     norm: str = ""
+    folded: bool = False
     dropout: Dropout | None = None
 
     @property
@@ -83,7 +85,8 @@ class Source:
 @dataclass(frozen=True, kw_only=True)
 class TorchLayer:
     """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
-    biases: those that are added up to its own; recurrent_bias: of cells."""
+    biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
+    not folded into it, in which the statistics have the bias before it in them."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
@@ -92,6 +95,7 @@ class TorchLayer:
     recurrent_transposed: bool = False
     recurrent_rows: tuple[int, int | None] = (0, None)
     recurrent_bias: str = ""
+    trained_norm: BatchNorm | None = None
 
     @property
     def convolution(self) -> Convolution | None:
@@ -183,7 +187,7 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
             "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module; neurons and cells "
             'of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )
-    order = [_layer(name, calls) for name, calls in recorded.layers.items()]
+    order = [_with_norm(module, recorded, _layer(name, calls)) for name, calls in recorded.layers.items()]
     read = {source.layer for layer in order for source in layer.sources}
     order.sort(key=lambda layer: bool(_returned(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
@@ -204,7 +208,8 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     for layer in order:
         _check_every_call(layer)
-        if any(each.norm for each in layer.sources) and (len(layer.sources) > 1 or layer.recurrent):
+        alone = len(layer.sources) == 1 and not (layer.recurrent and (layer.trained_norm is None or layer.biases[1:]))
+        if any(each.norm for each in layer.sources) and not alone:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
         _check_planes(layer, order)
     if "" not in {source.layer for source in order[0].sources}:
@@ -260,6 +265,18 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     )
 
 
+def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -> TorchLayer:
+    """The layer with its batch norm, if that is trained: of every timestep, or of all in one call."""
+    if not layer.norm or layer.sources[0].folded:
+        return layer
+    of: Any = module.get_submodule(layer.norm)
+    calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
+    if calls not in (1, timesteps):
+        raise refusal(f"'{layer.norm}' ran {calls} times in {timesteps} timesteps; once, or once in each, can run")
+    per = "timestep" if calls == timesteps else "sequence"
+    return replace(layer, trained_norm=BatchNorm(per=per, epsilon=of.eps, momentum=of.momentum))
+
+
 def _twice(names: list[str]) -> str:
     return next((f"'{name}'" for name in names if names.count(name) > 1), "")
 
@@ -291,6 +308,7 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
         last=feed.last,
         convolution=product.convolution,
         norm=product.norm,
+        folded=product.folded,
         dropout=product.dropout or dropout,
     )
 
@@ -433,7 +451,7 @@ def _weights(
             values = held[source.weight]
             values = values.reshape(len(values), -1).T if source.transposed else values
             made[array] = values[source.first : source.last]
-            if source.norm:
+            if source.norm and source.folded:
                 made[array] = made[array] * folded(module, source.norm)[0]
         if layer.recurrent:
             own = held[layer.recurrent]
@@ -450,7 +468,9 @@ def _weights(
             made[array] = held[of].reshape(1, -1)
         if layer.recurrent_bias:
             made[f"rb.{name}"] = held[layer.recurrent_bias]
-        if layer.norm:
+        if layer.trained_norm:
+            made |= _of_trained_norm(module, layer, name, made.get(f"b.{name}", 0.0))
+        elif layer.norm:
             scale, mean, shift = folded(module, layer.norm)
             made[f"b.{name}"] = (made.get(f"b.{name}", 0.0) - mean) * scale + shift
     return made
@@ -460,6 +480,16 @@ def _constants(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
     """(parameter of the module, array here) of the constants that a layer's neurons learn."""
     prefix = f"{layer.calls.name}." if layer.calls.name else ""
     return [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in layer.calls.reading.learned.items()]
+
+
+def _of_trained_norm(
+    module: torch.nn.Module, layer: TorchLayer, name: str, before: np.ndarray | float
+) -> dict[str, np.ndarray]:
+    """Gain, bias and running averages, of currents without the bias before the norm, which it takes off again."""
+    of: Any = module.get_submodule(layer.norm)
+    held = {"gain": of.weight, "b": of.bias, "mean": of.running_mean, "variance": of.running_var}
+    arrays = {f"{role}.{name}": each.detach().cpu().numpy().astype(np.float64) for role, each in held.items()}
+    return arrays | {f"mean.{name}": arrays[f"mean.{name}"] - before}
 
 
 def _delayed(layers: list[TorchLayer]) -> bool:
@@ -485,21 +515,31 @@ Link = tuple[str, str, bool, int, str]
 
 def _links(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
-    it); biases that are added up name one array, with a batch norm that of its shift."""
+    it); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of one
+    that is trained, the last is the bias before it."""
     made = []
     for name, layer in zip(_names(layers), layers, strict=True):
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
-            made.append((source.weight, array, source.transposed, source.first, source.norm))
+            made.append((source.weight, array, source.transposed, source.first, source.norm * source.folded))
         if layer.recurrent:
             made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0], ""))
-        biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
-        made += [(bias, f"b.{name}", False, 0, layer.norm) for bias in biases]
         made += [(layer.recurrent_bias, f"rb.{name}", False, 0, "")] if layer.recurrent_bias else []
         made += [(of, array, False, 0, "") for of, array in _constants(name, layer)]
+        if layer.trained_norm:
+            made.append((f"{layer.norm}.weight", f"gain.{name}", False, 0, ""))
+            made.append((f"{layer.norm}.bias", f"b.{name}", False, 0, ""))
+            made.append((f"{layer.norm}.running_mean", f"mean.{name}", False, 0, "".join(layer.biases)))
+            made.append((f"{layer.norm}.running_var", f"variance.{name}", False, 0, ""))
+            continue
+        biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
+        made += [(bias, f"b.{name}", False, 0, layer.norm) for bias in biases]
     return made
 
 
-ROLE = {"w": "", "b": ".bias", "r": ".recurrent", "rb": ".recurrent_bias", "c": ""}
+ROLE = {
+    **{"w": "", "b": ".bias", "r": ".recurrent", "rb": ".recurrent_bias", "c": ""},
+    **{role: f".{role}" for role in ("gain", *STATISTICS)},
+}
 
 
 def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
@@ -507,6 +547,8 @@ def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
     learns = {name: each.requires_grad for name, each in module.named_parameters()}
     arrays: dict[str, bool] = {}
     for of, array, *_ in _links(layers):
+        if array.partition(".")[0] in STATISTICS:
+            continue
         arrays[array] = arrays.get(array, False) or learns[of]
     return [_public(array) for array, learning in arrays.items() if not learning]
 
@@ -581,6 +623,10 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
             what = f"what '{source.layer}' sends" if source.layer else "the input"
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
+            if layer.trained_norm:
+                rows = (weights[f"{role}.{name}"] for role in ("gain", "b"))
+                currents += normalised_currents(source.convolution, spikes, weights[array], layer.trained_norm, *rows)
+                continue
             currents += spikes if reading.weights else currents_of(source.convolution, spikes, weights[array], bias)
             bias = 0.0
         if layer.recurrent and not reading.recurrent:
@@ -737,9 +783,22 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
     for key in ("spikes", "truncation", "neurons_per_class"):
         if key in old:
             made[key] = old[key]
-    made |= _dropout(layers)
-    dense = made.keys() & {"convolutions", "dropout"} or any(each.of_cells for each in readings)
+    made |= _dropout(layers) | _norms(layers)
+    dense = made.keys() & {"convolutions", "dropout", "batch_norm"} or any(each.of_cells for each in readings)
     return made | ({"spikes": "dense"} if dense else {})
+
+
+def _norms(layers: list[TorchLayer]) -> dict[str, Any]:
+    """Keys of the section [network] for batch norms that are trained."""
+    if not any(layer.trained_norm for layer in layers):
+        return {}
+    norms = [layer.trained_norm for layer in layers]
+    found = [each or BatchNorm() for each in norms]
+    return {
+        "batch_norm": [each.per if each else "none" for each in norms],
+        "batch_norm_epsilon": [each.epsilon for each in found],
+        "batch_norm_momentum": [each.momentum for each in found],
+    }
 
 
 def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
@@ -829,7 +888,7 @@ def _random(values: np.ndarray, classes: int) -> dict[str, Any]:
 
 def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[str, np.ndarray]) -> None:
     """Write trained weights, by layer ('hidden0', 'hidden0.bias'), into the module that the workload was made of."""
-    held = dict(module.named_parameters())
+    held = dict(module.named_parameters()) | dict(module.named_buffers())
     names = parameter_names(workload)
     missing = [name for name, *_ in names if name not in held]
     if missing:
@@ -861,6 +920,8 @@ def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: l
     """Weights before a batch norm, or its shift, of what was trained with it folded in; others as they are."""
     if not norm:
         return np.array(trained)
+    if array.startswith("mean."):
+        return np.asarray(trained.reshape(-1) + dict(module.named_parameters())[norm].detach().cpu().numpy())
     scale, mean, _ = folded(module, norm)
     if array.startswith("w."):
         return np.asarray(trained / scale)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -46,15 +47,15 @@ from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 _DROPOUT = "torch.nn.Dropout, neuron by neuron"
 _CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
 _NORM = (
-    "module.eval(), in which BatchNorm1d and 2d have constants, which are folded into the weights before them, or "
-    "another start of these weights"
+    "torch.nn.BatchNorm1d or 2d right after a linear layer or a convolution, which is trained as such, and in eval() "
+    "folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
 _CELL = "torch.nn.GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
     **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
+    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
@@ -80,7 +81,7 @@ class Kind(Enum):
     NEURON = "neurons"
     SAME = "hands its values on"
     DROPOUT = "leaves some of its values out"
-    NORM = "gain and shift, folded into the product before it"
+    NORM = "batch norm of the product before it"
     CONTAINER = "its own calls are recorded instead"
     UNKNOWN = "refused"
 
@@ -97,7 +98,7 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.SAME
     if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
         return Kind.DROPOUT
-    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)) and not module.training:
+    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
         return Kind.NORM
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
@@ -143,8 +144,8 @@ class Parameter:
 @dataclass(frozen=True, kw_only=True)
 class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
-    convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it.
-    dropout: of what it reads."""
+    convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
+    folded: by constants, in eval(). dropout: of what it reads."""
 
     of: Origin
     inputs: int
@@ -153,6 +154,7 @@ class Product:
     transposed: bool
     convolution: Convolution | None = None
     norm: str = ""
+    folded: bool = False
     dropout: Dropout | None = None
 
 
@@ -260,10 +262,12 @@ class NeuronCalls:
 @dataclass(kw_only=True)
 class Recorded:
     """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
-    masks: zeros and ones by which parameters are multiplied, by their names; values: float64 of what it returned;
-    reading: how what it returned reads a linear layer that ends it, '' where none does."""
+    masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
+    values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
+    does."""
 
     layers: dict[str, NeuronCalls]
+    norms: Counter[str]
     returned: list[Origin | None]
     masks: dict[str, np.ndarray]
     values: list[np.ndarray] = field(default_factory=list)
@@ -277,6 +281,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.names = {id(each): name for name, each in module.named_modules()}
         self.layers: dict[str, NeuronCalls] = {}
+        self.norms: Counter[str] = Counter()
         self._inside = 0
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
@@ -469,6 +474,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
                 self.mark(made, _dropped(of, module.p if module.training else 0.0, per))
         elif kind is Kind.NORM:
+            self.norms[name] += 1
             self.mark(made, _normalised(where, name, module, of))
         elif (function := function_of(module)) is None:
             self._record_neurons(name, where, module, args, made)
@@ -535,18 +541,22 @@ def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
 
 
 def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:
-    """A product with a batch norm that has constants."""
+    """A product with a batch norm, which has constants in eval()."""
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
     if module.running_var is None or module.bias is None:
         raise refusal(f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True")
+    if module.training:
+        if module.momentum is None:
+            raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")
+        return replace(of, norm=name)
     warnings.warn(
         f"{where} is in eval() and is folded into '{of.weight}': its statistics and gain, and a bias before it, stay "
         "as they are; the weights with its gain, and its shift, are trained",
         UserWarning,
         stacklevel=2,
     )
-    return replace(of, norm=name)
+    return replace(of, norm=name, folded=True)
 
 
 def _check_same(where: str, made: Planes, read: Planes) -> None:
@@ -564,17 +574,23 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
     made: Any = None
     reset_states(module)
+    kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
     with torch.no_grad(), recorder.calls(), recorder:
         for step in steps:
             recorder.mark(step, Input())
             made = module(step)
     reset_states(module)  # nor does it keep a mask that leaves nothing out
+    for buffer, before in kept:
+        if buffer.shape == before.shape:
+            buffer.copy_(before)
     for name, calls in recorder.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
     returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
     values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors_in(made)]
-    return Recorded(layers=recorder.layers, returned=returned, masks=recorder.masks, values=values)
+    return Recorded(
+        layers=recorder.layers, norms=recorder.norms, returned=returned, masks=recorder.masks, values=values
+    )
 
 
 def reset_states(module: torch.nn.Module) -> None:

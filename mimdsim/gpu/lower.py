@@ -98,7 +98,8 @@ def _outer_kernel(graph: Graph, op: Operation, element_bytes: int) -> Kernel:
         m, n = graph.value(op.outputs[0]).shape
         return Product(name=op.name, op=op.kind, phase=op.phase, times=1, m=m, n=n, k=flops // (2 * m * n))
     read = op.inputs if op.kind != "zeros" else ()  # only the dtype of the input is used
-    moved = sum(elements(graph.value(name)) for name in (*dict.fromkeys(read), *op.outputs))
+    again = op.inputs[:1] if op.kind in OVER_ROWS else ()
+    moved = sum(elements(graph.value(name)) for name in (*dict.fromkeys(read), *again, *op.outputs))
     width = MASTER_BYTES if op.phase == "update" else element_bytes
     return Stream(name=op.name, op=op.kind, phase=op.phase, times=1, bytes_moved=moved * width, flops=flops)
 

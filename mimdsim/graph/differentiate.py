@@ -80,7 +80,7 @@ def _cotangent_of(name: str, value: Value) -> Value:
     )
 
 
-def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str], wanted: set[str]) -> None:
+def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], wanted: set[str]) -> None:
     """Append the reversed scan for `op` and replace `op` by one that also stacks the stash; only what the gradients of
     the `wanted` constants and sequences need is computed."""
     scan: Scan = op.attributes

@@ -133,7 +133,7 @@ def after(value: str) -> str:
 
 def current_now(layer: str) -> str:
     """The current of a timestep that comes from a batch norm over all of them."""
-    return f"current.{layer}.now"
+    return f"normalised.{layer}"
 
 
 def listed(spikes: str) -> tuple[str, str]:

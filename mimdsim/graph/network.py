@@ -165,8 +165,8 @@ class SpikingNetwork:
 
     @property
     def stretches(self) -> tuple[tuple[Layer, ...], ...]:
-        """Layers that run side by side, timestep by timestep. The current of the first of every stretch but one is known
-        for all timesteps before: it is normalised by the statistics of the whole sequence."""
+        """Layers that run side by side, timestep by timestep. The current of the first of every stretch but one is
+        known for all timesteps before: it is normalised by the statistics of the whole sequence."""
         found: list[list[Layer]] = [[]]
         for layer in self.layers:
             if layer.norm and layer.norm.per == "sequence":
@@ -352,8 +352,8 @@ def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
 
 
 def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
-    """The layers of a stretch over the timesteps; stacked are the outputs of the last, or the current that is normalised
-    before the next stretch, and the spikes of others that a loss reads.
+    """The layers of a stretch over the timesteps; stacked are the outputs of the last, or the current that is
+    normalised before the next stretch, and the spikes of others that a loss reads.
 
     Raises MappingError for a layer that cannot be read by its potential.
     """
@@ -390,11 +390,9 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
             carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
     # of a layer whose spikes no gradient reads, they are kept to be counted
     counted = emitted if network.loss.firing_strength or network.frozen else []
-    if following:
-        stacked = _products(body, network, following[0][0]), *counted
-    else:
-        stacked = emitted[-1], *counted[:-1]
-    return _scan_of(body, network, carries, stacked)
+    handed = _products(body, network, following[0][0]) if following else emitted[-1]
+    counted = [name for name in counted if name != handed]
+    return _scan_of(body, network, carries, (handed, *counted))
 
 
 def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:

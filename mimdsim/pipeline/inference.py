@@ -90,8 +90,8 @@ def run_inference(
     data: tuple[SpikeDataset, SpikeDataset],
     seed: int,
 ) -> tuple[Inference, ...]:
-    """Inference of test samples with `weights`, any batch norm folded into them, of training samples where `data` has no
-    others."""
+    """Inference of test samples with `weights`, any batch norm folded into them, of training samples where `data` has
+    no others."""
     samples = next(part for part in reversed(data) if len(part.labels))
     recorded = record_inference(programs.batched, weights, samples, seed)
     return time_inference(programs, machine, gpus, recorded, len(samples.labels))

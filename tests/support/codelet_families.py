@@ -46,7 +46,8 @@ MADE = {
         for make in (elementwise.add_surrogate, elementwise.surrogate_boxes)
         for name in elementwise.SURROGATE_CALLS
     )
-    + tuple(map(elementwise.dropout_masks, (False, True))),
+    + tuple(map(elementwise.dropout_masks, (False, True)))
+    + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True))),
     cells: (
         *(make(name) for make in (cells.function, cells.function_gradient) for name in FUNCTIONS),
         *(cells.binary(kind, place) for kind in cells.BINARY for place in (None, 0, 1)),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from networks import Given, parameter_keys, small_network
 
-from mimdsim.graph import SpikingNetwork
+from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.linear_neurons import Affine, LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, neuron_of
 from mimdsim.graph.surrogates import SURROGATES

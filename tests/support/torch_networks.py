@@ -450,6 +450,56 @@ def _learning() -> Any:
     return Loop(first, snn.Leaky(beta=0.8, learn_beta=True, learn_threshold=True))
 
 
+def _jelly_normed() -> Any:
+    """SpikingJelly's blocks of a convolution, batch norm and neurons, over all timesteps at once."""
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), jelly.BatchNorm2d(4), neuron.LIFNode(detach_reset=True),
+        jelly.MaxPool2d(2, 2), jelly.Conv2d(4, 4, 3, padding=1, bias=False), jelly.BatchNorm2d(4),
+        neuron.LIFNode(detach_reset=True), jelly.MaxPool2d(2, 2), jelly.Flatten(), jelly.Linear(16, CLASSES),
+        neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
+
+
+class NormedLoop(Loop):
+    """snnTorch, a loop over time with a batch norm in every timestep."""
+
+    def __init__(self) -> None:
+        super().__init__(_leaky(), _leaky(), bias=False)
+        self.bn1, self.bn2 = nn.BatchNorm1d(HIDDEN), nn.BatchNorm1d(CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        for step in x:
+            spikes, one = self.lif1(self.bn1(self.fc1(step)), one)
+            last, two = self.lif2(self.bn2(self.fc2(spikes)), two)
+            out.append(last)
+        return torch.stack(out)
+
+
+class NormedSequence(nn.Module):  # type: ignore[misc]
+    """The wiring of recurrent layers in sparch: the current of the input is normalised over samples and timesteps, that
+    of the layer itself is added to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.norm = nn.Linear(INPUTS, HIDDEN, bias=False), nn.BatchNorm1d(HIDDEN, momentum=0.05)
+        self.own, self.out = nn.Linear(HIDDEN, HIDDEN, bias=False), nn.Linear(HIDDEN, CLASSES)
+        self.cells = nn.ModuleList([_leaky(), _leaky()])
+
+    def forward(self, x: Any) -> Any:
+        current = self.fc(x)
+        current = self.norm(current.reshape(-1, HIDDEN)).reshape(current.shape)
+        spikes = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        states, out = [cell.reset_mem() for cell in self.cells], []
+        for now in current:
+            spikes, states[0] = self.cells[0](now + self.own(spikes), states[0])
+            last, states[1] = self.cells[1](self.out(spikes), states[1])
+            out.append(last)
+        return torch.stack(out)
+
+
 def _snntorch_planes() -> Any:
     """snnTorch's convolutional tutorial."""
     return nn.Sequential(
@@ -616,6 +666,9 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly, gestures in time": TorchNetwork(
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
     ),
+    "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
+    "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
+    "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
 }  # fmt: skip
 
 

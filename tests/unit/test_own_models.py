@@ -15,7 +15,7 @@ from mimdsim.graph.cells import Cell
 from mimdsim.workload import inputs_of, load_workload, network_of
 from mimdsim.workload.description.own_models import ALLOWED
 
-LINEAR = '''
+LINEAR = """
 from mimdsim.graph.neuron_parts import Model, Parts, decay, positive
 
 THRESHOLD = positive("threshold", 1.0, "of the potential", "a spike where the potential is above it")
@@ -30,8 +30,8 @@ forgetful = Model(
     equation="v = beta v + I; after a spike a tenth of v",
     source="ours",
 )
-'''
-CELL = '''
+"""
+CELL = """
 from mimdsim.graph.cells import OUTPUT, CellModel
 from mimdsim.graph.neuron_parts import positive
 
@@ -46,7 +46,7 @@ model = CellModel(
     name="quadratic", gates=1, states=("v",), equations=quadratic, spiking=True, equation="v = 0.9 v + 0.05 v^2 + I",
     parameters=(positive("threshold", 1.0, "of the potential", "a spike above it"),), source="ours",
 )
-'''
+"""
 SHORT: dict[str, Any] = {"training.max_training_steps": 3, "training.evaluate": "never"}
 
 
@@ -63,7 +63,7 @@ def written(folder: Path, text: str, name: str = "own.py") -> dict[str, Any]:
 
 def test_nothing_is_run_that_is_not_allowed(tmp_path: Path) -> None:
     changes = written(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n{LINEAR}") | {"network.neuron": "forgetful"}
-    with pytest.raises(DescriptionError, match="type {2}mimdsim --allow-code COMMAND"):
+    with pytest.raises(DescriptionError, match=r"type {2}mimdsim --allow-code COMMAND"):
         load_workload("digits", changes)
     assert not (tmp_path / "ran").exists()
     mimdsim.allow_code()

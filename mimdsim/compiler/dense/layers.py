@@ -270,8 +270,9 @@ def _average(low: ArrayLowering, op: Operation, output: int, pieces: str, values
     row = low.storage[name][0]
     pieces = _sum_some(low, op, pieces, f".{output}")
     operands, ends = {"average": row, "pieces": pieces}, low.blocks[row]
-    how: dict[str, object] = {"constants": {"values": np.float32(values)}, "defines": ((row, name),)}
-    low.on_boxes("average pieces", op, elementwise.AVERAGE_PIECES, ends, operands, mergeable=False, **how)
+    constants, defines = {"values": np.float32(values)}, ((row, name),)
+    codelet = elementwise.AVERAGE_PIECES
+    low.on_boxes("average pieces", op, codelet, ends, operands, constants=constants, defines=defines, mergeable=False)
     return row
 
 

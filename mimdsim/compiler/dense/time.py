@@ -40,7 +40,7 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
     for item, outer in sequences:
         if item.inside == INPUT_NOW and outer not in low.storage:
             _declare_input(low, scan, item.inside, outer)
-    with _turns(low, scan, op, -1, 1):
+    with _turns(low, scan, "forward", -1, 1):
         for item, outer in sequences:
             now = item.inside if item.inside == INPUT_NOW else f"{item.inside}.now"
             low.storage[item.inside] = (_now(low, low.storage[outer][0], now, 0),)
@@ -67,7 +67,7 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
         name = _declare_adjoint(low, scan, carry.enters, carry.leaves)
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
-    with _turns(low, scan, op, scan.timesteps, -1):
+    with _turns(low, scan, "backward", scan.timesteps, -1):
         for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
             (held,) = low.storage[outer]
             low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
@@ -81,11 +81,11 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
 
 
 @contextmanager
-def _turns(low: ArrayLowering, scan: Scan, op: Operation, first: int, by: int) -> Iterator[None]:
+def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> Iterator[None]:
     """The repeat, with a counter of timesteps unless their addresses are known when the program is compiled; what the
     body reads is where it was again after it."""
     if not low.traced:
-        set_counters(low, f"{op.phase}{op.name.removeprefix('time').removesuffix('.backward')}", first)
+        set_counters(low, phase, first)
     with low.repeat(scan.timesteps, reverse=scan.reverse):
         if not low.traced:
             count_timestep(low, by)

@@ -96,10 +96,11 @@ class ConvolutionKeys(Section):
 class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
-    `neuron` is a model of docs/neurons.md, or of the Python file `models` (run only where code is allowed), with its `neuron_parameters`, each a number or one per neuron; those of "lif"
-    may also be given as `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by
-    default. These, `surrogate`, `surrogate_slope`, `recurrence`, `bias`, `dropout` and `batch_norm` with its constants
-    take one value for all layers or a list with one per layer, output layer last. Second thresholds count from the resting potential.
+    `neuron` is a model of docs/neurons.md, or of the Python file `models` (run only where code is allowed), with its
+    `neuron_parameters`, each a number or one per neuron; those of "lif" may also be given as `decay`, `current_gain`
+    and `threshold`. `reset`, `reset_gradient`: the neuron's own by default. These, `surrogate`, `surrogate_slope`,
+    `recurrence`, `bias`, `dropout` and `batch_norm` with its constants take one value for all layers or a list with one
+    per layer, output layer last. Second thresholds count from the resting potential.
 
     `learned`: by layer, the parameters of its neurons that are trained, from what is given of them on; one number is
     shared by the layer.
@@ -117,8 +118,8 @@ class Network(Section):
     training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest grows; nothing is in tests.
     `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over the samples (and positions
     of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a bias; what comes from the
-    layer itself is added to that. `batch_norm_epsilon` is added to the variance; `batch_norm_momentum` is the share of a
-    new value in the running averages, by which tests and inference normalise.
+    layer itself is added to that. `batch_norm_epsilon` is added to the variance; `batch_norm_momentum` is the share of
+    a new value in the running averages, by which tests and inference normalise.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
