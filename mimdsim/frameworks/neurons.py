@@ -72,11 +72,12 @@ Run = Callable[[torch.nn.Module, torch.Tensor], tuple[torch.Tensor, torch.Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """read: what the module is; problems: options of the module that nothing here stands for."""
+    """read: what the module is; problems: options of the module that nothing here stands for; run: neurons over time,
+    None of cells, which are compared with the weights that they have."""
 
     read: Callable[[Any], Reading]
-    run: Run
     problems: Callable[[Any], Iterator[str]]
+    run: Run | None = None
 
 
 def refusal(*problems: str) -> DescriptionError:
@@ -291,7 +292,6 @@ NEURONS: dict[str, Reader] = {
 NEURONS |= {
     f"torch.{kind}{cell}": Reader(
         read=partial(_cells, kind.lower()),
-        run=lambda module, currents: (module(currents)[0], None),
         problems=cells.problems,
     )
     for kind in ("GRU", "LSTM")
@@ -322,6 +322,7 @@ def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width
         if isinstance(value, tuple) and len(value) != width:
             raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")
     run = NEURONS[neuron_key(module)].run
+    assert run is not None
     plain = copy.deepcopy(module).double()
     plain.train()
     if reading.spiking:
