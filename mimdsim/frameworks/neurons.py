@@ -306,6 +306,8 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
     if problems:
         raise refusal(*problems)
     reading = reader.read(module)
+    if not reading.learned:
+        return reading
     try:
         neuron_of(reading.model, reading.parameters, reset=reading.reset, learned=reading.learned)
     except MappingError as problem:
