@@ -24,6 +24,8 @@ from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import SpikingNetwork, inference_graph, inference_network, interpret, training_graph
 from mimdsim.graph.batch_norm import BatchNorm, folded
 from mimdsim.graph.layer import Source
+from mimdsim.graph.losses import Loss
+from mimdsim.graph.names import random_name
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
@@ -344,3 +346,55 @@ def test_what_sequences_take_is_advised_against_where_memory_lacks() -> None:
     made = {per: compiled(networks(per)["no delay"]).program for per in PER}
     assert "current.hidden0.normalised" in made["sequence"].variables
     assert made["sequence"].variables["current.hidden0.normalised"].shape == (5, 6, 8)
+
+
+def mixed(name: str) -> SpikingNetwork:
+    """Layers with and without a norm of whole sequences, in other wirings."""
+    dense: dict[str, Any] = {"spikes": "dense", "gain": 20.0, "batch": 6, "delay": 0}
+    network = small_network((9, 8, 6, 4), **dense | ({"steady_input": True} if name == "steady" else {}))
+    first, second, last = normed(network, "sequence").layers
+    plain = replace(first, norm=None), second, replace(last, norm=None)
+    layers = {
+        "in the middle": plain,
+        "dropout": tuple(replace(each, dropout=0.4, dropout_per="timestep") for each in plain),
+        "dropout of sequences": tuple(replace(each, dropout=0.4, dropout_per="sequence") for each in plain),
+        "of both kinds": (normed(network, "timestep").layers[0], second, plain[2]),
+        "the input again": (
+            *plain[:2], replace(last, sources=(Source(name="hidden1", neurons=6), Source(name="input", neurons=9)))
+        ),
+        "membrane": (first, second, replace(last, spiking=False)),
+        "steady": (first, second, last),
+        "frozen": (first, second, last),
+    }[name]  # fmt: skip
+    frozen = ("w.hidden0", "gain.hidden0", "b.hidden1") if name == "frozen" else ()
+    loss = Loss(reading="max") if name == "membrane" else network.loss
+    return replace(network, layers=layers, loss=loss, frozen=frozen)
+
+
+MIXED = (
+    *("in the middle", "dropout", "dropout of sequences", "of both kinds", "the input again", "membrane", "steady"),
+    "frozen",
+)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_stretches_of_any_layers_run_on_tiles_as_they_are_meant(name: str) -> None:
+    network = mixed(name)
+    assert len(network.stretches) > 1
+    values = drawn(network, 3)
+    for layer in network.layers:
+        if layer.dropout:
+            state = np.random.default_rng(3).integers(0, 1 << 32, network.batch)
+            values = replace(values, arrays=values.arrays | {random_name(layer.name): state})
+    if name == "steady":
+        values = replace(values, dense=values.dense[0])
+    expected = outputs(network, values)
+    for form in ("calls", "traced"):
+        found = on_tiles(network, values, options=MappingOptions(dense_neurons=form))
+        for value in found.keys() & expected.keys() - {"loss"}:
+            assert relative_error(found[value], expected[value]) < 1e-6, value
+        assert {f"gradient.{name}" for name in network.trained} <= found.keys()
+    graph, inputs = training_graph(network), values.for_graph(network)
+    made = execute(graph, inputs, strategy="hoisted")
+    for value in graph.outputs:
+        assert relative_error(np.asarray(made[value]), np.asarray(expected[value])) < 1e-12, value
