@@ -289,15 +289,15 @@ ADD_PIECES = Codelet(
 
 
 @lru_cache(maxsize=8)
-def _norm_formula(sums: int, passes: int, *of_row: str) -> TileFormula:
+def _norm_formula(in_time: bool, sums: int, passes: int, *of_row: str) -> TileFormula:
     """So many sums over the samples of a box, so many passes over it that take a row each, and calls on rows."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         how: dict[str, Any] = {"dtype": "f32", "out_dtype": "f32", "vector_bytes": vector_bytes}
-        extents = extents | {"samples": np.asarray(extents["samples"]) * extents.get("timesteps", 1)}
-        samples, neurons = extents["samples"], np.asarray(extents["neurons"])
+        samples, neurons = np.asarray(extents["samples"]), np.asarray(extents["neurons"])
+        samples = samples * extents["timesteps"] if in_time else samples
         added = sums * partial_sum_cycles(neurons, samples, worker_contexts=worker_contexts, **how) if sums else 0
-        passed = passes * scale_cycles(extents, 4, worker_contexts, vector_bytes)
+        passed = passes * scale_cycles({"samples": samples, "neurons": neurons}, 4, worker_contexts, vector_bytes)
         return added + passed + sum(CALLS[call](neurons, worker_contexts=worker_contexts) for call in of_row)
 
     calls = ", ".join(
@@ -312,28 +312,29 @@ def _norm_formula(sums: int, passes: int, *of_row: str) -> TileFormula:
 
 _ROW = "[:, start:stop]"
 _INVERSE = ("plus scalar", "inverse root")
-OF_NORM: dict[str, tuple[str, Any, TileFormula, int, tuple[str, ...]]] = {
+# of each its fields, kernel, sums, passes and calls on rows, flops of an element, and constants
+OF_NORM: dict[str, tuple[str, Any, tuple[Any, ...], int, tuple[str, ...]]] = {
     "SumRows": (
-        "read source[BOX]; write pieces[piece, start:stop]", numerics.sum_rows, _norm_formula(1, 0), 1, ()
+        "read source[BOX]; write pieces[piece, start:stop]", numerics.sum_rows, (1, 0), 1, ()
     ),
     "SquaresApart": (
         "read source[BOX]; read mean[ROW]; write pieces[piece, start:stop]",
-        numerics.sum_squares_apart, _norm_formula(1, 1), 3, (),
+        numerics.sum_squares_apart, (1, 1), 3, (),
     ),
     "Normalise": (
         "read source[BOX]; read mean[ROW]; read variance[ROW]; read gain[ROW]; read bias[ROW]; write target[BOX]",
-        numerics.normalise_boxes, _norm_formula(0, 3, *_INVERSE, "times"), 3, ("epsilon",),
+        numerics.normalise_boxes, (0, 3, *_INVERSE, "times"), 3, ("epsilon",),
     ),
     "SumNormalised": (
         "read q[BOX]; read x[BOX]; read mean[ROW]; read variance[ROW]; write gains[piece, start:stop]; "
         "write biases[piece, start:stop]",
-        numerics.sum_normalised, _norm_formula(2, 2, *_INVERSE, "times"), 4, ("epsilon",),
+        numerics.sum_normalised, (2, 2, *_INVERSE, "times"), 4, ("epsilon",),
     ),
     "NormGradient": (
         "read q[BOX]; read x[BOX]; read mean[ROW]; read variance[ROW]; read gain[ROW]; read d_gain[ROW]; "
         "read d_bias[ROW]; write target[BOX]",
         numerics.norm_gradient,
-        _norm_formula(0, 5, *_INVERSE, "times", "times", "times scalar", "times scalar"), 5, ("epsilon", "values"),
+        (0, 5, *_INVERSE, "times", "times", "times scalar", "times scalar"), 5, ("epsilon", "values"),
     ),
 }  # fmt: skip
 
@@ -352,7 +353,7 @@ def of_norm(name: str, in_time: bool) -> Codelet:
         name=f"{name}{'InTime' if in_time else ''}",
         fields=fields,
         compute=compute,
-        cost=formula,
+        cost=_norm_formula(in_time, *formula),
         flops=terms_of({"elements": flops}),
         constants=constants,
         code_bytes=512 + 3 * CALL_BYTES,

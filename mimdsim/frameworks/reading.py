@@ -25,6 +25,7 @@ from mimdsim.frameworks.cells import READ_OUT, reading_of, run_cells
 from mimdsim.frameworks.neurons import Reading, neuron_key, refusal, run_neuron
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of, normalised_currents
 from mimdsim.frameworks.recording import (
+    VOTE,
     Dropout,
     Dropped,
     Feed,
@@ -138,8 +139,10 @@ def workload_of(
     values = _find_input(layers, weights, example_input)
     _check_spikes(layers, weights)
     _check_cells(layers, weights)
-    table = base_table(workload, Path(out or ".")) if workload else _random(values, _widths(layers)[-1])
+    classes = _widths(layers)[-1] // recorded.votes
+    table = base_table(workload, Path(out or ".")) if workload else _random(values, classes)
     table["network"] = _network(layers, table.get("network", {}))
+    table["network"] |= {"neurons_per_class": recorded.votes} if recorded.votes > 1 else {}
     training = table.setdefault("training", {})
     reads = _output(output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1])
     table["network"]["output"] = reads
@@ -387,7 +390,7 @@ def _functions(origin: Origin | None) -> set[str]:
     return set()
 
 
-GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add"}
+GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", VOTE}
 
 
 def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
@@ -858,15 +861,18 @@ def _objective(
         return dict(loss)
     if loss and loss not in LOSSES:
         raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
+    votes: dict[str, Any] = {"logit_scale": 1 / recorded.votes} if recorded.votes > 1 else {}
+    if votes and loss == "mse_count_loss":
+        raise refusal(f"loss '{loss}' of the mean of votes is not known here; nearest: 'ce_count_loss'")
     if loss:
-        return dict(LOSSES[loss])
+        return LOSSES[loss] | votes
     functions = set().union(*map(_functions, _returned(recorded, last)))
     if recorded.reading:
         return {"loss": "cross_entropy", "reading": recorded.reading}
     if by_membrane:
         reading = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
-        return {"loss": "cross_entropy", "reading": reading}
-    scale = {"logit_scale": 1 / timesteps} if "mean" in functions else {}
+        return {"loss": "cross_entropy", "reading": reading} | votes
+    scale = {"logit_scale": 1 / timesteps / recorded.votes} if "mean" in functions else votes
     return {"loss": "cross_entropy", "reading": "sum", **scale}
 
 

@@ -82,6 +82,7 @@ class Kind(Enum):
     SAME = "hands its values on"
     DROPOUT = "leaves some of its values out"
     NORM = "batch norm of the product before it"
+    VOTE = "the mean of adjacent outputs, which stand for a class"
     CONTAINER = "its own calls are recorded instead"
     UNKNOWN = "refused"
 
@@ -100,6 +101,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.DROPOUT
     if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
         return Kind.NORM
+    if key == "spikingjelly.VotingLayer":
+        return Kind.VOTE
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
     of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
@@ -108,6 +111,7 @@ def kind_of(module: torch.nn.Module) -> Kind:
     return Kind.UNKNOWN if of_torch or of_framework else Kind.CONTAINER
 
 
+VOTE = "vote"  # what a voting layer makes
 KEEPS_VALUES = {
     "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
     "narrow", "permute", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
@@ -264,7 +268,7 @@ class Recorded:
     """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
     masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
     values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
-    does."""
+    does; votes: how many outputs stand for a class, of which the module returned the mean."""
 
     layers: dict[str, NeuronCalls]
     norms: Counter[str]
@@ -272,6 +276,7 @@ class Recorded:
     masks: dict[str, np.ndarray]
     values: list[np.ndarray] = field(default_factory=list)
     reading: str = ""
+    votes: int = 1
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -282,6 +287,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self.names = {id(each): name for name, each in module.named_modules()}
         self.layers: dict[str, NeuronCalls] = {}
         self.norms: Counter[str] = Counter()
+        self.votes = 1
         self._inside = 0
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
@@ -473,6 +479,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if of is not None:
                 per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
                 self.mark(made, _dropped(of, module.p if module.training else 0.0, per))
+        elif kind is Kind.VOTE:
+            self.votes = int(module.voting_size)
+            self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,)))
         elif kind is Kind.NORM:
             self.norms[name] += 1
             self.mark(made, _normalised(where, name, module, of))
@@ -589,7 +598,12 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
     values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors_in(made)]
     return Recorded(
-        layers=recorder.layers, norms=recorder.norms, returned=returned, masks=recorder.masks, values=values
+        layers=recorder.layers,
+        norms=recorder.norms,
+        returned=returned,
+        masks=recorder.masks,
+        values=values,
+        votes=recorder.votes,
     )
 
 

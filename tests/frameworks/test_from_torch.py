@@ -70,7 +70,8 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
         every = (zoo.as_here(each[parameter], transposed, mine) for each in (double, single))
         wanted, rounded = (each[row : row + len(mine)] for each in every)
         assert np.abs(wanted).max() > 0
-        assert off(mine, wanted) <= max(2 * off(rounded, wanted), 2e-6), array
+        least = 1e-5 if mine.size == 1 else 2e-6  # one number that PyTorch rounds little may be so by chance
+        assert off(mine, wanted) <= max(2 * off(rounded, wanted), least), array
 
 
 def refusal(module: Any, spikes: Any, **more: Any) -> str:

@@ -10,6 +10,7 @@ from mimdsim.codelets import (
     dense,
     elementwise,
     fan_in,
+    learned_constants,
     losses,
     neurons,
     planes,
@@ -21,16 +22,23 @@ from mimdsim.codelets import (
 )
 from mimdsim.graph.convolution import POOLS, Patches, Planes, Pooling, Window
 from mimdsim.graph.elementwise import FUNCTIONS
+from mimdsim.graph.learned_constants import Coefficients, ConstantGradient
+from mimdsim.graph.linear_neurons import RowGradient
+from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.numerics.optimisers import FORMS
 from mimdsim.program import Codelet
 
 MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
-    *(dense, losses, training, elementwise, products, planes, cells),
+    *(dense, losses, training, elementwise, products, planes, cells, learned_constants),
 )
 BOXES = ("boxes", "boxes of states")
 OVER: dict[str, Any] = {"planes": Planes(channels=3, height=12, width=12)}
 POOL = Window(kernel=(2, 2), stride=(2, 2))
+LEARNED = tuple(
+    Coefficients(neuron=neuron_of(model, {}, learned=(name,)), neurons=8)
+    for model, name in (("leaky", "beta"), ("spikingjelly_plif", "share"))
+)
 MADE = {
     dense: (
         *(dense.slice_codelet(along, shift) for along, shift in (("rows", 0), ("slots", 0), ("slots", -1))),
@@ -53,6 +61,18 @@ MADE = {
         *(cells.binary(kind, place) for kind in cells.BINARY for place in (None, 0, 1)),
         *(cells.affine(scales, shifts) for scales in (False, True) for shifts in (False, True)),
         *(cells.affine(True, False, 0), cells.function("tanh", 0)),
+    ),
+    learned_constants: (
+        *(learned_constants.coefficients(each) for each in LEARNED),
+        *(
+            make(ConstantGradient(coefficients=LEARNED[0], constant=0))
+            for make in (
+                *(learned_constants.constant_gradient, learned_constants.shared_constant_part),
+                learned_constants.shared_constant_gradient,
+            )
+        ),
+        learned_constants.coefficient_gradient(RowGradient(neuron=LEARNED[0].neuron, row=0, told=True)),
+        learned_constants.coefficient_pieces(RowGradient(neuron=LEARNED[0].neuron, row=0, told=True)),
     ),
     planes: (
         *(make(Patches(**OVER, window=Window(kernel=(5, 5)))) for make in (planes.unfold, planes.fold)),

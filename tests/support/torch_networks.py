@@ -16,6 +16,7 @@ neuron = pytest.importorskip("spikingjelly.activation_based.neuron")
 jelly = pytest.importorskip("spikingjelly.activation_based.layer")
 functional = pytest.importorskip("spikingjelly.activation_based.functional")
 surrogate = pytest.importorskip("snntorch.surrogate")
+parametric_lif_net = pytest.importorskip("spikingjelly.activation_based.model.parametric_lif_net")
 jelly_surrogate = pytest.importorskip("spikingjelly.activation_based.surrogate")
 
 nn: Any = torch.nn
@@ -434,6 +435,24 @@ def _jelly_planes(step_mode: str) -> Any:
     return net
 
 
+def _gesture_net() -> Any:
+    """The network for DVS Gesture that SpikingJelly ships (Fang et al. 2021), on 32 x 32 pixels and without dropout."""
+    net = parametric_lif_net.DVSGestureNet(
+        channels=3, spiking_neuron=neuron.ParametricLIFNode, init_tau=2.0, detach_reset=True
+    )
+    kept = [part for part in net.conv_fc if not isinstance(part, jelly.Dropout)]
+    narrow = {
+        layer: jelly.Linear(*shape)
+        for layer, shape in zip(
+            (part for part in kept if isinstance(part, jelly.Linear)), ((3, 12), (12, 2 * CLASSES)), strict=True
+        )
+    }
+    votes = [narrow.get(part, jelly.VotingLayer(2) if isinstance(part, jelly.VotingLayer) else part) for part in kept]
+    net.conv_fc = nn.Sequential(*votes)
+    functional.set_step_mode(net, "m")
+    return net
+
+
 def _plif(planes: bool) -> Any:
     """Neurons that learn how fast they forget, one number for a layer (Fang et al. 2021)."""
     cells = [neuron.ParametricLIFNode(init_tau=tau, decay_input=tau < 3, detach_reset=True) for tau in (2.0, 4.0)]
@@ -605,6 +624,9 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly, a loop": TorchNetwork(make=JellyLoop, judge=of_counts, scale=5.0),
     "spikingjelly in time": TorchNetwork(make=_jelly_in_time, judge=of_counts, scale=4.0),
     "spikingjelly, mean over time": TorchNetwork(make=JellyMean, loss="", judge=of_counts, scale=4.0),
+    "spikingjelly's own network for DVS Gesture": TorchNetwork(
+        make=_gesture_net, judge=of_counts, sample=(2, 32, 32), scale=8.0
+    ),
     "spikingjelly PLIF": TorchNetwork(make=lambda: _plif(False), judge=of_counts, single=True, scale=4.0),
     "spikingjelly PLIF after a convolution": TorchNetwork(
         make=lambda: _plif(True), judge=of_counts, single=True, scale=6.0

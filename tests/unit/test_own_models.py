@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ model = CellModel(
     parameters=(positive("threshold", 1.0, "of the potential", "a spike above it"),), source="ours",
 )
 """
+ROOT = Path(__file__).resolve().parents[2]
 SHORT: dict[str, Any] = {"training.max_training_steps": 3, "training.evaluate": "never"}
 
 
@@ -118,6 +120,27 @@ def test_a_file_that_is_wrong_is_explained(tmp_path: Path, said: str) -> None:
     with pytest.raises(DescriptionError) as wrong:
         load_workload("digits", written(tmp_path, WRONG[said]) | {"network.neuron": "forgetful"})
     assert said in str(wrong.value)
+
+
+def test_a_file_is_found_beside_the_description(tmp_path: Path) -> None:
+    mimdsim.allow_code()
+    written(tmp_path, LINEAR)
+    (tmp_path / "mine.toml").write_text(
+        'title = "t"\n[data]\nsource = "random"\ninputs = 4\nclasses = 2\ntimesteps = 2\ninput_capacity = 4\n'
+        '[network]\nhidden = [4]\ncapacity = [4, 2]\nmodels = "own.py"\nneuron = "forgetful"\n'
+        "[training]\nbatch = 2\nlearning_rate = 0.1\n"
+    )
+    assert network_of(load_workload(tmp_path / "mine.toml")).layers[0].neuron.model == "forgetful"
+
+
+def test_the_models_of_the_docs_page_run(tmp_path: Path) -> None:
+    mimdsim.allow_code()
+    page = (ROOT / "docs" / "neurons.md").read_text().partition("## A model of your own")[2].partition("\n## ")[0]
+    first, second = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for text, spikes in ((first, "sparse"), (second, "dense")):
+        changes = written(tmp_path, text, f"{spikes}.py") | {"network.spikes": spikes, "network.hidden": [16, 12]}
+        name = "forgetful" if spikes == "sparse" else "quadratic"
+        assert mimdsim.check(load_workload("digits", changes | {"network.neuron": name}), "bow").passed
 
 
 def test_a_changed_file_is_run_again(tmp_path: Path) -> None:
