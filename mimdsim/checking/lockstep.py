@@ -74,7 +74,7 @@ class Trace:
 
 SUMS = (
     *("matmul_weight_gradient", "synapse_weight_gradient", "self_synapse_weight_gradient", "bias_gradient"),
-    "batch_norm_sums",
+    *("batch_norm_sums", "coefficient_gradient"),
 )
 
 
@@ -86,6 +86,8 @@ def terms_of_sums(graph: Graph) -> dict[str, str]:
     for op in graph.operations:
         if op.kind in SUMS:
             found |= dict.fromkeys(op.outputs, op.inputs[0])
+        if op.kind == "constant_gradient":  # of gradients of coefficients, summed over the neurons
+            found[op.outputs[0]] = op.inputs[1]
         if op.kind == "batch_norm_input_gradient":
             before[op.outputs[0]] = op.inputs[0]
         if op.kind != "scan":

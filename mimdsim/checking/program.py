@@ -205,19 +205,24 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
 def _drawn(
     compiled: Compiled, draw: Draw, wanted: set[str], sizes: dict[str, float]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any], Trace]:
-    """Inputs, and what the interpreter makes of them; drawn again where rounding could decide who fires."""
+    """Inputs, and what the interpreter makes of them; drawn again where rounding could decide who fires, of which those
+    are taken whose potentials stay furthest from their thresholds."""
     graph, network = compiled.graph, compiled.network
     partial, terms, thresholds = gradients_at_ids(graph), terms_of_sums(graph), rounded_potentials(network, graph)
+    best: tuple[dict[str, np.ndarray], dict[str, Any], Trace] | None = None
     for again in range(MOST_DRAWN):
         inputs = drawn_inputs(network, replace(draw, again=again), sizes)
         spikes = Counter(dict.fromkeys((spikes_of(layer.name) for layer in network.layers), 0))
         trace = Trace(wanted, partial, terms, spikes, thresholds=thresholds)
         meaning = interpret(graph, graph_inputs(graph, inputs), trace)
+        if best is None or trace.closest > best[2].closest:
+            best = inputs, meaning, trace
         if trace.closest > NEAR:
             break
-    for name, value in meaning.items():
-        trace.note(name, value)
-    return inputs, meaning, trace
+    assert best is not None
+    for name, value in best[1].items():
+        best[2].note(name, value)
+    return best
 
 
 def _values_failed(text: str, draw: int) -> Finding:

@@ -30,7 +30,7 @@ IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14
 TIED = 4  # one in this many neurons is tied, in a draw with ties
 # most of what is drawn to either side of where these begin
-ROOM = {"bias": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5}
+ROOM = {"bias": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5, "constant": 0.0625}
 UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
 GROUP_LIFT = 1.1  # of the threshold: where a group that spikes puts the next one
 GROUP_APART = 0.02  # what it does to other groups, as a share of that
@@ -210,7 +210,7 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         for threshold in (layer.selection.threshold, layer.selection.second_threshold)
         for above in (False, True)
     ]
-    weights, *others = (values[parameter.name] for parameter in layer.parameters)
+    weights, *others = (values[parameter.name] for parameter in layer.parameters if not parameter.constant)
     position = 0
     for kind, potential in enumerate(wanted):
         tied = np.arange(kind, layer.columns, TIED * len(wanted))
