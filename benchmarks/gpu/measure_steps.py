@@ -225,7 +225,11 @@ def activity(torch: Any, problem: programs.Problem, own: programs.Buffers) -> di
 
 
 def timing(
-    torch: Any, step: Callable[[], Any], small: bool, finish: Callable[[Any], Any] | None = None
+    torch: Any,
+    step: Callable[[], Any],
+    small: bool,
+    finish: Callable[[Any], Any] | None = None,
+    seconds: float = 0.8,
 ) -> dict[str, Any]:
     """Median ms of a step over groups of back-to-back steps, its quartiles, and mJ by the board's own counter."""
     on_gpu = torch.cuda.is_available()
@@ -247,7 +251,7 @@ def timing(
     found = []
     joules = energy_counter() if on_gpu and not small else None
     before, begun = (joules() if joules else 0.0), wait(last)
-    done, until = 0, begun + (0.0 if small else 0.8)
+    done, until = 0, begun + (0.0 if small else seconds)
     while len(found) < 3 or time.perf_counter() < until:
         start = time.perf_counter()
         for _ in range(calls):
