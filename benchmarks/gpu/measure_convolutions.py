@@ -45,7 +45,7 @@ CASES = (
     ("3x32x32-64c3p1-max2-128c3p1-max2-256c3p1-max2-10", 64, 10),  # of the size of those for CIFAR-10
     ("2x64x64-32c3p1-max2-64c3p1-max2-64c3p1-max2-256-11", 16, 20),  # as SpikingJelly's, smaller
     ("1x28x28-32c3p1-avg2-32c3p1-avg2-10", 32, 100),
-    ("2x128x128-128c3p1-max2-128c3p1-max2-128c3p1-max2-128c3p1-max2-128c3p1-max2-512-110", 16, 16),  # SpikingJelly's
+    ("2x128x128-128c3p1-max2-128c3p1-max2-128c3p1-max2-128c3p1-max2-128c3p1-max2-512-110", 8, 8),  # SpikingJelly's
 )
 SMALL_CASES = (("2x12x11-5c3p1-max2-6c3s2-7", 4, 6), ("1x9x9-4c3:avg2-9-6", 3, 5))
 FIRING, INPUT_FIRING = 0.05, 0.02  # shares of the neurons and of the inputs
@@ -54,6 +54,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[planes.Buffers], Callable[[], None]]]] 
     "hoisted": ("cuDNN, Triton neurons and pools, one CUDA graph", planes.hoisted),
     "graph_replay": ("cuDNN, Triton neurons and pools, time outermost, one CUDA graph", planes.looped),
 }
+Measured = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]  # row, rows of its kernels and layers
 Layout = tuple[bool, int]  # channels innermost, padded to a multiple of
 
 
@@ -77,29 +78,22 @@ def main() -> None:
     kernels: list[dict[str, Any]] = []
     single: list[dict[str, Any]] = []
 
-    def late(before: object) -> bool:
-        over = time.perf_counter() - start > options.seconds
-        if over:
-            print("out of time before", before, flush=True)
-        return over
-
     for text, batch, timesteps in cases:
-        if late(text):
+        if time.perf_counter() - start > options.seconds:
+            print("out of time before", text)
             break
         problem = prepared(torch, text, batch, timesteps)
         if "check" in options.what:
             check(torch, problem)
-        for row, found in measured(torch, gpu, text, problem, options.small, options.what):
-            print(f"{time.perf_counter() - start:.0f} s", {k: row[k] for k in PRINTED}, flush=True)
+        for row, found, alone in measured(torch, gpu, text, problem, options.small, options.what):
+            print(f"{time.perf_counter() - start:.0f} s", {k: row[k] for k in PRINTED}, clocks(), flush=True)
             steps.append(row)
             kernels += found
+            single += alone
             write_rows(options.out / "gpu_training_steps.csv", STEP_COLUMNS, steps)
             write_rows(options.out / "gpu_step_kernels.csv", KERNEL_COLUMNS, kernels)
-        del problem
-    if "convolutions" in options.what:
-        for row in convolutions(torch, gpu, cases, options.small, late):
-            single.append(row)
             write_rows(options.out / "gpu_convolutions.csv", CONVOLUTION_COLUMNS, single)
+        del problem
     print(f"measured on {gpu} in {time.perf_counter() - start:.0f} s,", clocks())
 
 
@@ -200,8 +194,8 @@ def difference(found: list[Any], exact: list[Any]) -> str:
 
 def measured(
     torch: Any, gpu: str, text: str, problem: planes.Problem, small: bool, what: list[str]
-) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """(row, rows of its kernels) of every program."""
+) -> Iterator[Measured]:
+    """Of every program."""
     of: dict[str, Any] = {"gpu": gpu, "widths": text, "recurrent": "none"}
     given: dict[str, Any] = {**of, "batch": problem.batch, "timesteps": problem.timesteps, "source": SOURCE}
     on_gpu = torch.cuda.is_available()
@@ -211,7 +205,9 @@ def measured(
             continue
         for precision in PRECISIONS if on_gpu else ("fp32",):
             dtype, quick = allow(torch, precision), []
-            tried = (chosen[precision],) if precision in chosen else layouts(precision)
+            tried = layouts(precision)
+            if precision in chosen:  # graphs of loops take long to capture
+                tried = tuple(dict.fromkeys((chosen[precision], (False, 1))))
             for layout in tried if len(tried) > 1 else ():
                 own = planes.Buffers(torch, problem, dtype, last=layout[0], pad=layout[1])
                 step = build(own)
@@ -220,8 +216,9 @@ def measured(
                 quick.append(float(timing(torch, run, small, seconds=0.1)["ms"]))
                 del own, step, run
             if quick:
-                print("  ", strategy, precision, [f"{named(each)}: {ms:.3f}" for each, ms in zip(tried, quick, strict=True)])
-            layout = chosen[precision] = tried[quick.index(min(quick))] if quick else tried[0]
+                print(" ", strategy, precision, dict(zip(map(named, tried), quick, strict=True)), flush=True)
+            layout = tried[quick.index(min(quick))] if quick else tried[0]
+            chosen.setdefault(precision, layout)
             own = planes.Buffers(torch, problem, dtype, last=layout[0], pad=layout[1])
             step = build(own)
             step()
@@ -229,11 +226,15 @@ def measured(
             assert all(bool(torch.isfinite(each).all()) for each in own.found())
             found = kernels_of(torch, step) if strategy == "hoisted" else []
             timed = timing(torch, replayed(torch, step) if on_gpu else step, small)
+            samples = own.rows if strategy == "hoisted" else own.batch
+            on = {"source": SOURCE, "gpu": gpu, "dtype": precision}
+            alone = list(convolutions(torch, own, samples, on)) if "convolutions" in what else []
             row = {"strategy": strategy, "precision": precision}
             where = f"{program}, {named(layout)}, PyTorch {torch.__version__}"
             yield (
                 {**given, **row, "program": where, **timed},
                 [{**of, **row, "position": at, **each} for at, each in enumerate(found)],
+                alone,
             )
             del own, step
             if on_gpu:
@@ -251,9 +252,7 @@ def activity(own: planes.Buffers) -> str:
     return " ".join(f"{float(each):.2f}" for each in fired)
 
 
-def eager_rows(
-    torch: Any, problem: planes.Problem, given: dict[str, Any], small: bool
-) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def eager_rows(torch: Any, problem: planes.Problem, given: dict[str, Any], small: bool) -> Iterator[Measured]:
     """Loops over timesteps in Python: written out, and with snnTorch's neurons."""
     programs: dict[str, Callable[[], Any]] = {}
     allow(torch, "tf32")
@@ -267,12 +266,10 @@ def eager_rows(
     for program, gradients in programs.items():
         timed = timing(torch, gradients, small, seconds=0.4)
         row = {"strategy": "eager", "precision": "tf32", "program": f"{program}, PyTorch {torch.__version__}"}
-        yield {**given, **row, **timed}, []
+        yield {**given, **row, **timed}, [], []
 
 
-def xla_rows(
-    torch: Any, problem: planes.Problem, given: dict[str, Any], small: bool
-) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def xla_rows(torch: Any, problem: planes.Problem, given: dict[str, Any], small: bool) -> Iterator[Measured]:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         import jax
@@ -287,37 +284,27 @@ def xla_rows(
         step = planes_step(problem.layers, inputs, weights, biases, host.labels.numpy(), precision)
         timed = timing(torch, step, small, finish=lambda last: last.block_until_ready())
         program = f"jax.lax.scan, JAX {jax.__version__}"
-        yield {**given, "strategy": "as_published", "precision": precision, "program": program, **timed}, []
+        yield {**given, "strategy": "as_published", "precision": precision, "program": program, **timed}, [], []
 
 
-def convolutions(
-    torch: Any, gpu: str, cases: tuple[tuple[str, int, int], ...], small: bool, late: Callable[[object], bool]
-) -> Iterator[dict[str, Any]]:
-    """cuDNN's time for each layer, for all timesteps at once and for one, in the fastest layout."""
-    sizes = [(of, batch * steps) for text, batch, steps in cases for of in convolutions_of(text)]
-    sizes += [(of, batch) for text, batch, _ in cases[:4] for of in convolutions_of(text)]
-    seen = set()
-    for of, samples in sizes:
-        if planes.reads_all(of) or (of.read, of.made, of.window, samples) in seen:
+def convolutions(torch: Any, own: planes.Buffers, samples: int, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """cuDNN's time for each layer of `own`, in its layout, whose kernels have been chosen."""
+    for layer, of in enumerate(own.layers):
+        if planes.reads_all(of):
             continue
-        seen.add((of.read, of.made, of.window, samples))
-        for precision in PRECISIONS if torch.cuda.is_available() else ("fp32",):
-            if late((of.read, precision)):
-                return
-            dtype = allow(torch, precision)
-            found = [(*each, layout) for layout in layouts(precision) for each in passes(torch, of, samples, dtype, layout)]
-            for name in dict.fromkeys(each[0] for each in found):
-                seconds, layout = min((each[1], each[2]) for each in found if each[0] == name)
-                yield {
-                    "source": SOURCE, "gpu": gpu, "dtype": precision, "pass": name, "samples": samples,
-                    "channels": of.read.channels, "height": of.read.height, "width": of.read.width,
-                    "channels_made": of.channels, "kernel": of.window.kernel[0], "stride": of.window.stride[0],
-                    "padding": of.window.padding[0], "layout": named(layout), "time_us": f"{1e6 * seconds:.2f}",
-                    "layer": f"{of.read} to {of.made}",
-                }  # fmt: skip
+        for name, seconds in passes(torch, of, samples, own.dtype, (own.last, own.pad), layer > 0):
+            yield {
+                **given, "pass": name, "samples": samples, "layer": f"{of.read} to {of.made}",
+                "channels": of.read.channels, "height": of.read.height, "width": of.read.width,
+                "channels_made": of.channels, "kernel": of.window.kernel[0], "stride": of.window.stride[0],
+                "padding": of.window.padding[0], "layout": named((own.last, own.pad)),
+                "time_us": f"{1e6 * seconds:.2f}",
+            }  # fmt: skip
 
 
-def passes(torch: Any, of: Convolution, samples: int, dtype: Any, layout: Layout) -> Iterator[tuple[str, float]]:
+def passes(
+    torch: Any, of: Convolution, samples: int, dtype: Any, layout: Layout, back: bool
+) -> Iterator[tuple[str, float]]:
     """(name, seconds) of the forward pass and both gradients, between operands that are there."""
     last, pad = layout
     order = torch.channels_last if last else torch.contiguous_format
@@ -340,7 +327,7 @@ def passes(torch: Any, of: Convolution, samples: int, dtype: Any, layout: Layout
         "forward": lambda: torch.nn.functional.conv2d(x, w, None, window.stride, window.padding),
         "weight gradient": lambda: adjoint((False, True, False)),
     }
-    if of.read.channels > 3:  # what reads the input has no gradient to hand on
+    if back:  # what reads the input has no gradient to hand on
         works["input gradient"] = lambda: adjoint((True, False, False))
     for name, work in works.items():
         if device == "cpu":
@@ -348,7 +335,7 @@ def passes(torch: Any, of: Convolution, samples: int, dtype: Any, layout: Layout
             yield name, 1.0
             continue
         work()
-        calls = 4 if samples * max(of.made.neurons, of.read.neurons) > 1 << 27 else 20
+        calls = 4 if samples * max(of.made.neurons, of.read.neurons) > 1 << 26 else 20
         run = replayed(torch, lambda work=work, calls=calls: [work() for _ in range(calls)] and None)
         yield name, median_seconds(torch, run) / calls
         del run

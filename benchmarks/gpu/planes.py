@@ -17,8 +17,6 @@ from benchmarks.gpu.bptt import DECAY, SCALE, SLOPE, THRESHOLD
 from benchmarks.gpu.programs import EVERYWHERE, HALF_LOSS_SCALE
 from mimdsim.graph.convolution import Convolution, Planes, Pool
 
-MANY = 1 << 19  # columns from which a thread takes more of them, 16 bytes each
-
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
@@ -93,7 +91,7 @@ class Buffers:
 
     def blocks(self, columns: int) -> tuple[int, int]:
         """(programs, columns of each)"""
-        block = 128 if columns < MANY else 512 * 4 // self.dtype.itemsize
+        block = 1024 // self.dtype.itemsize
         return -(-columns // block), block
 
     def unfold(self) -> None:
@@ -188,11 +186,13 @@ class Buffers:
         if not layer:
             return None
         if reads_all(of):
-            d = (self.flat(q) @ self.flat(w)).view(self.flat(seen).shape)
-            d = d.unflatten(1, seen.permute(0, 2, 3, 1).shape[1:]).permute(0, 3, 1, 2) if self.last else d.view(seen.shape)
+            d = self.torch.empty_like(seen)
+            self.torch.mm(self.flat(q), self.flat(w), out=self.flat(d))
         else:
             d = self.ordered(self.adjoint(q, seen, w, of, (True, False, False))[0])
-        return self.pooled_back(of.before, d, self.source(layer, first * self.batch, rows), of.planes) if of.before else d
+        if of.before is None:
+            return d
+        return self.pooled_back(of.before, d, self.source(layer, first * self.batch, rows), of.planes)
 
     def adjoint(self, q: Any, x: Any, w: Any, of: Convolution, wanted: tuple[bool, bool, bool]) -> Any:
         window = of.window

@@ -121,7 +121,9 @@ def walk_backward(
 
 
 @triton.jit
-def unfold(ids, counts, dense, capacity, columns, BLOCK: tl.constexpr, positions=1, channels=1, LAST: tl.constexpr = False):
+def unfold(
+    ids, counts, dense, capacity, columns, BLOCK: tl.constexpr, positions=1, channels=1, LAST: tl.constexpr = False
+):  # fmt: skip
     """Ones at the ids of each row of `dense`, which holds zeros. LAST: ids count channels outermost, `positions` each;
     rows have them innermost, `channels` of them with padding."""
     row = tl.program_id(0)
@@ -289,7 +291,7 @@ def _window_at(at, channels, high, wide, LAST: tl.constexpr):
     if LAST:
         c, rest = at % channels, at // channels
         return rest // wide // high, c, rest // wide % high, rest % wide
-    else:  # noqa: RET505 - Triton compiles all that follows a branch
+    else:  # because Triton compiles what follows a branch
         plane = at // wide // high
         return plane // channels, plane % channels, at // wide % high, at % wide
 
@@ -298,7 +300,7 @@ def _window_at(at, channels, high, wide, LAST: tl.constexpr):
 def _pixel(n, c, y, x, channels, height, width, LAST: tl.constexpr):
     if LAST:
         return ((n * height + y) * width + x) * channels + c
-    else:  # noqa: RET505
+    else:
         return ((n * channels + c) * height + y) * width + x
 
 

@@ -1,4 +1,4 @@
-"""The training steps of programs.py and planes.py in JAX, time outermost, differentiated by JAX: what XLA makes of a loop.
+"""The training steps of programs.py and planes.py in JAX, time outermost: what XLA makes of a loop.
 
 `jax.lax.scan` is a loop whose trip count XLA knows, as in the published Keras program.
 """

@@ -33,7 +33,7 @@ def convolutions_of(text: str) -> tuple[Convolution, ...]:
             continue
         window = WINDOW.fullmatch(part)
         if window:
-            kernel, pad, stride = (int(each or default) for each, default in zip(window.groups()[1:4], (1, 0, 1), strict=True))
+            kernel, pad, stride = int(window[2]), int(window[3] or 0), int(window[4] or 1)
             of = Window(kernel=(kernel, kernel), padding=(pad, pad), stride=(stride, stride))
             after = _pool(text, window[5]) if window[5] else None
         elif re.fullmatch(NUMBER, part):
