@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.gpu.bptt import DECAY, SCALE, SECOND_THRESHOLD, SLOPE, THRESHOLD
 from mimdsim.graph.convolution import Convolution, Pool
 
+INNERMOST = ("NHWC", "HWIO", "NHWC")
 MATMUL = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 
@@ -54,7 +55,8 @@ def training_step(
 def planes_step(
     layers: tuple[Convolution, ...], inputs: Any, weights: list[Any], biases: list[Any], labels: Any, precision: str
 ) -> Callable[[], Any]:
-    """The same of layers with convolutions, without a delay between them; inputs: [T, B, channels, height, width]."""
+    """The same of layers with convolutions, without a delay between them; inputs: [T, B, channels, height, width].
+    Channels are innermost, as Keras and Flax have them."""
     import jax
     import jax.numpy as jnp
 
@@ -64,31 +66,33 @@ def planes_step(
     def pooled(pool: Pool | None, x: Any) -> Any:
         if pool is None:
             return x
-        sizes = (1, 1, *pool.window.kernel)
+        sizes = (1, *pool.window.kernel, 1)
         if pool.kind == "max":
             return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, sizes, sizes, "VALID")
         total = jax.lax.reduce_window(x, 0.0, jax.lax.add, sizes, sizes, "VALID")
         return total / pool.window.taps if pool.kind == "average" else total
 
     def loss(parameters: Any, x: Any, target: Any) -> Any:
-        zeros = [jnp.zeros((x.shape[1], *of.result.shape)) for of in layers]
+        made = [of.result for of in layers]
+        zeros = [jnp.zeros((x.shape[1], planes.height, planes.width, planes.channels)) for planes in made]
 
         def turn(v: Any, now: Any) -> Any:
             left, fired = [], now
             for of, held, w, b in zip(layers, v, *parameters, strict=True):
                 edges = [(pad, pad) for pad in of.window.padding]
-                made = jax.lax.conv_general_dilated(pooled(of.before, fired), w, of.window.stride, edges)
-                current = pooled(of.after, made + b[:, None, None])
+                seen = pooled(of.before, fired)
+                made = jax.lax.conv_general_dilated(seen, w, of.window.stride, edges, dimension_numbers=INNERMOST)
+                current = pooled(of.after, made + b)
                 held = held - jax.lax.stop_gradient(jnp.where(held > THRESHOLD, held, 0.0))
                 left.append(DECAY * held + SCALE * current)
                 fired = spike(left[-1])
             return left, fired
 
         _, out = jax.lax.scan(turn, zeros, x)
-        return cross_entropy(out.sum(0)[:, :, 0, 0], target)
+        return cross_entropy(out.sum(0)[:, 0, 0], target)
 
-    parameters = ([jnp.asarray(w) for w in weights], [jnp.asarray(b) for b in biases])
-    return trained(loss, parameters, jnp.asarray(inputs), jnp.asarray(labels))
+    parameters = ([jnp.asarray(w.transpose(2, 3, 1, 0)) for w in weights], [jnp.asarray(b) for b in biases])
+    return trained(loss, parameters, jnp.asarray(inputs.transpose(0, 1, 3, 4, 2)), jnp.asarray(labels))
 
 
 def fire(second: float) -> Any:

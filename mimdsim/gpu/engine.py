@@ -13,6 +13,7 @@ from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.costs.area_power import energy_profile
 from mimdsim.gpu import elementwise, gemm
+from mimdsim.gpu.convolution import ConvolutionPass, convolution_seconds
 from mimdsim.gpu.elementwise import (
     CUDNN_PERSISTENT,
     L2_FOOTPRINT_SHARE,
@@ -154,6 +155,8 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
     """One launch of a kernel, or one round of several."""
     period = launch_seconds(gpu, how.launching)
     if isinstance(kernel, Product):
+        if kernel.convolution is not None:
+            return _time_convolution(kernel, kernel.convolution, gpu, how, precision, resident)
         product = gemm_seconds(
             gpu,
             kernel.m,
@@ -164,7 +167,6 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
             accumulate=kernel.accumulate,
             l2_resident=resident and kernel.repeated,
             aligned=kernel.aligned,
-            gathered=kernel.gathered,
         )
         return product if product.seconds >= period else replace(product, seconds=period, bound="launch")
     if isinstance(kernel, Stream):
@@ -187,6 +189,18 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
     if isinstance(kernel, ListKernel):
         return _time_list_kernel(kernel, gpu, period, resident)
     return KernelTime(seconds=gpu.launch.host_synchronisation_seconds, bound="host", bytes_moved=0)
+
+
+def _time_convolution(
+    kernel: Product, each: ConvolutionPass, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool
+) -> KernelTime:
+    """The library does not add to what is there, as its products do: that is a kernel of its own."""
+    found = convolution_seconds(gpu, each, precision=precision, l2_resident=resident and kernel.repeated)
+    if not kernel.accumulate:
+        return found
+    weights = 3 * kernel.m * kernel.n * ELEMENT_BYTES[precision]
+    added = elementwise_seconds(gpu, weights, launching=how.launching)
+    return replace(found, seconds=found.seconds + added.seconds, bytes_moved=found.bytes_moved + weights)
 
 
 def _time_list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool) -> KernelTime:
