@@ -33,7 +33,7 @@ from mimdsim.graph.notation import convolutions_of
 
 SOURCE = "mimdsim benchmarks/gpu/measure_convolutions.py"
 CONVOLUTION_COLUMNS = (
-    "source", "gpu", "dtype", "pass", "layer", "samples", "channels", "height", "width", "channels_made", "kernel",
+    "source", "gpu", "dtype", "pass", "samples", "channels", "height", "width", "channels_made", "kernel",
     "stride", "padding", "layout", "time_us",
 )  # fmt: skip
 # (network, batch, timesteps); numbers of the model were chosen on the first, third, fifth and seventh and judged by the
@@ -299,7 +299,7 @@ def convolutions(torch: Any, own: planes.Buffers, samples: int, given: dict[str,
             continue
         for name, seconds in passes(torch, of, samples, own.dtype, (own.last, own.pad), layer > 0):
             yield {
-                **given, "pass": name, "samples": samples, "layer": f"{of.read} to {of.made}",
+                **given, "pass": name, "samples": samples,
                 "channels": of.read.channels, "height": of.read.height, "width": of.read.width,
                 "channels_made": of.channels, "kernel": of.window.kernel[0], "stride": of.window.stride[0],
                 "padding": of.window.padding[0], "layout": named((own.last, own.pad)),

@@ -69,7 +69,7 @@ def time_on_gpu(
     rate = gpu.host.bytes_per_second if pinned else gpu.host.framework_bytes_per_second
     host_seconds = lowered.input_bytes / rate
     device_seconds = sum(span.seconds for span in spans)
-    low, high = how.band[precision]
+    low, high = how.interval(precision, convolutions=lowered.convolves)
     # a copy is hidden behind the previous batch; at worst, a framework's pipeline hides nothing
     slowest = device_seconds * high
     return GpuProfile(
@@ -289,7 +289,7 @@ def _stays_in_l2(kernel: Kernel, span: KernelSpan, gpu: GpuMachine, resident: bo
 def _lowering_assumptions(
     how: Strategy, precision: Precision, encoding: InputEncoding, lowered: KernelProgram, resident: bool
 ) -> tuple[Assumption, ...]:
-    low, high = how.band[precision]
+    low, high = how.interval(precision, convolutions=lowered.convolves)
     overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
         overlap += "; at the upper end of the interval nothing is hidden"

@@ -136,6 +136,10 @@ class KernelProgram:
     bytes_needed: int
     input_bytes: int
 
+    @property
+    def convolves(self) -> bool:
+        return any(isinstance(kernel, Product) and kernel.convolution is not None for kernel in self.kernels)
+
 
 # 'as_graph': in the form the graph's input has, which is also how the tiled machine gets it; 'bits': one bit per neuron
 # and timestep

@@ -31,7 +31,7 @@ RECURRENT = {"none": "none", "hidden layers": "all_to_all"}
 
 def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     """Fields of the milliseconds and, where the row has them, millijoules of one step."""
-    planes = "x" in row["widths"]
+    planes = "x" in row["widths"].split("-")[0]
     batch, timesteps, spikes = row.whole("batch"), row.whole("timesteps"), _numbers(row, "spikes", " ")
     if row["recurrent"] not in RECURRENT:
         raise MimdsimError(f"column 'recurrent': '{shortened(row['recurrent'])}' is none of {', '.join(RECURRENT)}")
@@ -49,7 +49,7 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     profile = time_on_gpu(
         graph, gpu, strategy=strategy, precision=precision, input_encoding=encoding, activity=activity
     )
-    low, high = strategy.band[precision]
+    low, high = strategy.interval(precision, convolutions=planes)
     milliseconds = 1e3 * sum(span.seconds for span in profile.spans)
     common: Fields = {"tolerance": TOLERANCE, "note": remark}
     name = f"{row['gpu']} {row['widths']}{', recurrent' * (row['recurrent'] != 'none')} B={batch} T={timesteps} "
