@@ -17,6 +17,10 @@ from mimdsim.gpu.gemm import ALIGNED_BYTES, SPLITS, KernelTime, feed_bytes_per_s
 from mimdsim.graph.convolution import Patches, pixels_of
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
+MODEL_SOURCE = (
+    "implicit GEMM with padded channels and four numbers calibrated on single passes of four networks on an H100 "
+    "(references/gpu_convolutions.csv), mean error 20 % on eight others; on other devices assumed, docs/gpu-model.md"
+)
 Pass = Literal["forward", "input gradient", "weight gradient"]
 # all of the kernels of one timestep take at least so much: tables of offsets, the first gather; kind: derived
 START_SECONDS = 4e-6
@@ -28,7 +32,8 @@ RATES: dict[tuple[Precision, Pass], float] = {
     ("tf32", "weight gradient"): 0.6,
     ("fp32", "input gradient"): 0.75,
 }
-SIMT_SPLITS = (*SPLITS, 64)  # of weight gradients in fp32, whose parts are added by atomics (wgrad_alg0)
+# of weight gradients in fp32, whose parts are added up by atomics (wgrad_alg0 in the profile); kind: derived
+SIMT_SPLITS: tuple[int, ...] = (*SPLITS, 64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +60,13 @@ def convolution_seconds(
     read, result = _up(planes.channels, aligned), _up(each.channels, aligned)
     pixels, places = each.samples * planes.positions, each.samples * made.positions
     bytes_moved = (pixels * read + places * result + window.taps * read * result) * width
-    rate, splits = RATES.get((precision, each.what), 1.0), SPLITS
+    rate = RATES.get((precision, each.what), 1.0)
+    splits = SIMT_SPLITS if each.what == "weight gradient" and not tensor else SPLITS
     if each.what == "forward":
         of_tap = read if planes.channels < aligned else _up(planes.channels, slice_of_tap)
         m, n, k = places, result, window.taps * of_tap
     elif each.what == "weight gradient":
         m, n, k = window.taps * read, result, places
-        splits = SPLITS if tensor else SIMT_SPLITS
     else:
         m, n, k = pixels, read, math.ceil(_taps_of_pixel(each.patches, tensor) * _up(each.channels, slice_of_tap))
     product = gemm_seconds(

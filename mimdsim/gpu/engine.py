@@ -12,7 +12,7 @@ from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.costs.area_power import energy_profile
-from mimdsim.gpu import elementwise, gemm
+from mimdsim.gpu import convolution, elementwise, gemm
 from mimdsim.gpu.convolution import ConvolutionPass, convolution_seconds
 from mimdsim.gpu.elementwise import (
     CUDNN_PERSISTENT,
@@ -26,7 +26,7 @@ from mimdsim.gpu.elementwise import (
 from mimdsim.gpu.gemm import KernelTime, gemm_seconds
 from mimdsim.gpu.kernels import WORD_BYTES, InputEncoding, Kernel, KernelProgram, ListKernel, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.strategies import STRATEGIES, Strategy, check_choice, find_strategy
+from mimdsim.gpu.strategies import PLANES_SOURCE, STRATEGIES, Strategy, check_choice, find_strategy
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 from mimdsim.profile.records import Assumption, EnergyProfile, GpuProfile, KernelSpan
@@ -290,6 +290,7 @@ def _lowering_assumptions(
     how: Strategy, precision: Precision, encoding: InputEncoding, lowered: KernelProgram, resident: bool
 ) -> tuple[Assumption, ...]:
     low, high = how.interval(precision, convolutions=lowered.convolves)
+    band_source = PLANES_SOURCE if lowered.convolves and how.planes_band else how.band_source
     overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
         overlap += "; at the upper end of the interval nothing is hidden"
@@ -298,7 +299,7 @@ def _lowering_assumptions(
         ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
         ("matrix products", "dense, also where the tiled machine works on spike lists", "derived", gemm.MODEL_SOURCE),
         ("streaming kernels", "launch period plus bytes", "derived", elementwise.MODEL_SOURCE),
-        ("interval", f"{low:g} to {high:g} times the kernels' seconds", *_split_source(how.band_source)),
+        ("interval", f"{low:g} to {high:g} times the kernels' seconds", *_split_source(band_source)),
         (
             "weights and their gradients", f"{show_bytes(lowered.working_set_bytes)}, "
             f"{'in the L2' if resident else 'from DRAM'} in loops over timesteps", "assumed",
@@ -309,6 +310,9 @@ def _lowering_assumptions(
         ("weight update", "fp32 in every precision", "assumed", "usual practice of mixed precision training"),
         ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none reused"),
     )  # fmt: skip
+    if lowered.convolves:
+        value = f"{convolution.START_SECONDS * 1e6:g} us to start, and the product that gathers their patches"
+        rows = (*rows, ("convolutions", value, "derived", convolution.MODEL_SOURCE))
     if how.hoisted:
         value = f"{WALK_SECONDS * 1e6:g} us each and one pass per value"
         where = "fused kernels of the Triton class, loads issued ahead of the timestep that needs them"

@@ -66,7 +66,7 @@ WIDE_TILES = ((256, 128), (128, 256))
 # Of a batch that fills the device the SIMT library takes this tile, even where much of it is padding. Kind: assumed,
 # from the kernels' names in the 7 batched rows of gemm_measurements_2.csv (512 x 64 and 64 x 3072 are among them).
 BATCHED_SIMT_TILES = ((128, 128),)
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+SPLITS: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SHORTEST_SPLIT = 128  # elements of k that a part of a split costs at least; assumed
 OUTPUTS_AT_FULL_RATE = 16384  # sums in flight that hide all latency, those of a 128 x 128 tile; assumed
 # A reduction is split to fill multiprocessors that would have no tile, never into more parts than run at once: half of

@@ -23,10 +23,14 @@ LOOPED: Band = {"fp32": (0.5, 1.3), "tf32": (0.55, 1.5), "fp16": (0.55, 1.5)}
 REPLAYED: Band = {"fp32": (0.95, 1.4), "tf32": (1.0, 2.2), "fp16": (1.0, 2.3)}
 HOISTED: Band = {"fp32": (0.9, 1.2), "tf32": (1.0, 1.4), "fp16": (0.9, 1.9)}
 LISTS_HOISTED: Band = {"fp32": (0.75, 1.4), "tf32": (0.75, 1.4), "fp16": (0.75, 1.4)}
-# The same of networks with convolutions; of each strategy the slowest and fastest of 7 to 12 networks
+# The same of networks with convolutions
 LOOPED_PLANES: Band = {"fp32": (1.0, 2.0), "tf32": (1.0, 3.0), "fp16": (1.0, 3.0)}
 REPLAYED_PLANES: Band = {"fp32": (0.9, 1.3), "tf32": (1.0, 1.7), "fp16": (1.0, 1.8)}
 HOISTED_PLANES: Band = {"fp32": (0.9, 1.4), "tf32": (1.0, 1.5), "fp16": (1.0, 1.5)}
+PLANES_SOURCE = (
+    "measured: 7 to 12 networks with convolutions on an H100, benchmarks/gpu/measure_convolutions.py; on other devices "
+    "assumed"
+)
 NEVER_TIMED: Band = {"fp32": (0.6, 1.6), "tf32": (0.6, 1.6), "fp16": (0.6, 1.6)}
 NEVER_BUILT: Band = {"fp32": (1.0, 1.2), "tf32": (1.0, 1.4), "fp16": (1.0, 2.0)}
 
@@ -82,7 +86,7 @@ _AS_PUBLISHED = Strategy(
     pads_widths=False,
     band=LOOPED,
     planes_band=LOOPED_PLANES,
-    band_source="measured: 14 networks (and 7 with convolutions) as JAX programs on an H100, benchmarks/gpu, the narrow ones "
+    band_source="measured: 14 networks as JAX programs on an H100, benchmarks/gpu/measure_steps.py, the narrow ones "
     "faster and the wide ones slower than here; on other devices assumed",
     source="Keras program of arXiv 2311.04386 under XLA: 2 forward and 3 backward fusions a layer, 3 bookkeeping "
     "kernels a timestep, dW added up by the product itself every timestep; read from the program, not traced on a GPU",
@@ -106,7 +110,7 @@ STRATEGIES: dict[str, Strategy] = {
             launching="graph",
             band=REPLAYED,
             planes_band=REPLAYED_PLANES,
-            band_source="measured: 14 networks (and 12 with convolutions) on an H100, benchmarks/gpu; on other devices assumed",
+            band_source="measured: 14 networks on an H100, benchmarks/gpu/measure_steps.py; on other devices assumed",
             source="benchmarks/gpu/programs.py, looped: Triton kernels for neurons, products by cuBLAS",
         ),
         Strategy(
@@ -115,7 +119,7 @@ STRATEGIES: dict[str, Strategy] = {
             hoisted=True,
             band=HOISTED,
             planes_band=HOISTED_PLANES,
-            band_source="measured: 10 networks (and 12 with convolutions) on an H100, benchmarks/gpu; on other devices assumed",
+            band_source="measured: 10 networks on an H100, benchmarks/gpu/measure_steps.py; on other devices assumed",
             source="layer by layer over all timesteps, as SpikingJelly, EXODUS and Lava DL do",
         ),
         Strategy(

@@ -15,6 +15,7 @@ import numpy as np
 
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.gpu import find_strategy, time_on_gpu
+from mimdsim.gpu.kernels import InputEncoding
 from mimdsim.graph import Adam, Graph, Layer, SpikingNetwork, training_graph
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.notation import convolutions_of
@@ -39,10 +40,11 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     if precision is None:
         raise MimdsimError(f"column 'precision': '{shortened(row['precision'])}' has no model")
     strategy = find_strategy(row["strategy"])
-    activity, encoding = None, "dense" if strategy.copies_dense_input else "as_graph"
+    activity = None
+    # the programs unfold lists; a graph with dense spikes takes bits, of about as many bytes
+    encoding: InputEncoding = "dense" if strategy.copies_dense_input else "bits" if planes else "as_graph"
     if planes:
         graph = _graph_of_planes(row["widths"], batch, timesteps)
-        encoding = encoding if strategy.copies_dense_input else "bits"
     else:
         strategy = replace(strategy, pads_widths=False)  # the widths are those of the program
         graph, activity = _fully_connected(row, batch, timesteps, spikes)
