@@ -91,7 +91,7 @@ def run(script: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("case", ["2x7x6-3c3p1s2-avg2-4-3", "1x6x7-3c2:max2-max2-5", "2x5x5-3c2-sum2-4"])
+@pytest.mark.parametrize("case", ["2x7x6-3c3p1s2-avg2-4-3", "1x6x7-3c2:max2-max2-5", "2x6x6-4c3p1-sum2-4"])
 def test_programs_of_planes_have_the_gradients_of_automatic_differentiation(case: str) -> None:
     run(PLANES.format(case=case))
 
