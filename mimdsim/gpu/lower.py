@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.convolution import ConvolutionPass, Pass
 from mimdsim.gpu.dependence import (
     GATHERED,
     MATRIX_PRODUCTS,
@@ -40,6 +41,7 @@ from mimdsim.gpu.kernels import (
     transfer_bytes,
 )
 from mimdsim.gpu.strategies import Strategy
+from mimdsim.graph.convolution import Patches
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Graph, Operation, Scan, elements
 from mimdsim.machine.gpu import ELEMENT_BYTES, Precision
@@ -234,7 +236,7 @@ class _Body:
         return [[group[at] for at in part] for part in parts]
 
     def _product(self, inner: Operation, *, accumulate: bool) -> Product:
-        m, n, gathered = *self.scan.body.value(self._left_in(inner)).shape, self._gathered(inner)
+        m, n = self.scan.body.value(inner.outputs[0]).shape
         k = -(-self._flops([inner]) // (2 * m * n))
         timesteps = self.scan.timesteps
         rows = (n, k) if MATRIX_PRODUCTS[inner.kind] else (m, n)  # extents of the arrays' rows; the other is the batch
@@ -248,29 +250,33 @@ class _Body:
             n=n,
             k=k,
             aligned=aligned,
-            gathered=gathered,
+            convolution=self._convolution(inner),
         )
         if not self.strategy.hoisted:
             return replace(once, times=timesteps, accumulate=accumulate, repeated=True)
+        if once.convolution is not None:
+            samples = once.convolution.samples * timesteps
+            once = replace(once, convolution=replace(once.convolution, samples=samples))
         if MATRIX_PRODUCTS[inner.kind]:
-            return replace(once, m=m * timesteps, gathered=gathered * timesteps)
+            return replace(once, m=m * timesteps)
         if accumulate:  # the sum over timesteps is part of the reduction
-            return replace(once, k=k * timesteps, gathered=gathered * timesteps)
+            return replace(once, k=k * timesteps)
         return replace(once, batch=timesteps)
 
-    def _left_in(self, product: Operation) -> str:
-        """What a product leaves its result in: what its patches are added up to, if it has such."""
-        (made,) = product.outputs
-        return next(
-            (op.outputs[0] for op in self.scan.body.operations if op.kind == "fold" and made in op.inputs), made
-        )
-
-    def _gathered(self, product: Operation) -> int:
-        """Elements that a product gathers one of its operands from: planes for patches, or what patches are made of."""
-        if self._left_in(product) != product.outputs[0]:
-            return self._elements(product.inputs[:1])
-        makers = (self.scan.body.producer(name) for name in product.inputs)
-        return sum(self._elements(maker.inputs) for maker in makers if maker and maker.kind == "unfold")
+    def _convolution(self, product: Operation) -> ConvolutionPass | None:
+        """What a product is a pass of: that whose patches it reads or makes, unless a patch is all of the planes."""
+        body, (made,) = self.scan.body, product.outputs
+        ends = {"unfold": lambda op: op.outputs[0] in product.inputs, "fold": lambda op: made in op.inputs}
+        gathered = (op.attributes for op in body.operations if op.kind in ends and ends[op.kind](op))
+        patches: Patches | None = next(gathered, None)
+        if patches is None or patches.made.positions == 1:
+            return None
+        what: Pass = "forward"
+        if product.phase != "forward":
+            what = "input gradient" if MATRIX_PRODUCTS[product.kind] else "weight gradient"
+        result = body.value(made if what == "forward" else product.inputs[0]).shape
+        samples = result[0] // patches.made.positions
+        return ConvolutionPass(what=what, patches=patches, channels=result[1], samples=samples)
 
     def _stream(self, chunk: Sequence[Operation]) -> Stream:
         moved = self._elements(self._reads(chunk)) + self._elements(self._writes(chunk))

@@ -245,15 +245,18 @@ def test_a_convolution_on_a_gpu_is_one_product_that_gathers_its_patches() -> Non
     network = network_of_planes(PLAIN, second, timesteps=5, batch=3)
     program = lower_to_kernels(training_graph(network), STRATEGIES["hoisted"], precision="fp32")
     products = {kernel.name.split(".", 1)[1]: kernel for kernel in program.kernels if isinstance(kernel, Product)}
-    forward = products["current.hidden1"]
+    forward, weights, planes, last = (
+        products[name]
+        for name in ("current.hidden1", "backward.hidden1.dw_now", "backward.hidden1.d_input", "current.output")
+    )
     assert (forward.m, forward.n, forward.k) == (5 * 3 * 3 * 3, 4, 3 * 2 * 2)  # 3 x 3 places, windows of 2 x 2
-    assert forward.gathered == 5 * 3 * PLAIN.result.neurons
-    weights = products["backward.hidden1.dw_now"]
-    assert (weights.m, weights.n, weights.k, weights.gathered) == (12, 4, 5 * 3 * 9, forward.gathered)
-    planes = products["backward.hidden1.d_input"]
-    assert (planes.m, planes.n) == (5 * 3 * 16, 3)
-    assert planes.k == -(-9 * 4 * 12 // (16 * 3))  # as many multiplications as there are
-    assert planes.gathered == 5 * 3 * second.result.neurons
+    assert (weights.m, weights.n, weights.k) == (12, 4, 5 * 3 * 9)
+    for product, what in ((forward, "forward"), (weights, "weight gradient"), (planes, "input gradient")):
+        found = product.convolution
+        assert found is not None
+        assert (found.what, found.samples, found.channels) == (what, 5 * 3, 4)
+        assert (found.patches.planes, found.patches.window) == (second.planes, second.window)
+    assert last.convolution is None  # reads all there is
     kinds = {kind for kernel in program.kernels for kind in kernel.op.split("+")}
     assert not kinds & {"unfold", "fold"}
 
