@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element
+from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element, summed
 
 if TYPE_CHECKING:
     from mimdsim.graph.layer import Layer
@@ -86,9 +86,10 @@ def folded(layers: tuple[Layer, ...], weights: Mapping[str, np.ndarray]) -> dict
 def _batch_norm(norm: BatchNorm, x: np.ndarray, gain: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, ...]:
     """[..., columns], and mean and variance [1, columns] over all other axes."""
     flat = x.reshape(-1, x.shape[-1])
-    mean = flat.mean(axis=0, keepdims=True)
+    share = x.dtype.type(1 / len(flat))
+    mean = summed(flat) * share
     apart = flat - mean
-    variance = (apart * apart).mean(axis=0, keepdims=True)
+    variance = summed(apart * apart) * share
     made = apart * (gain * _inverse(variance, norm)) + bias
     return made.reshape(x.shape), mean, variance
 
@@ -104,7 +105,7 @@ def _sums(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The gradients of gain and bias."""
     flat, apart = q.reshape(-1, q.shape[-1]), x.reshape(-1, x.shape[-1]) - mean
-    return (flat * apart).sum(axis=0, keepdims=True) * _inverse(variance, norm), flat.sum(axis=0, keepdims=True)
+    return summed(flat * apart) * _inverse(variance, norm), summed(flat)
 
 
 def _input_gradient(

@@ -32,6 +32,7 @@ from mimdsim.graph.records import (
     no_flops,
     per_element,
     shaped,
+    summed,
 )
 from mimdsim.graph.spikes import Selection, smooth_spike
 
@@ -339,7 +340,7 @@ def _row_gradient(about: RowGradient, *given: np.ndarray) -> tuple[np.ndarray]:
             fired = found["fired"]
             share = fired if fired.dtype != bool else fired.astype(part.dtype)
             part = part * (share if when == "after" else 1 - share)
-        total += part.sum(axis=0)
+        total += summed(part)
     return (total,)
 
 
