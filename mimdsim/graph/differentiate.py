@@ -69,9 +69,8 @@ def _accumulate(
 
 def _cotangent_of(name: str, value: Value) -> Value:
     """A cotangent is an array; that of sparse spikes has one number per listed id."""
-    return Value(
-        name=name, shape=value.shape, capacity=value.capacity, role="adjoint", layer=value.layer, of=value.name
-    )
+    about = {"shape": value.shape, "capacity": value.capacity, "layer": value.layer, "shift": value.shift}
+    return Value(name=name, role="adjoint", of=value.name, **about)
 
 
 def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str], wrt: Collection[str]) -> None:

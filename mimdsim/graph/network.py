@@ -2,7 +2,8 @@
 
 With a delay of one timestep every layer reads what others emitted one timestep earlier (and the input of this
 timestep), so all layers are independent of each other within a timestep. Without a delay the layers run one after
-another in every timestep. A layer always reads its own spikes and those of a layer after it one timestep later.
+another in every timestep. A layer always reads its own spikes one timestep later, and those of a layer after it at
+least one. A source may be read at any ages, each by weights of its own: older spikes are handed from carry to carry.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
-from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
+from mimdsim.graph.layer import Layer, Source, labels_of, reads_own_spikes, step
 from mimdsim.graph.learned_constants import Coefficients
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
@@ -27,6 +28,7 @@ from mimdsim.graph.names import (
     ROLES,
     SCORES,
     Parameter,
+    aged,
     before,
     coefficient_of,
     gradient_of,
@@ -45,6 +47,7 @@ from mimdsim.graph.training import add_updates
 from mimdsim.numerics.optimisers import Optimiser
 
 DELAYS = (0, 1)  # timesteps from one layer to the next
+NOW = "input.now"  # the input of a timestep in the body of the scan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +100,6 @@ class SpikingNetwork:
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}
         widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
-        names = [each.name for each in layer.sources]
         for each in layer.sources:
             if each.name not in widths:
                 raise MappingError(
@@ -110,13 +112,30 @@ class SpikingNetwork:
                     f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
                 )
             now = 0 if each.name == INPUT or each.name in self._before(layer) else 1
-            if each.lag not in (None, 1, now) or (each.name == INPUT and each.lag):
+            if each.lag is not None and not now <= each.lag < max(2, self.timesteps):
                 raise MappingError(
-                    f"layer '{layer.name}' cannot read '{each.name}' {each.lag} timesteps old: layers before it may be "
-                    f"0 or 1, those after it 1, and '{INPUT}' 0"
+                    f"layer '{layer.name}' cannot read '{each.name}' {each.lag} timesteps old: of {self.timesteps} "
+                    f"timesteps, layers before it and '{INPUT}' may be 0 to {self.timesteps - 1}, those after it from 1"
                 )
-        if len(set(names)) < len(names):
-            raise MappingError(f"layer '{layer.name}' reads {', '.join(names)}; name each once")
+            if each.name == INPUT and each.lag and self.steady_input:
+                raise MappingError(
+                    f"layer '{layer.name}' reads '{aged(INPUT, each.lag)}', of an input that is the same in every "
+                    f"timestep: leave the age out"
+                )
+        self._check_ages(layer)
+
+    def _check_ages(self, layer: Layer) -> None:
+        names = [each.name for each in layer.sources]
+        ages = [(each.name, each.lag) for each in self.sources(layer)]
+        if len(set(ages)) < len(ages):
+            said = ", ".join(names)
+            raise MappingError(f"layer '{layer.name}' reads {said}; name each once, or with other ages each")
+        unsaid = [each.name for place, each in enumerate(layer.sources) if each.lag is None and each.name in names[:place]]
+        if unsaid:
+            raise MappingError(
+                f"layer '{layer.name}' reads '{unsaid[0]}' at several ages; write that of the second too, as in "
+                f"'{aged(unsaid[0], self.delay)}'"
+            )
 
     def _check_planes(self, layer: Layer) -> None:
         convolution = layer.convolution
@@ -209,6 +228,18 @@ class SpikingNetwork:
         """How many neurons of a layer can spike in one timestep for one sample."""
         return layer.capacity if self.spikes == "sparse" else layer.neurons
 
+    @property
+    def input_ages(self) -> tuple[int, ...]:
+        """How many timesteps old the input is where layers read it."""
+        every = (each for layer in self.layers for each in self.sources(layer))
+        return tuple(sorted({each.lag or 0 for each in every if each.name == INPUT}))
+
+    def oldest(self, index: int) -> int:
+        """How many timesteps the layer's spikes are needed for: by others, or itself."""
+        name = self.layers[index].name
+        every = (each for layer in self.layers for each in self.sources(layer))
+        return max([int(self.is_read(index)), *(each.lag or 0 for each in every if each.name == name)])
+
     def is_read(self, index: int) -> bool:
         """Whether the layer's spikes are needed a timestep later: by another layer or by itself."""
         return self.learns_through(index) or reads_own_spikes(self.layers[index])
@@ -278,7 +309,8 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
                 "no synapses onto itself: leave spiking = true"
             )
     body = builder("forward")
-    now = body.declare(_input(network, "input.now"))
+    for age in network.input_ages:
+        body.declare(replace(_input(network, before(NOW, age)), shift=-age))
     for layer in network.layers:
         if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
             body.declare(Value(name=name, shape=(), layer=layer.name))
@@ -288,22 +320,13 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
         if name not in body.values and not parameter.constant:
             body.declare(parameter.value)
     for index, layer in enumerate(network.layers):
-        if network.is_read(index):
-            earlier = _spikes(network, before(spikes_of(layer.name)), layer)
-            body.declare(replace(earlier, shift=-1))
+        for age in range(1, network.oldest(index) + 1):
+            body.declare(replace(_spikes(network, before(spikes_of(layer.name), age), layer), shift=-age))
     carries: list[Carry] = []
     emitted: list[str] = []
     for layer in network.layers:
-        sources = [
-            _read(
-                body,
-                network,
-                layer,
-                each.name,
-                now if each.name == INPUT else before(spikes_of(each.name)) if each.lag else spikes_of(each.name),
-            )
-            for each in network.sources(layer)
-        ]
+        read = network.sources(layer)
+        sources = [_read(body, network, layer, *each) for each in zip(read, labels_of(read), strict=True)]
         carried, u = step(body, layer, _current(body, layer, sources))
         carries += carried
         if not layer.spiking:
@@ -316,18 +339,20 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
         if network.is_read(index):
             detached = not network.learns_through(index)
             carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
+        ages = range(1, network.oldest(index))
+        carries += (Carry(enters=before(spikes, age + 1), leaves=before(spikes, age)) for age in ages)
     masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network)}
     by_timestep = tuple(Slice(inside=name) for name, per in masks.items() if per == "timestep")
     for_sequence = tuple(name for name, per in masks.items() if per == "sequence")
-    read = (name for name, parameter in network.parameters.items() if not parameter.constant)
+    parameters = (name for name, parameter in network.parameters.items() if not parameter.constant)
     coefficients = (name for layer in network.layers for name in _coefficients_of(layer))
     return Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
         reverse=False,
         carries=tuple(carries),
-        slices=(Slice(inside=now), *by_timestep),
-        constants=(*network.moving_thresholds, *for_sequence, *read, *coefficients),
+        slices=(*(Slice(inside=before(NOW, age), shift=-age) for age in network.input_ages), *by_timestep),
+        constants=(*network.moving_thresholds, *for_sequence, *parameters, *coefficients),
         # of a layer whose spikes no gradient reads, they are kept to be counted
         stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength or network.frozen else ())),
     )
@@ -354,11 +379,12 @@ def _input(network: SpikingNetwork, name: str) -> Value:
     return Value(name=name, shape=shape, form=form, capacity=capacity, role="spikes", layer=INPUT)
 
 
-def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, source: str, spikes: str) -> str:
-    """What a layer multiplies by its weights: the spikes of a source, or patches of its planes."""
-    convolution, by_channel = layer.convolution, source == INPUT
+def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
+    """What a layer multiplies by its weights: the spikes of a source, or patches of its planes. source: its label."""
+    convolution, by_channel = layer.convolution, read.name == INPUT
+    spikes = before(NOW if read.name == INPUT else spikes_of(read.name), read.lag or 0)
     if convolution is None:
-        planes = network.planes_of(source)
+        planes = network.planes_of(read.name)
         spikes = _drop(body, layer, source, spikes)
         if planes is None or planes.positions == 1:
             return spikes
@@ -384,8 +410,8 @@ def _drop(body: GraphBuilder, layer: Layer, source: str, spikes: str) -> str:
 def _masks_of(network: SpikingNetwork) -> Iterator[tuple[Layer, str]]:
     """Of every layer with dropout, the masks of its sources."""
     for layer in network.layers:
-        for source in network.sources(layer) if layer.dropout else ():
-            yield layer, mask_of(layer.name, source.name)
+        for source in labels_of(network.sources(layer)) if layer.dropout else ():
+            yield layer, mask_of(layer.name, source)
 
 
 def _pool(
@@ -510,7 +536,7 @@ def _over_time(
             continue
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
         starts.append(build.one("zeros", (reference,), f"{carry.leaves}.start", attributes=zeros))
-    sequences = source, *(made[item.inside] for item in scan.slices[1:])
+    sequences = (made.get(item.inside, source) for item in scan.slices)
     outputs = build.add("scan", (*starts, *sequences, *scan.constants), "time", attributes=scan)
     last = network.layers[-1]
     finals = len(scan.carries)

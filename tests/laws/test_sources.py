@@ -180,7 +180,9 @@ def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], del
         ({"output": ("hidden1", "hidden1")}, "layer 'output' reads hidden1, hidden1; name each once"),
         ({"output": ("hidden1", "output")}, "layer 'output' cannot read 'output'"),
         ({"hidden0": ("input", "hidden1@t")}, "layer 'hidden0' cannot read 'hidden1' 0 timesteps old"),
-        ({"output": ("hidden1", "input@t-1")}, "layer 'output' cannot read 'input' 1 timesteps old"),
+        ({"output": ("hidden1", "input@t-5")}, "layer 'output' cannot read 'input' 5 timesteps old: of 5 timesteps"),
+        ({"output": ("hidden1", "hidden1@t-1")}, "layer 'output' reads hidden1, hidden1; name each once, or with other"),
+        ({"output": ("hidden1@t-2", "hidden1")}, "layer 'output' reads 'hidden1' at several ages; write that of the"),
     ],
 )
 def test_sources_that_make_no_network_are_refused(sources: dict[str, tuple[str, ...]], said: str) -> None:
@@ -223,7 +225,7 @@ KEYS = {"network.hidden": (24, 16), "network.capacity": (24, 16, 10)}
         ({"hiden1": ["input"]}, "network.sources.hiden1: no such layer; did you mean 'hidden1'"),
         ({"output": ["hidden2"]}, "network.sources.output: no layer 'hidden2'; did you mean"),
         ({"hidden1": ["hidden1"]}, "network.sources.hidden1: write network.recurrence"),
-        ({"output": ["hidden1@t-2"]}, "'hidden1@t-2' is no source; write 'hidden1', 'hidden1@t' or 'hidden1@t-1'"),
+        ({"output": ["hidden1@t-0"]}, "'hidden1@t-0' is no source; write 'hidden1', 'hidden1@t' or, of spikes 3"),
         ({"output": []}, "network.sources.output"),
     ],
 )
