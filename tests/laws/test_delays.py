@@ -14,7 +14,7 @@ from test_gpu_execution import assert_same_training_step
 from test_sources import network_reading
 from test_stash import assert_policy
 from test_timing import ISSUE, slow_cycles
-from test_whole_tensors import assert_as_meant
+from test_whole_tensors import assert_alike, assert_as_meant, outcome, run_whole
 from test_wiring import assert_agrees
 
 from mimdsim.base.errors import MappingError
@@ -47,9 +47,10 @@ def delayed(sources: Sources, **changes: Any) -> SpikingNetwork:
 def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
     torch = pytest.importorskip("torch")
     network = delayed(sources, **DENSE)
-    beta, slope, threshold = 0.75, 10.0, 1.0
+    beta, slope, threshold = 0.75, 10.0, 0.25
     neuron = neuron_of("leaky", {"beta": beta, "threshold": threshold}, reset="subtract", reset_gradient="pass")
-    layers = [replace(layer, neuron=neuron, selection=replace(layer.selection, slope=slope)) for layer in network.layers]
+    selection = replace(network.layers[0].selection, slope=slope, threshold=threshold)
+    layers = [replace(layer, neuron=neuron, selection=selection) for layer in network.layers]
     network = replace(network, layers=tuple(layers))
     values = given_values(network, 3, dyadic=False, dtype=np.float64)
     graph = training_graph(network)
@@ -170,7 +171,13 @@ def test_gpu_kernels_take_any_age(strategy: str, spikes: str) -> None:
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("sources", FORWARD.values(), ids=FORWARD)
 def test_whole_tensors_take_any_age(sources: Sources, spikes: str) -> None:
-    assert_as_meant(delayed(sources, **(DENSE if spikes == "dense" else {})))
+    if spikes == "sparse":
+        assert_as_meant(delayed(sources))
+        return
+    network = delayed(sources, **DENSE)
+    values = given_values(network, 3)
+    found = outcome(run_whole(network, values), network)
+    assert_alike(replace(found, ids={}, listed={}), interpreted(network, values), network)
 
 
 def test_only_ages_that_somebody_reads_are_carried() -> None:
@@ -211,5 +218,5 @@ def test_ages_that_make_no_network_are_refused(sources: Sources, changes: dict[s
 
 
 def test_traced_calls_hand_on_no_older_spikes() -> None:
-    with pytest.raises(MappingError, match="spikes of 'hidden0' are read 5 timesteps later, which a traced call"):
+    with pytest.raises(MappingError, match="spikes of 'hidden0' are read 2 timesteps later, which a traced call"):
         compiled(delayed(OLD, **DENSE), options=MappingOptions(dense_neurons="traced"))
