@@ -318,7 +318,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
             if all(isinstance(other, (int, float)) and other == 0 for other in others):
-                return self.mark(made, Sum(parts=tuple(known)) if len(known) > 1 else known[0])
+                parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
+                return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
         if name == "stack" and args and (same := self._in_time(args, kwargs)) is not None:

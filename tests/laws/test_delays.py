@@ -11,7 +11,7 @@ from networks import ADAM, assert_same_bits, compiled, executed, given_values, i
 from test_array_lowering import assert_agree as assert_dense_agree
 from test_chips import compiled as compiled_on_chips
 from test_gpu_execution import assert_same_training_step
-from test_sources import network_reading
+from test_sources import assert_nir_has, network_reading
 from test_stash import assert_policy
 from test_timing import ISSUE, slow_cycles
 from test_whole_tensors import assert_alike, assert_as_meant, outcome, run_whole
@@ -178,6 +178,11 @@ def test_whole_tensors_take_any_age(sources: Sources, spikes: str) -> None:
     values = given_values(network, 3)
     found = outcome(run_whole(network, values), network)
     assert_alike(replace(found, ids={}, listed={}), interpreted(network, values), network)
+
+
+@pytest.mark.parametrize("sources", FORWARD.values(), ids=FORWARD)
+def test_a_nir_file_has_all_ages(sources: Sources) -> None:
+    assert_nir_has(delayed(sources, capacities=None))
 
 
 def test_only_ages_that_somebody_reads_are_carried() -> None:

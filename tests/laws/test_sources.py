@@ -201,7 +201,11 @@ def test_weights_of_every_source_have_a_name_of_their_own() -> None:
 
 @pytest.mark.parametrize("sources", [SKIP, PARALLEL, AGES], ids=["skip", "parallel", "ages"])
 def test_a_nir_file_has_all_sources(sources: dict[str, tuple[str, ...]]) -> None:
-    network = network_reading(sources, delay=0, capacities=None)
+    assert_nir_has(network_reading(sources, delay=0, capacities=None))
+
+
+def assert_nir_has(network: SpikingNetwork) -> None:
+    """A file of the network, run node by node, sends what the network sends."""
     values = given_values(network, 3)
     weights = {name: values.arrays[name] for name in network.parameters}
     file = nir_of_network(*network_of_layers(network, weights, DT))
