@@ -24,7 +24,8 @@ class Parameter:
     'constant' of its neurons.
 
     One number per neuron is a row [1, neurons], one for the layer [1, 1]. source: of weights from a further layer that
-    it reads, or 'input', and at which age where it reads others too. constant: which, by the name of the model's parameter.
+    it reads, or 'input', with its age where the layer reads others of it. constant: which, by the name of the model's
+    parameter.
     """
 
     layer: str

@@ -120,7 +120,7 @@ class SpikingNetwork:
             if each.name == INPUT and each.lag and self.steady_input:
                 raise MappingError(
                     f"layer '{layer.name}' reads '{aged(INPUT, each.lag)}', of an input that is the same in every "
-                    f"timestep: leave the age out"
+                    "timestep: leave the age out"
                 )
         self._check_ages(layer)
 
@@ -130,7 +130,9 @@ class SpikingNetwork:
         if len(set(ages)) < len(ages):
             said = ", ".join(names)
             raise MappingError(f"layer '{layer.name}' reads {said}; name each once, or with other ages each")
-        unsaid = [each.name for place, each in enumerate(layer.sources) if each.lag is None and each.name in names[:place]]
+        unsaid = [
+            each.name for place, each in enumerate(layer.sources) if each.lag is None and each.name in names[:place]
+        ]
         if unsaid:
             raise MappingError(
                 f"layer '{layer.name}' reads '{unsaid[0]}' at several ages; write that of the second too, as in "

@@ -10,7 +10,10 @@ import pytest
 from networks import ADAM, assert_same_bits, compiled, executed, given_values, interpreted
 from test_array_lowering import assert_agree as assert_dense_agree
 from test_chips import compiled as compiled_on_chips
+from test_convolutions import PLAIN, after, network_of_planes
+from test_dropout import drawn
 from test_gpu_execution import assert_same_training_step
+from test_inference import assert_same_forward
 from test_sources import assert_nir_has, network_reading
 from test_stash import assert_policy
 from test_timing import ISSUE, slow_cycles
@@ -18,7 +21,10 @@ from test_whole_tensors import assert_alike, assert_as_meant, outcome, run_whole
 from test_wiring import assert_agrees
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.lower import lower_to_kernels
+from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.operations import Scan
 from mimdsim.pipeline.firing import input_distances
@@ -225,3 +231,50 @@ def test_ages_that_make_no_network_are_refused(sources: Sources, changes: dict[s
 def test_traced_calls_hand_on_no_older_spikes() -> None:
     with pytest.raises(MappingError, match="spikes of 'hidden0' are read 2 timesteps later, which a traced call"):
         compiled(delayed(OLD, **DENSE), options=MappingOptions(dense_neurons="traced"))
+
+
+def test_planes_of_any_age() -> None:
+    second = after(PLAIN, 2, 4)
+    network = network_of_planes(PLAIN, second, timesteps=7, delay=0)
+    first, middle, output = network.layers
+    middle = replace(middle, sources=(Source(name="hidden0", neurons=PLAIN.result.neurons, lag=2),))
+    read = tuple(
+        Source(name=name, neurons=made.result.neurons, lag=lag)
+        for name, made, lag in (("hidden1", second, 3), ("hidden1", second, 1), ("hidden0", PLAIN, 3))
+    )
+    network = replace(network, layers=(first, middle, replace(output, sources=read)))
+    values = given_values(network, 3)
+    expected, made = interpreted(network, values), compiled(network)
+    for strict in (False, True):
+        assert_dense_agree(executed(made, values, strict=strict), expected)
+    found = outcome(run_whole(network, values), network)
+    assert_alike(replace(found, ids={}, listed={}), expected, network)
+
+
+@pytest.mark.parametrize("per", ["timestep", "sequence"])
+def test_every_age_of_a_source_has_dropout_of_its_own(per: str) -> None:
+    network = delayed(SYNAPSES, **DENSE)
+    layers = tuple(replace(layer, dropout=0.25, dropout_per=per) for layer in network.layers)
+    network = replace(network, layers=layers)
+    values = drawn(network, 3)
+    assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
+
+
+@pytest.mark.parametrize("exchange", ["ids", "dense"])
+@pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
+def test_inference_reads_any_age(sources: Sources, exchange: str) -> None:
+    assert_same_forward(delayed(sources), MappingOptions(spike_exchange=exchange), 3)
+
+
+def test_gpu_kernels_copy_no_older_spikes() -> None:
+    """A kernel each way zeroes what was before the first timestep; none runs in every timestep."""
+    for spikes in ({}, DENSE):
+        made = [
+            lower_to_kernels(
+                training_graph(delayed({"hidden1": (f"hidden0@t-{age}",)}, **spikes)),
+                STRATEGIES["as_published"], precision="fp32",
+            ).kernels
+            for age in (1, 4)
+        ]  # fmt: skip
+        repeated = [[(kernel.op, kernel.times) for kernel in kernels if kernel.times > 1] for kernels in made]
+        assert repeated[0] == repeated[1]

@@ -33,7 +33,7 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         if low.traced and value.shift < -1:
             raise MappingError(
                 f"spikes of '{value.layer}' are read {-value.shift} timesteps later, which a traced call "
-                '(mapping.dense_neurons = "traced") hands on nowhere: write mapping.dense_neurons = "fused"'
+                '(mapping.dense_neurons = "traced") does not hand on: write mapping.dense_neurons = "calls"'
             )
         names = [carry.leaves] * (value.shift == -1) + [carry.enters] * (carry.enters in waiting(scan))
         for name in names:
@@ -100,8 +100,8 @@ def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> I
 
 
 def _let_wait(low: ArrayLowering, scan: Scan) -> None:
-    """Adjoints that wait enter where the one before them was left, and the first of them somewhere else: all lie in the
-    variable of the timestep they are for when the body adds to them."""
+    """Adjoints that wait enter where the one before them leaves, so that the body adds to them in place; the first of
+    them, which the body uses up, enters in a variable of its own."""
     values = {name: scan.body.value(name) for name in waiting(scan)}
     left = {(value.layer, value.shift): low.storage[name][0] for name, value in values.items()}
     for name, value in values.items():

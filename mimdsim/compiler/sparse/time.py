@@ -1,7 +1,9 @@
 """The scan on tiles: a repeat whose body slices sequences, hands spikes on, does the work and stashes.
 
 Forward, a carry that is written in place needs nothing; spikes are copied into the slots that the next layer reads, as
-the published program does. Backward, every carry lives in place.
+the published program does, and from there on for every timestep that somebody reads them later. Backward, every carry
+lives in place, and adjoints that wait for an earlier timestep are copied as spikes are. (A ring of slots would need no
+copies, but another address in every timestep.)
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ def _hand_on_spikes(low: Lowering, value: Value, carry: Carry) -> None:
 
 
 def _keep_slots(low: Lowering, stage: str, source: str, target: str, layer: str) -> None:
-    low.compute(stage, "carry", copy_codelet("slots"), *low.slots_of(target), {"source": source, "target": target}, layer=layer)
+    low.compute(
+        stage, "carry", copy_codelet("slots"), *low.slots_of(target), {"source": source, "target": target}, layer=layer
+    )
 
 
 def _declare_carried_spikes(low: Lowering, value: Value, whole: bool) -> None:

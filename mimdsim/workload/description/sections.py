@@ -112,9 +112,10 @@ class Network(Section):
     channels times the pixels that come of it.
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
-    source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old. `bias`: a trained current per
-    neuron, output layer included. `dropout`: of dense spikes, the share of what a layer reads that is left out of a
-    training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest grows; nothing is in tests.
+    source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
+    `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
+    reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
+    grows; nothing is in tests.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """

@@ -28,8 +28,9 @@ def layers_of(
 ) -> tuple[tuple[Layer, ...], int]:
     """(layers, timesteps from one layer to the next); raises DescriptionError for what layers cannot be.
 
-    Delays that differ from layer to layer are those of what each reads. A model file does not say how many spikes a layer lists and how gradients pass them: `selections` do, whose second
-    thresholds are shares of the layer's threshold, and `reset_gradients`.
+    Delays that differ from layer to layer are those of what each reads. A model file does not say how many spikes a
+    layer lists and how gradients pass them: `selections` do, whose second thresholds are shares of the layer's
+    threshold, and `reset_gradients`.
     """
     delay = int({each.delay for each in network.populations[1:]} == {1})
     layers: list[Layer] = []
