@@ -69,8 +69,7 @@ def _accumulate(
 
 def _cotangent_of(name: str, value: Value) -> Value:
     """A cotangent is an array; that of sparse spikes has one number per listed id."""
-    about = {"shape": value.shape, "capacity": value.capacity, "layer": value.layer, "shift": value.shift}
-    return Value(name=name, role="adjoint", of=value.name, **about)
+    return replace(value, name=name, form="array", role="adjoint", of=value.name)
 
 
 def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str], wrt: Collection[str]) -> None:

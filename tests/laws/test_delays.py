@@ -7,14 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import ADAM, assert_same_bits, compiled, executed, given_values, interpreted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import (
+    ADAM,
+    MAPPINGS,
+    SEEDS,
+    SMALL,
+    assert_same_bits,
+    compiled,
+    executed,
+    given_values,
+    interpreted,
+)
 from test_array_lowering import assert_agree as assert_dense_agree
 from test_chips import compiled as compiled_on_chips
 from test_convolutions import PLAIN, after, network_of_planes
 from test_dropout import drawn
 from test_gpu_execution import assert_same_training_step
 from test_inference import assert_same_forward
-from test_sources import assert_nir_has, network_reading
+from test_sources import any_graph, assert_nir_has, network_reading
 from test_stash import assert_policy
 from test_timing import ISSUE, slow_cycles
 from test_whole_tensors import assert_alike, assert_as_meant, outcome, run_whole
@@ -60,9 +72,9 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
     network = replace(network, layers=tuple(layers))
     values = given_values(network, 3, dyadic=False, dtype=np.float64)
     graph = training_graph(network)
-    given = values.for_graph(network)
-    given |= {name: given[name] / 4 for name in network.parameters}
-    found = interpret(graph, given)
+    inputs = values.for_graph(network)
+    inputs |= {name: inputs[name] / 4 for name in network.parameters}
+    found = interpret(graph, inputs)
 
     class Spike(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
@@ -75,7 +87,7 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
             (v,) = context.saved_tensors
             return g / (1 + slope * (v - threshold).abs()) ** 2
 
-    weights = {name: torch.tensor(given[name], requires_grad=True) for name in network.parameters}
+    weights = {name: torch.tensor(inputs[name], requires_grad=True) for name in network.parameters}
     dense = torch.tensor(values.dense.astype(np.float64))
     sent: dict[str, list[Any]] = {"input": list(dense)} | {layer.name: [] for layer in layers}
     v = {layer.name: torch.zeros(network.batch, layer.neurons, dtype=torch.float64) for layer in layers}
@@ -89,7 +101,7 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
             v[layer.name] = beta * v[layer.name] + current - threshold * fired
             sent[layer.name].append(Spike.apply(v[layer.name]))
     logits = network.logit_scale * torch.stack(sent["output"]).sum(0)
-    loss = torch.nn.functional.cross_entropy(logits, torch.tensor(given["labels"].astype(np.int64)))
+    loss = torch.nn.functional.cross_entropy(logits, torch.tensor(inputs["labels"].astype(np.int64)))
     loss.backward()
     assert found["loss"] == pytest.approx(loss.item(), rel=1e-12)
     for name, weight in weights.items():
@@ -111,6 +123,31 @@ def test_lists_of_any_age_run_on_tiles_as_it_is_meant(sources: Sources, delay: i
     assert_agrees(found, expected)
     if exchange == "ids":
         assert_same_bits(executed(made, values, strict=True), found)
+
+
+@st.composite
+def any_ages(draw: st.DrawFn) -> SpikingNetwork:
+    """A graph of layers as `any_graph` draws it, of which each reads its sources at one age or two."""
+    network = replace(draw(any_graph()), timesteps=5)
+    layers, names = [], [layer.name for layer in network.layers]
+    for index, layer in enumerate(network.layers):
+        sources: list[Source] = []
+        for each in network.sources(layer):
+            later = int(each.name in names[index:])
+            ages = draw(st.lists(st.integers(later, 4), unique=True, min_size=1, max_size=2))
+            sources += (replace(each, lag=age) for age in ages)
+        layers.append(replace(layer, sources=tuple(sources)))
+    return replace(network, layers=tuple(layers))
+
+
+@pytest.mark.slow
+@settings(SMALL, max_examples=25)
+@given(network=any_ages(), options=MAPPINGS, seed=SEEDS)
+def test_whatever_ages_a_layer_reads_execution_is_interpretation(
+    network: SpikingNetwork, options: MappingOptions, seed: int
+) -> None:
+    values, made = given_values(network, seed), compiled(network, options=options)
+    assert_agrees(executed(made, values), interpreted(network, values))
 
 
 @pytest.mark.parametrize("recurrence", ["one_to_one", "all_to_all"])
