@@ -221,7 +221,9 @@ class WholeLayer:
         lags = [(source.lag or 0) * network.batch for source in sources]
         self.lags, self.lag = lags, lags[0] if len(lags) == 1 else 0
         rows = np.cumsum([0, layer.inputs, *(each.neurons for each in sources[1:])]).tolist()
-        self._rows = {each.name: (lag, row) for each, lag, row in zip(sources, lags, rows, strict=False)}
+        self._rows: dict[str, list[tuple[int, int]]] = {each.name: [] for each in sources}
+        for each, lag, row in zip(sources, lags, rows, strict=False):
+            self._rows[each.name].append((lag, row))
         roles: dict[str, tuple[Parameter, ...]] = {}
         for each in layer.parameters:
             roles[each.role] = *roles.get(each.role, ()), each
@@ -344,7 +346,8 @@ class WholeLayer:
         """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
         self._adjoint(0, self._q, g, (t, t + 1))
         for name, (into, lists) in wanted.items():
-            self._input_gradients(0, self._q, self._rows[name], lists, into, (t, t + 1))
+            for place in self._rows[name]:
+                self._input_gradients(0, self._q, place, lists, into, (t, t + 1))
 
     def backward(self, source: CsrSpikes, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the parameters from those of what is listed, or of potentials that are the output.
@@ -370,7 +373,8 @@ class WholeLayer:
                 self._adjoint(begin, q, g, times)
             self._add_gradients(begin, q, by_id)
             for name, (into, lists) in wanted.items():
-                self._input_gradients(begin, q, self._rows[name], lists, into, times)
+                for place in self._rows[name]:
+                    self._input_gradients(begin, q, place, lists, into, times)
 
     def _by_id(self, lag: int, source: CsrSpikes) -> ById:
         """Where every id is listed by the input, `lag` places back: rows[columns[id]:columns[id + 1]]."""

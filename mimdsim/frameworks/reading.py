@@ -44,9 +44,11 @@ from mimdsim.frameworks.recording import (
     record,
     undropped,
 )
+from mimdsim.graph import layer as graph
 from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.convolution import Convolution
-from mimdsim.graph.names import INPUT
+from mimdsim.graph.layer import labels_of
+from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.interchange.importing import base_table, random_table
 from mimdsim.workload.interchange.weights_file import read_notes, write_safetensors
@@ -246,7 +248,10 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     sources.sort(key=lambda source: source.layer != "")  # the input first
     if not sources:
         raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
-    names = [source.layer or "the input" for source in sources]
+    names = [aged(source.layer or INPUT, source.lag) for source in sources]
+    rows = [(source.weight, source.first) for source in sources]
+    if len(set(rows)) < len(rows):
+        raise refusal(f"layer '{name}' multiplies several sources by the same weights; give each weights of its own")
     if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
         raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
     if own and not (
@@ -293,17 +298,12 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
             f"'{feed.product.weight}' is multiplied by {_describe(feed.of)}; a layer reads spikes of others, side by "
             "side (torch.cat) or by weights of their own, or the input"
         )
-    lag, source = 0, ""
-    if isinstance(feed.of, LayerOutput):
-        if not feed.of.spikes:
-            raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
-        source = feed.of.layer
-        lag = 0 if calls.in_time else len(calls.origins) - 1 - feed.of.call
-    if lag not in (0, 1):
-        raise refusal(f"layer '{name}' reads spikes of '{source}' {lag} timesteps old; 0 or 1 can run")
+    if isinstance(feed.of, LayerOutput) and not feed.of.spikes:
+        raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
+    lag = 0 if calls.in_time else _age(feed.of, len(calls.origins) - 1, len(calls.origins))
     product = feed.product
     return Source(
-        layer=source,
+        layer=feed.of.layer if isinstance(feed.of, LayerOutput) else "",
         lag=lag,
         weight=product.weight,
         transposed=product.transposed,
@@ -314,6 +314,13 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
         folded=product.folded,
         dropout=product.dropout or dropout,
     )
+
+
+def _age(of: LayerOutput | Input, t: int, timesteps: int) -> int:
+    """How many timesteps before timestep t of so many it was sent, or is an entry of the input."""
+    if isinstance(of, LayerOutput):
+        return t - of.call
+    return t - of.entry[0] if of.entry and of.entry[1] == timesteps else 0
 
 
 def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
@@ -331,14 +338,16 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
 
 
 def _check_every_call(layer: TorchLayer) -> None:
-    """What a layer reads is the same in every timestep, but for itself in the first."""
-    read = [_products_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
+    """What a layer reads is the same in every timestep, but for itself in the first, and for what was before it."""
+    origins = layer.calls.origins
+    read = [_products_read(origin, t, len(origins)) for t, origin in enumerate(origins)]
     for t, each in enumerate(read):
-        if each != read[-1] and not (t == 0 and each <= read[-1]):
+        missing = read[-1] - each
+        if not each <= read[-1] or (t and any(age <= t for *_, age in missing)):
             raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 
-def _products_read(origin: Origin | None, t: int) -> set[tuple[Any, ...]]:
+def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[Any, ...]]:
     """(weights, convolution, layer, timesteps ago) of every product that a layer adds up in timestep t."""
     return {
         (
@@ -347,7 +356,7 @@ def _products_read(origin: Origin | None, t: int) -> set[tuple[Any, ...]]:
             feed.product.norm,
             feed.product.dropout,
             feed.of.layer if isinstance(feed.of, LayerOutput) else "",
-            t - feed.of.call if isinstance(feed.of, LayerOutput) else 0,
+            _age(feed.of, t, timesteps),
         )
         for feed in feeds_of(origin)
         if isinstance(feed.of, (LayerOutput, Input))
@@ -498,7 +507,7 @@ def _of_trained_norm(
 def _delayed(layers: list[TorchLayer]) -> bool:
     """Whether most layers read what others sent a timestep earlier."""
     lags = [source.lag for layer in layers for source in layer.sources if source.layer]
-    return 2 * sum(lags) > len(lags)
+    return 2 * lags.count(1) > len(lags)
 
 
 def _read_names(layers: list[TorchLayer], layer: TorchLayer) -> list[str]:
@@ -509,7 +518,8 @@ def _read_names(layers: list[TorchLayer], layer: TorchLayer) -> list[str]:
 
 def _arrays(layers: list[TorchLayer], name: str, layer: TorchLayer) -> list[str]:
     """The names of the weights of a layer's sources."""
-    _, *others = _read_names(layers, layer)
+    read = zip(_read_names(layers, layer), layer.sources, strict=True)
+    _, *others = labels_of(tuple(graph.Source(name=each, neurons=of.inputs, lag=of.lag) for each, of in read))
     return [f"w.{name}", *(f"w.{name}.from.{other}" for other in others)]
 
 
@@ -585,9 +595,9 @@ def parameter_names(workload: Workload) -> list[Link]:
 # ---- the same currents from the recorded spikes, and the same spikes from the recorded currents
 
 
-def _earlier(values: np.ndarray) -> np.ndarray:
-    """Those of the timestep before, zeros in the first."""
-    return np.concatenate([np.zeros_like(values[:1]), values[:-1]])
+def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:
+    """Those of `age` timesteps before, zeros in the first."""
+    return np.concatenate([np.zeros_like(values[:age]), values[: len(values) - age]])
 
 
 def _find_input(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], example: torch.Tensor) -> np.ndarray:
@@ -622,7 +632,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
         )
         currents: np.ndarray | float = 0.0
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
-            spikes = _earlier(sent[source.layer]) if source.lag else sent[source.layer]
+            spikes = _earlier(sent[source.layer], source.lag)
             what = f"what '{source.layer}' sends" if source.layer else "the input"
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
@@ -769,16 +779,17 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
     }
     names = _names(layers)
     for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
-        known = [INPUT, *names[: names.index(name)]]  # of others it reads the spikes of the timestep before
+        # the age that is not written: of layers after it, the timestep before
+        unsaid = {INPUT: 0} | dict.fromkeys(names[: names.index(name)], int(_delayed(layers)))
         read = list(zip(_read_names(layers, layer), layer.sources, strict=True))
-        aged = [
+        said = [
             source
-            if source == INPUT or source not in known or bool(each.lag) == _delayed(layers)
-            else f"{source}@t{'-1' if each.lag else ''}"
-            for source, each in read
+            if each.lag == unsaid.get(source, 1) and source not in (other for other, _ in read[:place])
+            else aged(source, each.lag)
+            for place, (source, each) in enumerate(read)
         ]
-        if aged != [before]:
-            made.setdefault("sources", {})[name] = aged
+        if said != [before]:
+            made.setdefault("sources", {})[name] = said
         if layer.convolution:
             made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0][0] == INPUT)
     if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:

@@ -125,7 +125,9 @@ MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """The example input, or a part of it."""
+    """The example input, or a part of it. entry: (which, of how many) of the axis of time, where it is one of them."""
+
+    entry: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,6 +286,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self, module: torch.nn.Module):
         super().__init__()
+        self.example: torch.Tensor | None = None  # of all timesteps
         self.names = {id(each): name for name, each in module.named_modules()}
         self.layers: dict[str, NeuronCalls] = {}
         self.norms: Counter[str] = Counter()
@@ -325,11 +328,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             share, training = (*args[1:], *[kwargs.get("p", 0.5), kwargs.get("training", True)][len(args) - 1 :])[:2]
             return self.mark(made, _dropped(known[0], share if training else 0.0, "timestep"))
         if name in KEEPS_VALUES and len(known) == 1:
-            return self.mark(made, known[0])
+            taken = isinstance(known[0], Input) and isinstance(made, torch.Tensor) and self._entry(made)
+            return self.mark(made, Input(entry=taken) if taken else known[0])
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
             if all(isinstance(other, (int, float)) and other == 0 for other in others):
-                return self.mark(made, Sum(parts=tuple(known)) if len(known) > 1 else known[0])
+                parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
+                return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
         if name == "stack" and args and (same := self._in_time(args, kwargs)) is not None:
@@ -341,6 +346,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         return self.mark(made, FunctionResult(by=name, of=tuple(dict.fromkeys(known))))
+
+    def _entry(self, part: torch.Tensor) -> tuple[int, int] | None:
+        """Which entry of the first or second axis of the example a view of it is, and of how many."""
+        whole = self.example
+        if whole is None or part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
+            return None
+        offset = part.storage_offset() - whole.storage_offset()
+        for count, stride in zip(whole.shape[:2], whole.stride()[:2], strict=True):
+            if part.numel() * count == whole.numel() and offset % stride == 0 and offset // stride < count:
+                return offset // stride, count
+        return None
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
         """Tensors side by side along their last axis, that of neurons."""
@@ -585,8 +601,9 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     reset_states(module)
     kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
     with torch.no_grad(), recorder.calls(), recorder:
-        for step in steps:
-            recorder.mark(step, Input())
+        recorder.example = example if timesteps is None else None
+        for number, step in enumerate(steps):
+            recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
             made = module(step)
     reset_states(module)  # nor does it keep a mask that leaves nothing out
     for buffer, before in kept:

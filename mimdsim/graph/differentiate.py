@@ -75,9 +75,7 @@ def _accumulate(
 
 def _cotangent_of(name: str, value: Value) -> Value:
     """A cotangent is an array; that of sparse spikes has one number per listed id."""
-    return Value(
-        name=name, shape=value.shape, capacity=value.capacity, role="adjoint", layer=value.layer, of=value.name
-    )
+    return replace(value, name=name, form="array", role="adjoint", of=value.name)
 
 
 def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], wanted: set[str]) -> None:

@@ -11,7 +11,7 @@ from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.dropout import PER
 from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
-from mimdsim.graph.names import Parameter, before, coefficient_of, spikes_of
+from mimdsim.graph.names import Parameter, aged, before, coefficient_of, spikes_of
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
 
@@ -20,8 +20,8 @@ RECURRENCES = ("none", "one_to_one", "all_to_all")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are (0 or
-    1; None: as from layer to layer in the network)."""
+    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are
+    (None: as from layer to layer in the network)."""
 
     name: str
     neurons: int
@@ -173,10 +173,8 @@ class Layer:
         """The parameters: weights, first those of what it reads first, and, where the layer has them, synapses onto
         itself, biases, what its batch norm has, and constants of its neurons."""
         also = (
-            Parameter(
-                layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=each.name
-            )
-            for each in self.sources[1:]
+            Parameter(layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=label)
+            for each, label in list(zip(self.sources, labels_of(self.sources), strict=True))[1:]
         )
         shapes = {}
         if self.recurs:
@@ -205,6 +203,15 @@ class Layer:
         if self.convolution:
             return self.convolution.fan_in
         return self.inputs + sum(each.neurons for each in self.sources[1:])
+
+
+def labels_of(sources: tuple[Source, ...]) -> tuple[str, ...]:
+    """A name for each of what a layer reads: that of the source, with the age for all but the first of a source."""
+    names = [each.name for each in sources]
+    return tuple(
+        aged(each.name, each.lag or 0) if each.name in names[:place] else each.name
+        for place, each in enumerate(sources)
+    )
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:

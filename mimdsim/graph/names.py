@@ -31,7 +31,8 @@ class Parameter:
 
     Of cells with gates, with as many columns for each gate; these have a 'recurrent_bias' too, and rows of their own.
     One number per neuron is a row [1, neurons], one for the layer [1, 1]. source: of weights from a further layer that
-    it reads, or 'input'. constant: which, by the name of the model's parameter.
+    it reads, or 'input', with its age where the layer reads others of it. constant: which, by the name of the model's
+    parameter.
     """
 
     layer: str
@@ -121,9 +122,14 @@ def spikes_of(layer: str) -> str:
     return f"spikes.{layer}"
 
 
-def before(value: str) -> str:
-    """A body value one timestep earlier."""
-    return f"{value}.previous"
+def before(value: str, age: int = 1) -> str:
+    """A body value `age` timesteps earlier."""
+    return value if age == 0 else f"{value}.previous" if age == 1 else f"{value}.t-{age}"
+
+
+def aged(source: str, age: int) -> str:
+    """Spikes of a source at an age, as they are written: 'hidden0@t', 'hidden0@t-2'."""
+    return f"{source}@t-{age}" if age else f"{source}@t"
 
 
 def after(value: str) -> str:

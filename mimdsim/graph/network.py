@@ -2,7 +2,8 @@
 
 With a delay of one timestep every layer reads what others emitted one timestep earlier (and the input of this
 timestep), so all layers are independent of each other within a timestep. Without a delay the layers run one after
-another in every timestep. A layer always reads its own spikes and those of a layer after it one timestep later.
+another in every timestep. A layer always reads its own spikes one timestep later, and those of a layer after it at
+least one. A source may be read at any ages, each by weights of its own: older spikes are handed from carry to carry.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
-from mimdsim.graph.layer import Layer, Source, cell_step, reads_own_spikes, step
+from mimdsim.graph.layer import Layer, Source, cell_step, labels_of, reads_own_spikes, step
 from mimdsim.graph.learned_constants import Coefficients
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
@@ -30,6 +31,7 @@ from mimdsim.graph.names import (
     SCORES,
     Parameter,
     after,
+    aged,
     before,
     coefficient_of,
     current_now,
@@ -105,7 +107,6 @@ class SpikingNetwork:
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}
         widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
-        names = [each.name for each in layer.sources]
         for each in layer.sources:
             if each.name not in widths:
                 raise MappingError(
@@ -118,13 +119,32 @@ class SpikingNetwork:
                     f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
                 )
             now = 0 if each.name == INPUT or each.name in self._before(layer) else 1
-            if each.lag not in (None, 1, now) or (each.name == INPUT and each.lag):
+            if each.lag is not None and not now <= each.lag < max(2, self.timesteps):
                 raise MappingError(
-                    f"layer '{layer.name}' cannot read '{each.name}' {each.lag} timesteps old: layers before it may be "
-                    f"0 or 1, those after it 1, and '{INPUT}' 0"
+                    f"layer '{layer.name}' cannot read '{each.name}' {each.lag} timesteps old: of {self.timesteps} "
+                    f"timesteps, layers before it and '{INPUT}' may be 0 to {self.timesteps - 1}, those after it from 1"
                 )
-        if len(set(names)) < len(names):
-            raise MappingError(f"layer '{layer.name}' reads {', '.join(names)}; name each once")
+            if each.name == INPUT and each.lag and self.steady_input:
+                raise MappingError(
+                    f"layer '{layer.name}' reads '{aged(INPUT, each.lag)}', of an input that is the same in every "
+                    "timestep: leave the age out"
+                )
+        self._check_ages(layer)
+
+    def _check_ages(self, layer: Layer) -> None:
+        names = [each.name for each in layer.sources]
+        ages = [(each.name, each.lag) for each in self.sources(layer)]
+        if len(set(ages)) < len(ages):
+            said = ", ".join(names)
+            raise MappingError(f"layer '{layer.name}' reads {said}; name each once, or with other ages each")
+        unsaid = [
+            each.name for place, each in enumerate(layer.sources) if each.lag is None and each.name in names[:place]
+        ]
+        if unsaid:
+            raise MappingError(
+                f"layer '{layer.name}' reads '{unsaid[0]}' at several ages; write that of the second too, as in "
+                f"'{aged(unsaid[0], self.delay)}'"
+            )
 
     def _check_cell(self, layer: Layer) -> None:
         if layer.cell is None:
@@ -276,6 +296,18 @@ class SpikingNetwork:
         """How many neurons of a layer can spike in one timestep for one sample."""
         return layer.capacity if self.spikes == "sparse" else layer.neurons
 
+    @property
+    def input_ages(self) -> tuple[int, ...]:
+        """How many timesteps old the input is where layers read it."""
+        every = (each for layer in self.layers for each in self.sources(layer))
+        return tuple(sorted({each.lag or 0 for each in every if each.name == INPUT}))
+
+    def oldest(self, index: int) -> int:
+        """How many timesteps the layer's spikes are needed for: by others, or itself."""
+        name = self.layers[index].name
+        every = (each for layer in self.layers for each in self.sources(layer))
+        return max([int(self.is_read(index)), *(each.lag or 0 for each in every if each.name == name)])
+
     def is_read(self, index: int) -> bool:
         """Whether the layer's spikes are needed a timestep later: by another layer or by itself."""
         return self.learns_through(index) or reads_own_spikes(self.layers[index])
@@ -389,6 +421,9 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
             detached = not network.learns_through(index)
             carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
     # of a layer whose spikes no gradient reads, they are kept to be counted
+    for layer in layers:
+        spikes, oldest = spikes_of(layer.name), network.oldest(network.layers.index(layer))
+        carries += (Carry(enters=before(spikes, age + 1), leaves=before(spikes, age)) for age in range(1, oldest))
     counted = emitted if network.loss.firing_strength or network.frozen else []
     handed = _products(body, network, following[0][0]) if following else emitted[-1]
     counted = [name for name in counted if name != handed]
@@ -399,8 +434,10 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
     """What enters a timestep of a stretch."""
     layers = network.stretches[stretch]
     weighted = (*layers[bool(stretch) :], *(each[0] for each in network.stretches[stretch + 1 : stretch + 2]))
-    if any(each.name == INPUT for layer in weighted for each in network.sources(layer)):
-        body.declare(_input(network, INPUT_NOW))
+    read = {each.lag for layer in weighted for each in network.sources(layer) if each.name == INPUT}
+    for age in network.input_ages:
+        if age in read:
+            body.declare(replace(_input(network, before(INPUT_NOW, age)), shift=-age))
     if stretch:
         layer = layers[0]
         made = layer.convolution.made if layer.convolution else None
@@ -418,17 +455,17 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
         if parameter.layer in here and not known:
             body.declare(parameter.value)
     for layer in layers:
-        if network.is_read(network.layers.index(layer)):
-            earlier = _spikes(network, before(spikes_of(layer.name)), layer)
-            body.declare(replace(earlier, shift=-1))
+        for age in range(1, network.oldest(network.layers.index(layer)) + 1):
+            body.declare(replace(_spikes(network, before(spikes_of(layer.name), age), layer), shift=-age))
 
 
 def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], stacked: tuple[str, ...]) -> Scan:
     """The scan of a body, whose sequences and constants are what it reads."""
     read = {name for op in body.operations for name in op.inputs}
     masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network) if each in read}
+    ages = {before(INPUT_NOW, age): -age for age in network.input_ages}
     entering = [current_now(layers[0].name) for layers in network.stretches[1:]]
-    sequences = [name for name in (INPUT_NOW, *entering) if name in read]
+    sequences = [name for name in (*ages, *entering) if name in read]
     sequences += [name for name, per in masks.items() if per == "timestep"]
     for_sequence = (name for name, per in masks.items() if per == "sequence")
     whole = len(network.stretches) == 1
@@ -443,7 +480,7 @@ def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], 
         timesteps=network.timesteps,
         reverse=False,
         carries=tuple(carries),
-        slices=tuple(Slice(inside=name) for name in sequences),
+        slices=tuple(Slice(inside=name, shift=ages.get(name, 0)) for name in sequences),
         constants=(*thresholds, *for_sequence, *parameters, *coefficients),
         stacked=stacked,
     )
@@ -470,11 +507,12 @@ def _input(network: SpikingNetwork, name: str) -> Value:
     return Value(name=name, shape=shape, form=form, capacity=capacity, role="spikes", layer=INPUT)
 
 
-def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, source: str, spikes: str) -> str:
-    """What a layer multiplies by its weights: the spikes of a source, or patches of its planes."""
-    convolution, by_channel = layer.convolution, source == INPUT
+def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
+    """What a layer multiplies by its weights: the spikes of a source, or patches of its planes. source: its label."""
+    convolution, by_channel = layer.convolution, read.name == INPUT
+    spikes = before(INPUT_NOW if read.name == INPUT else spikes_of(read.name), read.lag or 0)
     if convolution is None:
-        planes = network.planes_of(source)
+        planes = network.planes_of(read.name)
         spikes = _drop(body, layer, source, spikes)
         if planes is None or planes.positions == 1:
             return spikes
@@ -500,8 +538,8 @@ def _drop(body: GraphBuilder, layer: Layer, source: str, spikes: str) -> str:
 def _masks_of(network: SpikingNetwork) -> Iterator[tuple[Layer, str]]:
     """Of every layer with dropout, the masks of its sources."""
     for layer in network.layers:
-        for source in network.sources(layer) if layer.dropout else ():
-            yield layer, mask_of(layer.name, source.name)
+        for source in labels_of(network.sources(layer)) if layer.dropout else ():
+            yield layer, mask_of(layer.name, source)
 
 
 def _pool(
@@ -530,13 +568,8 @@ def _normalised(
 
 def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
     """What a layer's weights make of what it reads, added up."""
-    now = {INPUT: INPUT_NOW}
-    sources = [
-        _read(
-            body, network, layer, each.name, now.get(each.name) or (before if each.lag else str)(spikes_of(each.name))
-        )
-        for each in network.sources(layer)
-    ]
+    read = network.sources(layer)
+    sources = [_read(body, network, layer, *each) for each in zip(read, labels_of(read), strict=True)]
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
     current = ""
     for source, weights in zip(sources, layer.parameters, strict=False):
@@ -649,7 +682,7 @@ def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuil
         source = build.one("steady", (source,), "input.every", attributes=network.timesteps)
     if learns:
         build.declare(Value(name=LABELS, shape=(network.batch,)))
-    sequences, others = {INPUT_NOW: source}, []
+    sequences, others = {before(INPUT_NOW, age): source for age in network.input_ages}, []
     for stretch in range(len(network.stretches)):
         first, *counted = _add_scan(build, network, _forward_scan(network, stretch), sequences)
         others += counted

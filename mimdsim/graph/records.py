@@ -145,6 +145,14 @@ class Scan:
     constants: tuple[str, ...]
     stacked: tuple[str, ...]
 
+    def left_as(self, name: str) -> tuple[str, int]:
+        """What a value of the body is before carries hand it on: the value that leaves, and how many timesteps later it
+        is `name`."""
+        leaving, age = {carry.enters: carry.leaves for carry in self.carries}, 0
+        while name in leaving:
+            name, age = leaving[name], age + 1
+        return name, age
+
 
 class GraphBuilder:
     """Collects operations in order and infers the shapes of their outputs."""

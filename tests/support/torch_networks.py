@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +113,36 @@ class Masked(nn.Module):  # type: ignore[misc]
             weight = self.first.weight * self.mask
             spk, mem1 = self.lif1(torch.nn.functional.linear(step, weight, self.first.bias), mem1)
             spk, mem2 = self.lif2(self.last(spk), mem2)
+            out.append(spk)
+        return torch.stack(out)
+
+
+class Delays(nn.Module):  # type: ignore[misc]
+    """A delay for each synapse from the input, as of DCLS once they are rounded, and axonal ones between layers."""
+
+    AGES = (0, 2, 5)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synapses = nn.ParameterList([nn.Parameter(torch.rand(INPUTS, HIDDEN) - 0.3) for _ in self.AGES])
+        delays = torch.randint(0, len(self.AGES), (INPUTS, HIDDEN))
+        self.register_buffer("masks", torch.stack([(delays == place).float() for place in range(len(self.AGES))]))
+        self.late, self.later = nn.Linear(HIDDEN, CLASSES), nn.Linear(HIDDEN, CLASSES, bias=False)
+        self.lif1, self.lif2 = snn.Leaky(beta=0.9), snn.Leaky(beta=0.8)
+
+    def forward(self, x: Any) -> Any:
+        mem1, mem2, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        past = deque([torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)] * 3, maxlen=3)  # what the first layer sent
+        for t in range(len(x)):
+            current = sum(
+                x[t - age] @ (weight * mask)
+                for age, weight, mask in zip(self.AGES, self.synapses, self.masks, strict=True)
+                if age <= t
+            )
+            spk, mem1 = self.lif1(current, mem1)
+            read = self.late(past[-1]) + self.later(past[-3])
+            past.append(spk)
+            spk, mem2 = self.lif2(read, mem2)
             out.append(spk)
         return torch.stack(out)
 
@@ -651,6 +682,7 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "a timestep between layers": TorchNetwork(make=Delayed, loss="", judge=of_counts, scale=4.0),
     "a reservoir, whose read-out learns": TorchNetwork(make=_reservoir, judge=of_counts, scale=2.0),
+    "delays of synapses and axons": TorchNetwork(make=Delays, judge=of_counts, scale=1.0),
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),

@@ -21,6 +21,7 @@ from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
 from mimdsim.compiler.context import Chips, Lowering, in_bands
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
+from mimdsim.graph.layer import labels_of
 from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, Within
 from mimdsim.program.loop_extents import Recorded
 
@@ -159,13 +160,14 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
 
 def _stem(low: Lowering, op: Operation) -> str:
     """What variables of an input gradient are named by: the layer, and whose spikes those were."""
-    source, _ = low.origin(op.inputs[1])
+    source, shift = low.origin(op.inputs[1])
     if op.kind == "emitted_gradient":
         return f"{op.layer}.reset"
     if source == op.layer:
         return f"{op.layer}.own"
-    first = low.network.sources(low.layer(op.layer))[0]
-    return op.layer if source == first.name else f"{op.layer}.from.{source}"
+    read = low.network.sources(low.layer(op.layer))
+    place = [(each.name, each.lag) for each in read].index((source, -shift))
+    return f"{op.layer}.from.{labels_of(read)[place]}" if place else op.layer
 
 
 def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:

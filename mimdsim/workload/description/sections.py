@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -112,14 +113,14 @@ class Network(Section):
     `convolutions`: by layer, how it reads planes of the layer before it, or of the input; its entry of `hidden` is the
     channels times the pixels that come of it.
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
-    default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-1" say it of one
-    source. Spikes of a layer that comes later are always those of the timestep before. `bias`: a trained current per
-    neuron, output layer included. `dropout`: of dense spikes, the share of what a layer reads that is left out of a
-    training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest grows; nothing is in tests.
-    `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over the samples (and positions
-    of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a bias; what comes from the
-    layer itself is added to that. `batch_norm_epsilon` is added to the variance; `batch_norm_momentum` is the share of
-    a new value in the running averages, by which tests and inference normalise.
+    default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
+    source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
+    `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
+    reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
+    grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
+    the samples (and positions of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a
+    bias; what comes from the layer itself is added to that. `batch_norm_epsilon` is added to the variance;
+    `batch_norm_momentum` is the share of a new value in the running averages, by which tests and inference normalise.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -178,15 +179,19 @@ class Network(Section):
         return value[index] if isinstance(value, tuple) else value
 
 
-AGES = {"t": 0, "t-1": 1}
+AGE = re.compile(r"t(?:-([1-9][0-9]{0,8}))?")
 
 
 def source_of(text: str) -> tuple[str, int | None]:
-    """(the layer, how many timesteps old its spikes are, None: as from layer to layer) of 'hidden0', 'hidden0@t-1'."""
+    """(the layer, how many timesteps old its spikes are, None: as from layer to layer) of 'hidden0', 'hidden0@t-3'."""
     name, at, age = text.partition("@")
-    if at and age not in AGES:
-        raise MappingError(f"network.sources: '{text}' is no source; write '{name}', '{name}@t' or '{name}@t-1'")
-    return name, AGES[age] if at else None
+    found = AGE.fullmatch(age)
+    if at and found is None:
+        raise MappingError(
+            f"network.sources: '{text}' is no source; write '{name}', '{name}@t' or, of spikes 3 timesteps old, "
+            f"'{name}@t-3'"
+        )
+    return name, int(found.group(1) or 0) if found else None
 
 
 def check_sources(network: Network) -> None:

@@ -101,6 +101,7 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
         main = nearest, population.weights, population.delay
         for source, weights, lag in (main, *population.also):
             product = f"{name}_weights{f'_{source}' if f'{name}_weights' in nodes else ''}"
+            product += f"_{lag}" if product in nodes else ""  # of a source that it reads at several ages
             given = senders[source]
             if lag:
                 waits = product.replace("_weights", "_delay")
@@ -267,6 +268,6 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     ]
     if any(lag for each in populations.populations for lag in (each.delay, *(also[2] for also in each.also))):
         lines.append(
-            "note: layers read each other a timestep later, written as Delay nodes, which not all programs read"
+            "note: layers read each other some timesteps later, written as Delay nodes, which not all programs read"
         )
     return lines
