@@ -37,7 +37,7 @@ from mimdsim.pipeline import compile_workload, retime
 from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.program.exchanges import bytes_within_tiles
-from mimdsim.workload import Workload
+from mimdsim.workload import Workload, network_of
 
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
 MOST_DRAWN = 20  # times, until no potential is as near as that
@@ -54,10 +54,12 @@ class Subject:
 
 
 def shrunk(workload: Workload, timesteps: int, batch: int) -> Workload:
-    """The workload with at most `timesteps` and `batch`, so that the interpreter can follow; 0 keeps them."""
+    """The workload with at most `timesteps` and `batch`, or as many as it takes to read the oldest spikes, so
+    that the interpreter can follow; 0 keeps them."""
     table = given_keys(workload)
     if timesteps:
-        table["data"]["timesteps"] = min(timesteps, workload.data.timesteps)
+        oldest = network_of(workload).oldest_age  # what is that old is read a few times too
+        table["data"]["timesteps"] = min(max(timesteps, oldest + 3), workload.data.timesteps)
     if batch:
         table["training"]["batch"] = min(batch, workload.training.batch)
     return build_section(Workload, table, where=f"workload '{workload.name}'")

@@ -154,7 +154,7 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         yield advice, network, options.model_copy(update={"stash": f"every:{segment}"})
     unit = max(1, stash_policy(options.stash).segment)
     half = network.timesteps // 2 // unit * unit
-    if half:
+    if half > network.oldest_age:
         yield f"data.timesteps = {half} instead of {network.timesteps}", replace(network, timesteps=half), options
     if network.batch > 1:
         half = network.batch // 2

@@ -302,6 +302,11 @@ class SpikingNetwork:
         every = (each for layer in self.layers for each in self.sources(layer))
         return tuple(sorted({each.lag or 0 for each in every if each.name == INPUT}))
 
+    @property
+    def oldest_age(self) -> int:
+        """How many timesteps old the oldest spikes are that a layer reads."""
+        return max(each.lag or 0 for layer in self.layers for each in self.sources(layer))
+
     def oldest(self, index: int) -> int:
         """How many timesteps the layer's spikes are needed for: by others, or itself."""
         name = self.layers[index].name

@@ -33,6 +33,7 @@ from test_whole_tensors import assert_alike, assert_as_meant, outcome, run_whole
 from test_wiring import assert_agrees
 
 from mimdsim.base.errors import MappingError
+from mimdsim.checking.program import shrunk
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
@@ -315,3 +316,9 @@ def test_gpu_kernels_copy_no_older_spikes() -> None:
         ]  # fmt: skip
         repeated = [[(kernel.op, kernel.times) for kernel in kernels if kernel.times > 1] for kernels in made]
         assert repeated[0] == repeated[1]
+
+
+def test_a_check_runs_long_enough_to_read_the_oldest() -> None:
+    keys = {"network.hidden": (16, 12), "network.capacity": (8, 6, 10), "network.sources": {"hidden0": ["input@t-7"]}}
+    assert shrunk(load_workload("digits", keys), 6, 4).data.timesteps == 10
+    assert shrunk(load_workload("digits", keys | {"data.timesteps": 8}), 6, 4).data.timesteps == 8
