@@ -70,7 +70,8 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             for whole, part in zip(sequence, low.storage[item.inside], strict=True):
                 slice_slots(low, whole, part, item.shift)
         for carry in by_age(scan):
-            _hand_on_spikes(low, scan.body.value(carry.enters), carry)
+            if (value := scan.body.value(carry.enters)).form == "sparse":
+                _hand_on_spikes(low, value, carry)
         lower_body(low, scan)
         finals = len(scan.carries)
         left_out = stash.anew.values if stash is not None else ()
