@@ -173,6 +173,7 @@ def test_pictures_are_large_and_carry_no_program() -> None:
     assert np.array_equal(pixels, np.asarray(Image.open(drawn).convert("RGB")))
 
 
+@pytest.mark.slow
 def test_every_picture_is_embedded_and_progress_is_told(tmp_path: Path) -> None:
     """What the page shows lies beside it, byte for byte."""
     told: list[tuple[str, int, int]] = []

@@ -128,6 +128,7 @@ def on_tiles(network: SpikingNetwork, values: Given, *, strict: bool = False, **
     return {name: executor.read(name) for name in made.program.outputs}
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 @pytest.mark.parametrize(("per", "name"), CASES)
 def test_tiles_compute_what_the_interpreter_does(per: str, name: str, form: str) -> None:
@@ -141,6 +142,7 @@ def test_tiles_compute_what_the_interpreter_does(per: str, name: str, form: str)
     assert found["loss"].mean() == pytest.approx(float(expected["loss"]), rel=1e-6)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(("per", "name"), CASES)
 def test_every_vertex_alone_on_its_tile_computes_the_same(per: str, name: str) -> None:
     network = networks(per)[name]
@@ -150,6 +152,7 @@ def test_every_vertex_alone_on_its_tile_computes_the_same(per: str, name: str) -
         np.testing.assert_array_equal(found, alone[value], err_msg=value)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted", "persistent"])
 @pytest.mark.parametrize("name", ["planes", "one to one", "recurrent"])
 @pytest.mark.parametrize("per", PER)
@@ -164,6 +167,7 @@ def test_every_gpu_strategy_computes_the_same(per: str, name: str, strategy: str
         assert relative_error(np.asarray(made[value]), np.asarray(meant[value])) < 1e-12, value
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("per", PER)
 def test_gradients_are_those_of_finite_differences(per: str) -> None:
     network = normed(small_network((6, 5, 4), spikes="dense", smooth=True, gain=0.3, delay=0, batch=5), per)
@@ -186,6 +190,7 @@ def test_gradients_are_those_of_finite_differences(per: str) -> None:
         assert found[f"gradient.{name}"][place] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-4, abs=1e-9)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("per", PER)
 def test_folded_weights_make_of_samples_what_the_averages_do(per: str) -> None:
     """Scores of the folded network are those of one whose statistics of the batch are the averages."""
@@ -210,6 +215,7 @@ def test_folded_weights_make_of_samples_what_the_averages_do(per: str) -> None:
         assert relative_error(weights[f"w.{layer.name}"], values.arrays[f"w.{layer.name}"] * scale) < 1e-12
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("per", PER)
 def test_a_training_is_evaluated_by_averages_and_goes_on_from_a_checkpoint(per: str, tmp_path: Path) -> None:
     changes = {
@@ -290,6 +296,7 @@ def operands(table: VertexTable, **changes: str) -> VertexTable:
     return replace(table, operands={**table.operands, **changes})
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("per", PER)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_check_finds_mutants(name: str, per: str) -> None:
@@ -302,6 +309,7 @@ def test_a_check_finds_mutants(name: str, per: str) -> None:
     assert not all(each.passed for each in check_values(wrong, made, machine()))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("per", PER)
 def test_a_file_for_other_programs_has_the_averages_in_its_weights(per: str, tmp_path: Path) -> None:
     pytest.importorskip("h5py")
@@ -322,6 +330,7 @@ def test_a_file_for_other_programs_has_the_averages_in_its_weights(per: str, tmp
     assert relative_error(node.arrays["bias"], meant["b.hidden0"][0] * gain) < 1e-6
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("per", PER)
 def test_gains_are_scaled_until_layers_fire_as_often_as_asked_for(per: str) -> None:
     changes = {"network.spikes": "dense", "network.batch_norm": [per, "none"], "network.delay": 0}
@@ -377,6 +386,7 @@ MIXED = (
 )
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("name", MIXED)
 def test_stretches_of_any_layers_run_on_tiles_as_they_are_meant(name: str) -> None:
     network = mixed(name)

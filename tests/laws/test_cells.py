@@ -103,6 +103,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 def test_cells_run_on_tiles_as_they_are_meant(name: str, form: str) -> None:
@@ -122,6 +123,7 @@ def test_cells_run_on_tiles_as_they_are_meant(name: str, form: str) -> None:
             assert relative_error(found.updated[key], expected.updated[key]) < TOLERANCE, key
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_gated_cells_are_those_of_pytorch(kind: str) -> None:
     """Weights and biases go in, and gradients come out, as torch.nn.GRU and LSTM have them."""
@@ -185,6 +187,7 @@ def test_event_based_cells_are_those_of_their_authors() -> None:
         assert relative_error(found[f"gradient.{name}"], parameter.grad.numpy()) < 1e-12, name
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("name", ["egru", "izhikevich", "exponential_lif"])
 def test_gradients_of_smooth_spikes_are_those_of_finite_differences(name: str) -> None:
     of = NETWORKS[name]
@@ -231,6 +234,7 @@ def exponential_lif(currents: np.ndarray, rest: int) -> np.ndarray:
     return np.stack(spikes)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(("name", "gain"), [("izhikevich", 12.0), ("exponential_lif", 2.5)])
 def test_neurons_spike_as_published(name: str, gain: float) -> None:
     of = network(name, timesteps=120)
@@ -247,6 +251,7 @@ def test_neurons_spike_as_published(name: str, gain: float) -> None:
     np.testing.assert_array_equal(np.stack(seen), wanted)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted", "persistent"])
 @pytest.mark.parametrize("name", ["gru", "lstm", "egru", "izhikevich", "two, a timestep apart"])
 def test_every_gpu_strategy_means_the_same(name: str, strategy: str) -> None:
@@ -262,6 +267,7 @@ def test_every_gpu_strategy_means_the_same(name: str, strategy: str) -> None:
         assert relative_error(np.asarray(made[value]), np.asarray(meant[value])) < 1e-12, value
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(("name", "gates"), [("gru", 3), ("lstm", 4), ("egru", 3)])
 def test_a_persistent_kernel_keeps_the_weights_of_all_gates(name: str, gates: int) -> None:
     made = lower_to_kernels(training_graph(NETWORKS[name]), STRATEGIES["persistent"], precision="fp32")
@@ -313,6 +319,7 @@ def test_cells_of_ones_own_run() -> None:
     assert initial_weights(of, 1, 1.0, 0.0)["offset.hidden0"].tolist() == [[0.5] * 5]
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -401,6 +408,7 @@ def test_workloads_describe_cells() -> None:
     assert made.parameters["rb.hidden0"].public == "hidden0.recurrent_bias"
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -429,6 +437,7 @@ def test_nir_has_no_cells() -> None:
         network_of_layers(of, initial_weights(of, 1, 1.0, 0.0), 1e-3)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("name", ["gru", "egru", "exponential_lif"])
 def test_programs_of_cells_pass_the_check(name: str) -> None:
     report = api.check("digits", "tiny", changes=CHANGES | {"network.neuron": [name, "li"]}, strict=True)

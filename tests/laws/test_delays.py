@@ -62,6 +62,7 @@ def delayed(sources: Sources, **changes: Any) -> SpikingNetwork:
     return network_reading(sources, **({"timesteps": 9, "delay": 0, "optimiser": ADAM} | changes))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
     torch = pytest.importorskip("torch")
@@ -111,6 +112,7 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
         np.testing.assert_allclose(found[f"gradient.{name}"], meant, atol=1e-12 * np.abs(meant).max())
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
@@ -151,6 +153,7 @@ def test_whatever_ages_a_layer_reads_execution_is_interpretation(
     assert_agrees(executed(made, values), interpreted(network, values))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("recurrence", ["one_to_one", "all_to_all"])
 @pytest.mark.parametrize("sources", [OLD, FEEDBACK], ids=["old", "feedback"])
 def test_layers_that_read_themselves_and_older_spikes(sources: Sources, recurrence: str) -> None:
@@ -159,6 +162,7 @@ def test_layers_that_read_themselves_and_older_spikes(sources: Sources, recurren
     assert_agrees(executed(compiled(network), values), interpreted(network, values))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("recurrence", ["none", "all_to_all"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
@@ -172,12 +176,14 @@ def test_dense_spikes_of_any_age(sources: Sources, delay: int, recurrence: str) 
         assert_same_bits(executed(made, values, strict=True), found)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("stash", ["carry", "every:3"])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_what_is_made_anew_reads_any_age(sources: Sources, stash: str) -> None:
     assert_policy(delayed(sources), stash)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("inputs", [1, 2])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_copies_and_parts_of_layers(sources: Sources, inputs: int) -> None:
@@ -188,6 +194,7 @@ def test_copies_and_parts_of_layers(sources: Sources, inputs: int) -> None:
     assert_agrees(found, interpreted(network, values))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_layers_on_two_chips(sources: Sources) -> None:
     network = delayed(sources, widths=(12, 10, 8, 4))
@@ -197,6 +204,7 @@ def test_layers_on_two_chips(sources: Sources) -> None:
     assert_agrees(executed(made, values), interpreted(network, values))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_cycles_are_counted_as_recorded(sources: Sources) -> None:
     network = delayed(sources)
@@ -205,6 +213,7 @@ def test_cycles_are_counted_as_recorded(sources: Sources) -> None:
     assert [load.cycles_by_execution[:, 0].tolist() for load in loads] == slow_cycles(program, activity, ISSUE)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])
 def test_gpu_kernels_take_any_age(strategy: str, spikes: str) -> None:
@@ -212,6 +221,7 @@ def test_gpu_kernels_take_any_age(strategy: str, spikes: str) -> None:
         assert_same_training_step(delayed(sources, **(DENSE if spikes == "dense" else {})), strategy, 3)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("sources", FORWARD.values(), ids=FORWARD)
 def test_whole_tensors_take_any_age(sources: Sources, spikes: str) -> None:
@@ -224,6 +234,7 @@ def test_whole_tensors_take_any_age(sources: Sources, spikes: str) -> None:
     assert_alike(replace(found, ids={}, listed={}), interpreted(network, values), network)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("sources", FORWARD.values(), ids=FORWARD)
 def test_a_nir_file_has_all_ages(sources: Sources) -> None:
     assert_nir_has(delayed(sources, capacities=None))
@@ -251,6 +262,7 @@ def test_a_workload_says_ages() -> None:
     assert input_distances(network)["output"] == 3
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(
     ("sources", "changes", "said"),
     [
@@ -289,6 +301,7 @@ def test_planes_of_any_age() -> None:
     assert_alike(replace(found, ids={}, listed={}), expected, network)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 def test_every_age_of_a_source_has_dropout_of_its_own(per: str) -> None:
     network = delayed(SYNAPSES, **DENSE)
@@ -298,6 +311,7 @@ def test_every_age_of_a_source_has_dropout_of_its_own(per: str) -> None:
     assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_inference_reads_any_age(sources: Sources, exchange: str) -> None:

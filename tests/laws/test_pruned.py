@@ -38,6 +38,7 @@ def with_zeros(network: SpikingNetwork) -> tuple[SpikingNetwork, Given]:
     return replace(network, pruned=PRUNED), values
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("network", CASES.values(), ids=CASES)
 def test_zeros_stay_and_the_rest_has_the_gradients_of_all(network: SpikingNetwork) -> None:
     some, values = with_zeros(network)

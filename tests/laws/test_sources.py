@@ -128,6 +128,7 @@ def test_what_is_made_anew_reads_all_sources(delay: int, stash: str) -> None:
         assert_policy(network_reading(sources, timesteps=6, delay=delay), stash)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("inputs", [1, 2])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_copies_and_parts_of_layers_with_several_sources(delay: int, inputs: int) -> None:
@@ -154,6 +155,7 @@ def test_cycles_of_all_sources_are_counted_as_recorded() -> None:
     assert [load.cycles_by_execution[:, 0].tolist() for load in loads] == slow_cycles(program, activity, ISSUE)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_dense_spikes_of_several_sources(sources: dict[str, tuple[str, ...]], delay: int) -> None:

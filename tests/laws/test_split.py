@@ -114,6 +114,7 @@ def over_chips(case: tuple[SpikingNetwork, MappingOptions], seed: int, chips: in
     assert_bytes_conserved(made)
 
 
+@pytest.mark.slow
 @settings(SMALL, max_examples=4)
 @given(case=cases(4), seed=SEEDS)
 def test_any_split_over_chips_leaves_the_same_gradients(case: tuple[SpikingNetwork, MappingOptions], seed: int) -> None:
@@ -139,6 +140,7 @@ def test_two_hundred_splits_leave_the_same_gradients(case: tuple[SpikingNetwork,
     assert_bytes_conserved(made)
 
 
+@pytest.mark.slow
 def test_each_tile_does_with_what_it_has() -> None:
     """Vertex by vertex with only what lies on its tile, or was delivered."""
     network = small_network((9, 8, 6, 4), timesteps=3, batch=5, recurrence="all_to_all", bias=True)

@@ -389,6 +389,7 @@ def outcomes(form: str, folder: Path, count: int) -> dict[str, int]:
     return seen
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("form", ["safetensors", "npz"])
 def test_a_few_mutations(tmp_path: Path, form: str) -> None:
     seen = outcomes(form, tmp_path, FEW)

@@ -214,6 +214,7 @@ def test_engines_that_cannot_train_a_network_say_why() -> None:
         train(halves, NETWORK, DATA, DATA, plan, weights=weights)
 
 
+@pytest.mark.slow
 def test_a_workload_that_whole_tensors_cannot_train_is_refused_before_its_data_are_read() -> None:
     changes = {"training.engine": "whole_tensors", "network.spikes": "dense", "data.path": "nowhere"}
     changes["network.dropout"] = 0.5

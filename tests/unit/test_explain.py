@@ -80,7 +80,7 @@ def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Progr
     return compiled.program, executor.activity()
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("name", "changes", "on", "fields"), WORKLOADS)
 def test_the_rows_of_compiled_programs_sum_to_the_profile(
     name: str, changes: dict[str, Any], on: str, fields: dict[str, Any]

@@ -153,6 +153,7 @@ FULL = {
 }
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("changes", [*SILENT.values(), FULL], ids=[*SILENT, "always"])
 def test_what_is_advised_was_tried_and_mends_it(dead: str, changes: dict[str, Any]) -> None:
     (finding,) = (one for one in run(dead, changes).profile.findings if one.name == FIRING)

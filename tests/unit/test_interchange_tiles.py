@@ -97,6 +97,7 @@ def test_tiles_send_what_the_record_sends(tmp_path: Path, name: str, spikes: str
     hold(tmp_path / "made", path, source, spikes, Discretisation())
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["convolution", "strides and pools", "one dimension"])
 def test_planes_on_tiles(tmp_path: Path, name: str) -> None:
     path = nm.written(tmp_path, PLANES[name])
@@ -105,6 +106,7 @@ def test_planes_on_tiles(tmp_path: Path, name: str) -> None:
     hold(tmp_path / "made", path, source, "dense", Discretisation())
 
 
+@pytest.mark.slow
 def test_a_network_of_sinabs_trains_on_tiles(tmp_path: Path) -> None:
     path = NIR_FILES / "cnn_sinabs.nir"
     if not path.is_file():
@@ -125,6 +127,7 @@ def test_every_reset_on_tiles(tmp_path: Path, reset: Any) -> None:
     hold(tmp_path / "made", path, source, "sparse", Discretisation(reset=reset))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("name", "reset"), [("braille_noDelay_bias_zero", "zero_after"), ("braille_noDelay_noBias_subtract", "subtract")]
 )

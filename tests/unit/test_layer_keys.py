@@ -96,6 +96,7 @@ def read_by_membrane(reset: str, unread: bool, gradient: str = "mask", model: st
     return replace(network, layers=(*network.layers[:-1], last))
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("reset", ["zero", "subtract"])
 @pytest.mark.parametrize("gradient", ["mask", "full", "pass"])
 @pytest.mark.parametrize("model", ["leaky", "synaptic", "lif"])

@@ -62,6 +62,7 @@ def ran(work: str, *, limit: bool) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, preexec_fn=before, check=False)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", list(WORK))
 def test_what_lacks_memory_ends_with_a_sentence(name: str) -> None:
     work, limit = WORK[name]

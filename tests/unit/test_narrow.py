@@ -248,6 +248,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> tuple[Narrowed, Path]:
     return mimdsim.calibrate("tiny", given, out=out), out
 
 
+@pytest.mark.slow
 def test_rows_of_a_simulated_machine_narrow_towards_it(own: tuple[Narrowed, Path]) -> None:
     found, _ = own
     assert len(found.rows) == 5
@@ -265,6 +266,7 @@ def test_rows_of_a_simulated_machine_narrow_towards_it(own: tuple[Narrowed, Path
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_was_not_measured_is_predicted_better(own: tuple[Narrowed, Path], tmp_path: Path) -> None:
     _, out = own
     asked = table(tmp_path / "other.csv", NETWORKS[5:], [simulated()[5]], "")

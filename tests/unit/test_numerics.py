@@ -30,6 +30,7 @@ print(before, numba.njit(lambda a: a @ a)(np.full((2, 2), 2.0)).tolist())
 """
 
 
+@pytest.mark.slow
 def test_numba_begins_without_scipy_and_still_multiplies_matrices() -> None:
     pytest.importorskip("scipy")
     done = subprocess.run([sys.executable, "-c", BEGINNING], capture_output=True, text=True, check=True, timeout=300)
@@ -150,6 +151,7 @@ assert not made.any()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 def test_large_arrays_are_not_shared_with_a_process_that_is_forked() -> None:
     subprocess.run([sys.executable, "-c", FORKED], check=True)

@@ -115,6 +115,7 @@ def mutants(program: Program) -> Iterator[tuple[str, Program]]:
                     yield f"{what} {name} {new} for {number}", replaced(program, table, changed)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_counters_that_say_another_entry_are_found(name: str) -> None:
     program, given = program_of(name)
@@ -127,6 +128,7 @@ def test_counters_that_say_another_entry_are_found(name: str) -> None:
         assert "the entry of timestep" in text, what
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["published", "segments"])
 def test_counters_are_found_vertex_by_vertex(name: str) -> None:
     program, given = program_of(name)

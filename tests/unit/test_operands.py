@@ -166,7 +166,7 @@ def tried(name: str) -> Operands:
     return operands
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_operand_of_a_training_step_matters(name: str) -> None:
     assert set(tried(name).idle) <= UNREAD

@@ -65,6 +65,7 @@ def test_same_seed_same_bytes(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "profile.json").read_bytes() == (folder / "profile.json").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_another_seed_gives_another_profile(folder: Path, tmp_path: Path) -> None:
     mimdsim("run", "digits", "bow", "--out", str(tmp_path), *SHORT, "--set", "seed=7")
