@@ -79,9 +79,8 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
 
 def _readout_calls(structure: Structure) -> tuple[str, ...]:
     calls: tuple[str, ...] = ()
-    for term in structure.readout:
-        if term.column < structure.states:
-            calls += (() if term.unit else ("times" if term.loads else "times scalar",)) + ("plus in place",)
+    for term in structure.read_states():
+        calls += (() if term.unit else ("times" if term.loads else "times scalar",)) + ("plus in place",)
     return calls
 
 

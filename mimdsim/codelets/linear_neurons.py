@@ -31,9 +31,9 @@ X, DX = f"update x[:, {PLANE}]", f"update dx[:, {PLANE}]"
 FIRED = f"read fired[{PLANE}]"
 
 
-def _fields(structure: Structure, *signatures: str) -> tuple[Field, ...]:
+def _fields(structure: Structure, *signatures: str, reads_own: bool = True) -> tuple[Field, ...]:
     """The fields of these signatures that are not empty, and the coefficients of each neuron, where there are any."""
-    own = "read own[:, start:stop]" if structure.own else ""
+    own = "read own[:, start:stop]" if structure.own and reads_own else ""
     return fields_of("; ".join(filter(None, (*signatures, own))))
 
 
@@ -153,8 +153,8 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
 @lru_cache(maxsize=64)
 def readout_gradient(structure: Structure) -> Codelet:
     """dx += readout * du, for all neurons."""
-    fields = _fields(structure, DX, f"read du[{PLANE}]")
-    reading = [item for item in structure.readout if item.column < structure.states]
+    reading = structure.read_states()
+    fields = _fields(structure, DX, f"read du[{PLANE}]", reads_own=any(item.loads for item in reading))
     each = 1 + sum(3 + (not item.unit) + item.loads for item in reading)  # load du; load, multiply, add, store
     return Codelet(
         name=f"ReadoutGradient({structure.model})",
@@ -172,13 +172,14 @@ def readout_gradient(structure: Structure) -> Codelet:
 @lru_cache(maxsize=64)
 def state_gradient(structure: Structure, surrogate: str) -> Codelet:
     """The surrogate at listed ids, through the read-out into the adjoint of the states."""
+    reading = structure.read_states()
     fields = _fields(
         structure,
         "update dx[:, sample, start:stop]; read u[sample, start:stop]",
         "read g[sample, :]; read ids[sample, :]; read counts[sample, :]",
+        reads_own=any(item.loads for item in reading),
     )
     bundles, source = at_an_id(surrogate)
-    reading = [item for item in structure.readout if item.column < structure.states]
     # the published loop adds to one adjoint; every further one costs a load, an add, a store and a reloaded pointer
     more = sum((not item.unit) + item.loads for item in reading) + 4 * (len(reading) - 1)
     return Codelet(
@@ -201,8 +202,9 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
 @lru_cache(maxsize=64)
 def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
     """The surrogate of every neuron, through the read-out into the adjoint of the states."""
-    fields = _fields(structure, DX, f"read u[{PLANE}]; read g[{PLANE}]")
-    reading = [item for item in structure.readout if item.column < structure.states]
+    reading = structure.read_states()
+    reads_own = any(item.loads for item in reading)
+    fields = _fields(structure, DX, f"read u[{PLANE}]; read g[{PLANE}]", reads_own=reads_own)
     each = 3 + COSTS[surrogate].bundles + sum(3 + (not item.unit) + item.loads for item in reading)
     cost = _cost(each, fields, len(reading))
     return Codelet(

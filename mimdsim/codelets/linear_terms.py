@@ -44,6 +44,10 @@ class Structure:
         """Multiply, add (except the first of a sum), select between two coefficients, load those kept per neuron."""
         return sum_bundles([term for term in self.terms if not transposed or term.column <= self.states], transposed)
 
+    def read_states(self) -> list[Shape]:
+        """What the read-out has of the states: not of the current, nor the constant."""
+        return [item for item in self.readout if item.column < self.states]
+
     def readout_bundles(self) -> int:
         return sum_bundles(list(self.readout), False)
 

@@ -40,6 +40,11 @@ PLANES = {
     **DENSE, "data.inputs": 64, "data.input_capacity": 40, "mapping.neurons_per_tile": 0, "network.bias": True,
     "network.capacity": None, f"{FIRST}.planes": [1, 8, 8], f"{FIRST}.channels": 2,
 }  # fmt: skip
+CELLS = {
+    **LEAVE_OUT, **DENSE, "network.reset_gradient": ["", ""],
+    "network.output": "membrane", "training.reading": "last", "network.bias": True,
+    "mapping.neurons_per_tile": 0,
+}  # fmt: skip
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "published": {"network.hidden": (12, 10), "network.capacity": (5, 5, 4)},
     "recurrent": {"network.recurrence": "all_to_all", "network.bias": True, "training.largest_gradient_norm": 0.05},
@@ -110,6 +115,23 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         **DENSE, "network.batch_norm": "sequence", "network.delay": 0, "mapping.neurons_per_tile": 0,
     },
     "pruned": {"training.pruned.hidden0": 0.5},
+    **{
+        f"cells, {name}, {form}": {**CELLS, "network.neuron": name, "mapping.dense_neurons": form}
+        for name in ("gru", "lstm", "egru", "exponential_lif")
+        for form in ("calls", "traced", "fused")
+    },
+    **{
+        f"learned, {neuron}, {of}, {spikes}": {
+            **LEAVE_OUT, "network.spikes": spikes, "network.hidden": (4,), "network.neuron": neuron,
+            "network.reset_gradient": "full", "network.learned.hidden0": [constant],
+            "network.neuron_parameters": {constant: value},
+        }
+        for of, neuron, constant, value in (
+            ("of a layer", "leaky", "beta", 0.75), ("of a neuron", "leaky", "beta", [0.75, 0.5, 0.25, 0.125]),
+            ("of a layer", "spikingjelly_plif", "share", 0.5),
+        )
+        for spikes in ("sparse", "dense")
+    },
     "planes": {
         **PLANES, "network.hidden": (72, 8), f"{FIRST}.kernel": 3, f"{SECOND}.channels": 2, f"{SECOND}.kernel": 5,
     },
@@ -136,11 +158,15 @@ UNREAD = {
     ("AddSurrogate(straight_through)", "v"),
     ("NeuronGradientFullCalls(leaky, straight_through)", "fired"),
 }
-# codelets of the library in no configuration here: of splits and products of many tiles, and surrogates without a sum
+# codelets of the library in no configuration here: of splits and products of many tiles, surrogates without a sum, and
+# what cells do that are not these, or whose operands end where they began (tests/laws/test_cells.py)
 ELSEWHERE = {
     *("AddReplicas", "AdjointRows", "CopyStatesFrom+0", "CopyStatesFrom-1", "CopyStatesTo+0", "DecayBoxes"),
     *("FlagRowsAbove", "InputGradientPart", "MaskedAdjointRows", "SumSomeReplicas", "SynapseCurrentDense"),
-    *("TorchAdamDecaying", *(f"Surrogate({name})" for name in SURROGATES)),
+    *("TorchAdamDecaying", *(f"Surrogate({name})" for name in SURROGATES if name != "superspike")),
+    *("Affine(times scalar)InPlace", "Affine(times scalar, plus scalar)", "DifferenceInPlace", "DifferenceInPlace1"),
+    *("Function(relu)", "FunctionGradient(relu)", "Function(tanh)InPlace"),
+    *("ProductInPlace", "ProductInPlace1", "SumInPlace1"),
 }  # fmt: skip
 
 

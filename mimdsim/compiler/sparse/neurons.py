@@ -58,9 +58,13 @@ def _emit(
     low: Lowering, stage: str, op: Operation, codelet: Codelet, operands: dict[str, str], constants: Any, defines: Any
 ) -> None:
     """Of the operands those that the codelet has fields for."""
+    given = _read_by(codelet, operands)
+    low.compute(stage, op, codelet, *low.by_context(op.layer), given, constants=constants, defines=tuple(defines))
+
+
+def _read_by(codelet: Codelet, operands: dict[str, str]) -> dict[str, str]:
     fields = {item.name for item in codelet.fields}
-    operands = {name: variable for name, variable in operands.items() if name in fields}
-    low.compute(stage, op, codelet, *low.by_context(op.layer), operands, constants=constants, defines=tuple(defines))
+    return {name: variable for name, variable in operands.items() if name in fields}
 
 
 def lower_fired(low: Lowering, ops: Operations) -> None:
@@ -146,12 +150,13 @@ def lower_readout_of_spikes(low: Lowering, ops: Operations) -> None:
             f'layer \'{layer.name}\': mapping.state_gradient = "per_batch" is for neuron = "lif" only: write '
             '"tilewise", or for "lif" reset = "zero" by state and reset_gradient = "pass" or "mask", as published'
         )
+    codelet = codelets.state_gradient(*which)
     low.compute(
         "state gradient",
         gradient,
-        codelets.state_gradient(*which),
+        codelet,
         *low.by_sample_and_tile(layer.name),
-        operands | dict(zip(("ids", "counts"), spikes[0], strict=True)),
+        _read_by(codelet, operands) | dict(zip(("ids", "counts"), spikes[0], strict=True)),
         extents={"listed": Listed(layer=layer.name), "hits": Hits(layer=layer.name)},
         constants=constants,
         defines=defines,
