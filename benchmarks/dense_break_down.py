@@ -92,7 +92,8 @@ the layer or one for each channel.
   cover: its receptive field and the ends of the lines in between. Bytes that lie on its own tile are not sent.
 - **Neurons** of planes lie where their product leaves them; after a pool they are spread evenly over the tiles.
 - **On GPUs** a convolution is one product that gathers its patches while it runs (implicit GEMM): planes are read once,
-  no patches are stored, and the gradient of the planes is a product over the pixels.
+  no patches are stored, and the gradient of the planes is a product over the pixels. Compared with cuDNN on an H100 in
+  [gpu-model.md](gpu-model.md#convolutions-measured-on-an-h100).
 - Costs of `unfold`, `fold` and the pools are instruction counts of our own (`codelets/planes.py`); nothing measured
   them. Shares of their bounds and addresses that a compiler hoists are not taken off.
 

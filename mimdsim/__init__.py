@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from mimdsim.profile.queries import open_report
     from mimdsim.timing import explain
     from mimdsim.validation import calibrate, validate
-    from mimdsim.workload import from_events, list_workloads, load_workload
+    from mimdsim.workload import allow_code, from_events, list_workloads, load_workload
 
 __all__ = [
     "Executor",
     "Kernel",
     "MimdsimError",
     "__version__",
+    "allow_code",
     "calibrate",
     "check",
     "check_kernel",
@@ -60,7 +61,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("check", "compare", "place", "run", "study", "sweep"), "api"),
     **dict.fromkeys(("list_machines", "load_machine"), "machine"),
-    **dict.fromkeys(("from_events", "list_workloads", "load_workload"), "workload"),
+    **dict.fromkeys(("allow_code", "from_events", "list_workloads", "load_workload"), "workload"),
     **dict.fromkeys(("calibrate", "validate"), "validation"),
     "Executor": "execution",
     "Kernel": "kernels",

@@ -39,8 +39,8 @@ from mimdsim.workload import Workload, filled_activity, load_workload, network_o
 from mimdsim.workload.interchange.start import write_trained
 
 if TYPE_CHECKING:
+    from mimdsim.checking.check_result import CheckResult
     from mimdsim.checking.program import Subject
-    from mimdsim.checking.user_code import CheckResult
     from mimdsim.studies import Study, StudyResult
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
@@ -304,8 +304,8 @@ def check(
     strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it.
     report: a folder for the report of a kernel.
     """
+    from mimdsim.checking.check_result import CheckResult
     from mimdsim.checking.program import check_program, load_build, shrunk
-    from mimdsim.checking.user_code import CheckResult
 
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen = load_tiled(machine, for_machine)

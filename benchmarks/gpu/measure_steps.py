@@ -38,6 +38,7 @@ STEP_COLUMNS = (
 KERNEL_COLUMNS = ("gpu", "strategy", "precision", "widths", "recurrent", "position", "kernel", "times", "us")
 PARAMETER_COLUMNS = ("gpu", "parameter", "value", "unit", "how")
 SOURCE = "mimdsim benchmarks/gpu/measure_steps.py"
+LONGEST_NAME = 160  # of a kernel; holds the output tile of the libraries'
 # as published, and with rows of weights that start at multiples of 16 bytes, as the library's fast kernels need
 NMNIST, SHD = (2312, 1466, 1466, 10), (700, 1461, 1460, 20)
 NMNIST_PADDED, SHD_PADDED = (2312, 1472, 1472, 16), (704, 1464, 1464, 24)
@@ -225,7 +226,11 @@ def activity(torch: Any, problem: programs.Problem, own: programs.Buffers) -> di
 
 
 def timing(
-    torch: Any, step: Callable[[], Any], small: bool, finish: Callable[[Any], Any] | None = None
+    torch: Any,
+    step: Callable[[], Any],
+    small: bool,
+    finish: Callable[[Any], Any] | None = None,
+    seconds: float = 0.8,
 ) -> dict[str, Any]:
     """Median ms of a step over groups of back-to-back steps, its quartiles, and mJ by the board's own counter."""
     on_gpu = torch.cuda.is_available()
@@ -247,7 +252,7 @@ def timing(
     found = []
     joules = energy_counter() if on_gpu and not small else None
     before, begun = (joules() if joules else 0.0), wait(last)
-    done, until = 0, begun + (0.0 if small else 0.8)
+    done, until = 0, begun + (0.0 if small else seconds)
     while len(found) < 3 or time.perf_counter() < until:
         start = time.perf_counter()
         for _ in range(calls):
@@ -295,7 +300,7 @@ def kernels_of(torch: Any, step: Callable[[], None]) -> list[dict[str, Any]]:
         return []
     return [
         {
-            "kernel": events[at].name[:60].replace("\n", " "),
+            "kernel": events[at].name[:LONGEST_NAME].replace("\n", " "),
             "times": 1,
             "us": f"{statistics.median(events[at + turn * each_step].device_time_total for turn in range(steps)):.2f}",
         }

@@ -29,15 +29,20 @@ def _advance(v, arriving, decay, scale):
 def walk_forward(
     current, initial, states, fired, timesteps, columns, decay, scale,
     INITIAL: tl.constexpr, FIRED: tl.constexpr, BLOCK: tl.constexpr,
+    bias=None, inner=1, channels=1, BIAS: tl.constexpr = False,
 ):  # fmt: skip
     """states[t] = decay * states[t - 1] (zero where it fired) + scale * current[t]; if FIRED, fired[t] = states[t] > 1.
 
     `columns` = batch * neurons; a program owns BLOCK of them for all timesteps, from `initial` on if INITIAL. The
     currents of four timesteps are loaded at once, because a timestep waits for the one before but not for its load.
+    BIAS: added to the current, one for each of `channels`, which `inner` columns next to each other share.
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < columns
     v = tl.zeros([BLOCK], tl.float32)
+    beside = v
+    if BIAS:
+        beside = tl.load(bias + (at // inner) % channels, mask=inside, other=0.0)
     if INITIAL:
         v = tl.load(initial + at, mask=inside, other=0.0).to(tl.float32)
     end = timesteps * columns
@@ -48,10 +53,10 @@ def walk_forward(
         c1 = tl.load(current + at1, mask=in1, other=0.0)
         c2 = tl.load(current + at2, mask=in2, other=0.0)
         c3 = tl.load(current + at3, mask=in3, other=0.0)
-        v0 = _advance(v, c0, decay, scale)
-        v1 = _advance(v0, c1, decay, scale)
-        v2 = _advance(v1, c2, decay, scale)
-        v = _advance(v2, c3, decay, scale)
+        v0 = _advance(v, c0 + beside, decay, scale)
+        v1 = _advance(v0, c1 + beside, decay, scale)
+        v2 = _advance(v1, c2 + beside, decay, scale)
+        v = _advance(v2, c3 + beside, decay, scale)
         tl.store(states + at, v0, mask=inside)
         tl.store(states + at1, v1, mask=in1)
         tl.store(states + at2, v2, mask=in2)
@@ -76,11 +81,13 @@ def _driven(arriving, states, t, columns, step, own, inside, second, slope):
 def walk_backward(
     arriving, states, carried, handed, timesteps, columns, step, decay, scale, second, slope,
     CARRIED: tl.constexpr, BLOCK: tl.constexpr,
+    totals=None, TOTAL: tl.constexpr = False,
 ):  # fmt: skip
     """handed[t] = scale * d[t], d[t] = decay * d[t + 1] + arriving[t] * surrogate(states[t]), last timestep first.
 
     `step`: columns from one timestep of `arriving` to the next, 0 where all have the same. CARRIED: d starts with
-    `carried` and is left there, for one timestep at a time.
+    `carried` and is left there, for one timestep at a time. TOTAL: `totals` has the sum of handed over the timesteps,
+    added to what is there if CARRIED.
     """
     own = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = own < columns
@@ -90,7 +97,10 @@ def walk_backward(
         d = decay * d + _driven(arriving, states, 0, columns, step, own, inside, second, slope)
         tl.store(carried + own, d, mask=inside)
         tl.store(handed + own, scale * d, mask=inside)
+        if TOTAL:
+            tl.store(totals + own, tl.load(totals + own, mask=inside) + scale * d, mask=inside)
     else:
+        total = d
         for back in range(0, timesteps, 4):
             t = timesteps - 1 - back
             g0 = _driven(arriving, states, t, columns, step, own, inside, second, slope)
@@ -101,20 +111,28 @@ def walk_backward(
             d1 = decay * d0 + g1
             d2 = decay * d1 + g2
             d = decay * d2 + g3
+            total += d0 + tl.where(t >= 1, d1, 0.0) + tl.where(t >= 2, d2, 0.0) + tl.where(t >= 3, d, 0.0)
             tl.store(handed + t * columns + own, scale * d0, mask=inside)
             tl.store(handed + (t - 1) * columns + own, scale * d1, mask=inside & ((t - 1) * columns + own >= 0))
             tl.store(handed + (t - 2) * columns + own, scale * d2, mask=inside & ((t - 2) * columns + own >= 0))
             tl.store(handed + (t - 3) * columns + own, scale * d, mask=inside & ((t - 3) * columns + own >= 0))
+        if TOTAL:
+            tl.store(totals + own, scale * total, mask=inside)
 
 
 @triton.jit
-def unfold(ids, counts, dense, capacity, columns, BLOCK: tl.constexpr):
-    """Ones at the ids of each row of `dense`, which holds zeros."""
+def unfold(
+    ids, counts, dense, capacity, columns, BLOCK: tl.constexpr, positions=1, channels=1, LAST: tl.constexpr = False
+):  # fmt: skip
+    """Ones at the ids of each row of `dense`, which holds zeros. LAST: ids count channels outermost, `positions` each;
+    rows have them innermost, `channels` of them with padding."""
     row = tl.program_id(0)
     count = tl.load(counts + row)
     for start in range(0, count, BLOCK):
         entry = start + tl.arange(0, BLOCK)
         id = tl.load(ids + row * capacity + entry, mask=entry < count, other=0)
+        if LAST:
+            id = (id % positions) * channels + id // positions
         tl.store(dense + row * columns + id, tl.full([BLOCK], 1.0, tl.float32), mask=entry < count)
 
 
@@ -265,3 +283,67 @@ def recur_backward(
         d = decay * d + given * _surrogate(v, second, slope)
         tl.store(handed + row * neurons + at, scale * d, mask=inside)
         tl.debug_barrier()
+
+
+@triton.jit
+def _window_at(at, channels, high, wide, LAST: tl.constexpr):
+    """(sample, channel, y, x) of window `at` of high x wide in each plane."""
+    if LAST:
+        c, rest = at % channels, at // channels
+        return rest // wide // high, c, rest // wide % high, rest % wide
+    else:  # because Triton compiles what follows a branch
+        plane = at // wide // high
+        return plane // channels, plane % channels, at // wide % high, at % wide
+
+
+@triton.jit
+def _pixel(n, c, y, x, channels, height, width, LAST: tl.constexpr):
+    if LAST:
+        return ((n * height + y) * width + x) * channels + c
+    else:
+        return ((n * channels + c) * height + y) * width + x
+
+
+@triton.jit
+def pool(
+    values, out, count, channels, height, width, high, wide, factor,
+    K: tl.constexpr, MAX: tl.constexpr, LAST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The largest value, or the sum times `factor`, of windows of K x K side by side; LAST: channels innermost."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
+    n, c, y, x = _window_at(at, channels, high, wide, LAST)
+    found = tl.zeros([BLOCK], tl.float32)
+    for tap in tl.static_range(K * K):
+        here = _pixel(n, c, y * K + tap // K, x * K + tap % K, channels, height, width, LAST)
+        v = tl.load(values + here, mask=inside, other=0.0).to(tl.float32)
+        if MAX:
+            found = v if tap == 0 else tl.maximum(found, v)
+        else:
+            found += v
+    tl.store(out + at, found if MAX else found * factor, mask=inside)
+
+
+@triton.jit
+def pool_back(
+    q, values, out, count, channels, height, width, high, wide, factor,
+    K: tl.constexpr, MAX: tl.constexpr, LAST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The gradient of `pool`: to the first of the largest values, or to all; zero beyond the last window."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    all_high, all_wide = (height + K - 1) // K, (width + K - 1) // K
+    n, c, y, x = _window_at(at, channels, all_high, all_wide, LAST)
+    whole = (at < count) & (y < high) & (x < wide)
+    given = tl.load(q + _pixel(n, c, y, x, channels, high, wide, LAST), mask=whole, other=0.0).to(tl.float32) * factor
+    first, largest = tl.zeros([BLOCK], tl.int32), tl.zeros([BLOCK], tl.float32)
+    if MAX:
+        for tap in tl.static_range(K * K):
+            here = _pixel(n, c, y * K + tap // K, x * K + tap % K, channels, height, width, LAST)
+            v = tl.load(values + here, mask=whole, other=0.0).to(tl.float32)
+            larger = (v > largest) | (tap == 0)
+            first, largest = tl.where(larger, tap, first), tl.where(larger, v, largest)
+    for tap in tl.static_range(K * K):
+        down, right = y * K + tap // K, x * K + tap % K
+        here = _pixel(n, c, down, right, channels, height, width, LAST)
+        there = (at < count) & (down < height) & (right < width)
+        tl.store(out + here, tl.where(first == tap, given, 0.0) if MAX else given, mask=there)

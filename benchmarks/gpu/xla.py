@@ -1,4 +1,4 @@
-"""The training step of programs.py in JAX, time outermost, differentiated by JAX: what XLA makes of a loop.
+"""The training steps of programs.py and planes.py in JAX, time outermost: what XLA makes of a loop.
 
 `jax.lax.scan` is a loop whose trip count XLA knows, as in the published Keras program.
 """
@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.gpu.bptt import DECAY, SCALE, SECOND_THRESHOLD, SLOPE, THRESHOLD
+from mimdsim.graph.convolution import Convolution, Pool
 
+INNERMOST = ("NHWC", "HWIO", "NHWC")
 MATMUL = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 
@@ -24,19 +26,6 @@ def training_step(
     import jax.numpy as jnp
 
     jax.config.update("jax_default_matmul_precision", MATMUL[precision])
-
-    def fire(second: float) -> Any:
-        @jax.custom_jvp
-        def spike(v: Any) -> Any:
-            return (v > THRESHOLD).astype(v.dtype)
-
-        @spike.defjvp
-        def _(primals: Any, tangents: Any) -> Any:
-            (v,), (dv,) = primals, tangents
-            near = (v > second) / (SLOPE * jnp.abs(v - THRESHOLD) + 1.0) ** 2
-            return spike(v), near * dv
-
-        return spike
 
     spikes = [fire(SECOND_THRESHOLD) for _ in weights[:-1]] + [fire(-100.0)]
 
@@ -57,8 +46,84 @@ def training_step(
 
         _, out = jax.lax.scan(turn, (zeros, zeros), x)
         scores = out.sum(0)
-        picked = jnp.take_along_axis(jax.nn.log_softmax(scores), target[:, None], 1)
-        return -picked.mean()
+        return cross_entropy(scores, target)
+
+    parameters = ([jnp.asarray(w) for w in weights], [None if w is None else jnp.asarray(w) for w in recurrent])
+    return trained(loss, parameters, jnp.asarray(inputs), jnp.asarray(labels))
+
+
+def planes_step(
+    layers: tuple[Convolution, ...], inputs: Any, weights: list[Any], biases: list[Any], labels: Any, precision: str
+) -> Callable[[], Any]:
+    """The same of layers with convolutions, without a delay between them; inputs: [T, B, channels, height, width].
+    Channels are innermost, as Keras and Flax have them."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_default_matmul_precision", MATMUL[precision])
+    spike = fire(-100.0)
+
+    def pooled(pool: Pool | None, x: Any) -> Any:
+        if pool is None:
+            return x
+        sizes = (1, *pool.window.kernel, 1)
+        if pool.kind == "max":
+            return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, sizes, sizes, "VALID")
+        total = jax.lax.reduce_window(x, 0.0, jax.lax.add, sizes, sizes, "VALID")
+        return total / pool.window.taps if pool.kind == "average" else total
+
+    def loss(parameters: Any, x: Any, target: Any) -> Any:
+        made = [of.result for of in layers]
+        zeros = [jnp.zeros((x.shape[1], planes.height, planes.width, planes.channels)) for planes in made]
+
+        def turn(v: Any, now: Any) -> Any:
+            left, fired = [], now
+            for of, held, w, b in zip(layers, v, *parameters, strict=True):
+                edges = [(pad, pad) for pad in of.window.padding]
+                seen = pooled(of.before, fired)
+                made = jax.lax.conv_general_dilated(seen, w, of.window.stride, edges, dimension_numbers=INNERMOST)
+                current = pooled(of.after, made + b)
+                held = held - jax.lax.stop_gradient(jnp.where(held > THRESHOLD, held, 0.0))
+                left.append(DECAY * held + SCALE * current)
+                fired = spike(left[-1])
+            return left, fired
+
+        _, out = jax.lax.scan(turn, zeros, x)
+        return cross_entropy(out.sum(0)[:, 0, 0], target)
+
+    parameters = ([jnp.asarray(w.transpose(2, 3, 1, 0)) for w in weights], [jnp.asarray(b) for b in biases])
+    return trained(loss, parameters, jnp.asarray(inputs.transpose(0, 1, 3, 4, 2)), jnp.asarray(labels))
+
+
+def fire(second: float) -> Any:
+    """Spikes with the programs' surrogate."""
+    import jax
+    import jax.numpy as jnp
+
+    @jax.custom_jvp
+    def spike(v: Any) -> Any:
+        return (v > THRESHOLD).astype(v.dtype)
+
+    @spike.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        (v,), (dv,) = primals, tangents
+        near = (v > second) / (SLOPE * jnp.abs(v - THRESHOLD) + 1.0) ** 2
+        return spike(v), near * dv
+
+    return spike
+
+
+def cross_entropy(scores: Any, target: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return -jnp.take_along_axis(jax.nn.log_softmax(scores), target[:, None], 1).mean()
+
+
+def trained(loss: Callable[..., Any], parameters: Any, x: Any, target: Any) -> Callable[[], Any]:
+    """Gradients and Adam, compiled."""
+    import jax
+    import jax.numpy as jnp
 
     def update(state: Any, x: Any, target: Any) -> Any:
         parameters, first, second, count = state
@@ -70,10 +135,8 @@ def training_step(
         parameters = jax.tree.map(lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-7), parameters, first, second)
         return parameters, first, second, count
 
-    parameters = ([jnp.asarray(w) for w in weights], [None if w is None else jnp.asarray(w) for w in recurrent])
     nothing = jax.tree.map(jnp.zeros_like, parameters)
     state = [(parameters, nothing, jax.tree.map(jnp.zeros_like, parameters), jnp.zeros(()))]
-    x, target = jnp.asarray(inputs), jnp.asarray(labels)
     compiled = jax.jit(update, donate_argnums=0)
 
     def step() -> Any:

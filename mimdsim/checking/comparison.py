@@ -16,6 +16,7 @@ from mimdsim.compiler import Compiled
 from mimdsim.compiler.passes.merge import touched
 from mimdsim.execution import Executor
 from mimdsim.execution.poison import NO_NUMBER
+from mimdsim.graph import Graph
 from mimdsim.program import Program, Superstep
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.records import vertex_name
@@ -102,7 +103,8 @@ def wrong_output(
                 f"the interpreter's output '{value}' is NaN in {int(nan.sum()):,} of {nan.size:,} elements: correct "
                 "its equation; of an optimiser, also say in its form which states are never negative"
             )
-        wrong = _wrong(held, expected, _start(compiled, value, inputs), term_of(value))
+        doubt = _doubt(compiled.graph, value, meaning, term_of)
+        wrong = _wrong(held, expected, _start(compiled, value, inputs), term_of(value), doubt)
         if wrong.any():
             where, left, amount = first_mismatch(name, held, expected, wrong)
             writer = last_writer(program, name, where)
@@ -117,14 +119,26 @@ def _start(compiled: Compiled, value: str, inputs: dict[str, np.ndarray]) -> np.
     return inputs.get(given) if given is not None else None
 
 
-def _wrong(held: np.ndarray, expected: np.ndarray, start: np.ndarray | None, term: float = 0.0) -> np.ndarray:
+def _doubt(graph: Graph, value: str, meaning: dict[str, Any], term_of: Callable[[str], float]) -> float:
+    """How many times further than others an update may be off: a gradient whose terms cancel is as uncertain."""
+    op = graph.producer(value)
+    if op is None or op.phase != "update" or len(op.inputs) < 2:
+        return 1.0
+    gradient = op.inputs[1]
+    largest = float(np.abs(meaning[gradient]).max(initial=0.0))
+    return max(1.0, term_of(gradient) / largest) if largest else 1.0
+
+
+def _wrong(
+    held: np.ndarray, expected: np.ndarray, start: np.ndarray | None, term: float = 0.0, doubt: float = 1.0
+) -> np.ndarray:
     if start is None or held.dtype.kind != "f":
         return wrong_elements(held, expected, term=term)
-    change = float(np.abs(expected - start).max(initial=0.0))
+    change = doubt * float(np.abs(expected - start).max(initial=0.0))
     rounded: np.ndarray = np.abs(held - expected) <= ROUNDING * np.abs(expected)
     # left as it was is not rounded: what changes by two units in the last place cannot come to none
     rounded &= (held != start) | (np.abs(expected - start) < 2 * np.spacing(np.abs(start)))
-    result: np.ndarray = wrong_elements(held, expected, change) & ~rounded
+    result: np.ndarray = wrong_elements(held, expected, change, term) & ~rounded
     return result
 
 

@@ -18,6 +18,8 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import show_bytes
+from mimdsim.base.user_code import call_users
+from mimdsim.checking.check_result import CheckResult
 from mimdsim.checking.comparison import RELATIVE_TOLERANCE, misfit
 from mimdsim.checking.coverage import Coverage
 from mimdsim.checking.kernel_values import (
@@ -29,7 +31,6 @@ from mimdsim.checking.kernel_values import (
 )
 from mimdsim.checking.operand_use import Operands
 from mimdsim.checking.program import memory_finding, rules_finding, with_missing_exchanges
-from mimdsim.checking.user_code import CheckResult, call_users
 from mimdsim.compiler import measure_memory
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.execution.execute import HALF_BYTES, Observer, halves_of

@@ -11,10 +11,10 @@ from mimdsim.base import __version__
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.files import read_whole
 from mimdsim.base.identity import code_digest, file_digest
+from mimdsim.base.user_code import function_in, load_file
 from mimdsim.checking.comparison import RELATIVE_TOLERANCE
 from mimdsim.checking.coverage import more_vertices
 from mimdsim.checking.kernel import Build, Inputs, KernelResult, Reference, check_kernel
-from mimdsim.checking.user_code import function_in, load_file
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.pipeline.what_if import Request, difference, largest_gains_first, machine_levers
 from mimdsim.profile import NamedFile, RunProfile, WhatIf

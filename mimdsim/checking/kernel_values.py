@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.user_code import call_users
 from mimdsim.checking.comparison import first_mismatch, last_writer, way_to
-from mimdsim.checking.user_code import call_users
 from mimdsim.execution.execute import HALF_BYTES
 from mimdsim.program import Program, Variable
 

@@ -13,11 +13,14 @@ from mimdsim.checking.comparison import difference
 from mimdsim.execution import Executor
 from mimdsim.execution.execute import Observer
 from mimdsim.execution.poison import NO_NUMBER, Poison
-from mimdsim.graph import Graph, SparseSpikes
+from mimdsim.graph import Graph, SparseSpikes, SpikingNetwork
 from mimdsim.graph.names import listed
 from mimdsim.program import Program, Superstep
 
 Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, lazily
+
+
+MORE_ROUNDED = 10.0  # assumed: a batch norm divides what rounding left of a difference by a small deviation
 
 
 @dataclass
@@ -25,7 +28,8 @@ class Trace:
     """Values of the interpreter, by (graph value, timestep); counts: of what is listed, by its ids and timestep.
 
     partial: values that hold numbers at listed ids only. terms: sums over samples and timesteps, by what they add up.
-    spikes: how many each of all timesteps has, by the names of such values.
+    spikes: how many each of all timesteps has, by the names of such values. thresholds: of potentials that rounding
+    moves; closest: how close one of them came to its threshold, as a share of that; sizes: see `note`.
     """
 
     wanted: set[str]
@@ -35,12 +39,18 @@ class Trace:
     values: dict[tuple[str, int], Any] = field(default_factory=dict)
     counts: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     largest: dict[str, float] = field(default_factory=dict)  # term of a sum in any timestep
+    thresholds: dict[str, float] = field(default_factory=dict)
+    closest: float = np.inf
+    sizes: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, name: str, t: int, value: Any) -> None:
+        if name in self.thresholds:
+            self.closest = min(self.closest, float(np.abs(value / self.thresholds[name] - 1).min()))
+        self.note(name, value)
         if name in self.spikes:
-            self.spikes[name] += int((value.counts[..., 0] if isinstance(value, SparseSpikes) else value).sum())
-        if name in self.terms.values():
-            self.largest[name] = max(self.largest.get(name, 0.0), float(np.abs(value).max(initial=0.0)))
+            self.spikes[name] += int(
+                value.counts[..., 0].sum() if isinstance(value, SparseSpikes) else np.count_nonzero(value)
+            )
         if isinstance(value, SparseSpikes):
             ids, counts = listed(name)
             if ids in self.wanted:
@@ -49,29 +59,60 @@ class Trace:
         elif name in self.wanted:
             self.values[name, t] = value
 
+    def note(self, name: str, value: Any) -> None:
+        """How large terms of sums are; of networks whose sums round, any value, with what more may round of it."""
+        if name in self.terms.values():
+            self.largest[name] = max(self.largest.get(name, 0.0), float(np.abs(value).max(initial=0.0)))
+        if self.thresholds and isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            largest = float(np.abs(value).max(initial=0.0))
+            self.sizes[name] = max(self.sizes.get(name, 0.0), MORE_ROUNDED * largest)
+
     def largest_term(self, value: str) -> float:
-        """Of a sum, which may be far smaller where its terms cancel; 0 of any other value."""
-        return self.largest.get(self.terms.get(value, ""), 0.0)
+        """Of a sum, which may be far smaller where its terms cancel; of any other value 0, or what `note` says."""
+        return max(self.largest.get(self.terms.get(value, ""), 0.0), self.sizes.get(value, 0.0))
 
 
-SUMS = ("matmul_weight_gradient", "synapse_weight_gradient", "self_synapse_weight_gradient", "bias_gradient")
+SUMS = (
+    *("matmul_weight_gradient", "synapse_weight_gradient", "self_synapse_weight_gradient", "bias_gradient"),
+    *("batch_norm_sums", "coefficient_gradient"),
+)
 
 
 def terms_of_sums(graph: Graph) -> dict[str, str]:
     """Gradients of parameters, of a timestep and up to one, and at the end, by the gradients of currents that they add
     up; spikes are 0 or 1."""
     found: dict[str, str] = {}
+    before: dict[str, str] = {}  # gradients of what is normalised -> those of what comes of it, which cancel to these
     for op in graph.operations:
+        if op.kind in SUMS:
+            found |= dict.fromkeys(op.outputs, op.inputs[0])
+        if op.kind == "constant_gradient":  # of gradients of coefficients, summed over the neurons
+            found[op.outputs[0]] = op.inputs[1]
+        if op.kind == "batch_norm_input_gradient":
+            before[op.outputs[0]] = op.inputs[0]
         if op.kind != "scan":
             continue
+        slices = zip(op.attributes.slices, op.inputs[len(op.attributes.carries) :], strict=False)
+        before |= {item.inside: before[outer] for item, outer in slices if outer in before}
         for inner in op.attributes.body.operations:
-            if inner.kind in SUMS:
-                found[inner.outputs[0]] = inner.inputs[0]
+            if inner.kind == "batch_norm_input_gradient":
+                before[inner.outputs[0]] = inner.inputs[0]
+            if inner.kind in SUMS or inner.kind == "function_gradient":  # one, less a number next to it, and the like
+                found |= dict.fromkeys(inner.outputs, before.get(inner.inputs[0], inner.inputs[0]))
             elif inner.kind == "add" and (of := found.keys() & {*inner.inputs}):
                 found[inner.outputs[0]] = found[of.pop()]
         carries = zip(op.attributes.carries, op.outputs, strict=False)
         found |= {outer: found[carry.leaves] for carry, outer in carries if carry.leaves in found}
     return found
+
+
+def rounded_potentials(network: SpikingNetwork, graph: Graph) -> dict[str, float]:
+    """Potentials of spikes behind a batch norm, whose sums round as they are taken, by their thresholds: those of other
+    networks are of weights with which no sum rounds."""
+    if not network.averages:
+        return {}
+    bodies = [op.attributes.body for op in graph.operations if op.kind == "scan" and op.phase == "forward"]
+    return {op.inputs[0]: op.attributes.threshold for body in bodies for op in body.operations if op.kind == "spike"}
 
 
 def gradients_at_ids(graph: Graph) -> frozenset[str]:
@@ -149,6 +190,8 @@ def compare(
     for superstep, t in steps:
         if observe is not None:
             observe(superstep, t, subject)
+        # products of normalised values round, and sums of them may cancel to rounding remains
+        sums = {name: trace.largest_term(value) for name, value in superstep.defines} if trace.thresholds else {}
         if beside.reach(superstep, t, found):
             for name in superstep.variables_written:
                 if name not in reference.arrays:
@@ -158,7 +201,7 @@ def compare(
                 if poison is not None and expected.shape == subject.arrays[name].shape:
                     held = subject.arrays[name]
                     expected = np.where(poison.found(held) | NO_NUMBER.found(expected), held, expected)
-                wrong = difference(subject, superstep, name, expected, t)
+                wrong = difference(subject, superstep, name, expected, t, sums.get(name, 0.0))
                 if wrong:
                     found.note(wrong)
                     if beside.same:

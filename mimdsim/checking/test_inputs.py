@@ -29,7 +29,8 @@ from mimdsim.graph.spikes import STATE_BITS
 IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14
 TIED = 4  # one in this many neurons is tied, in a draw with ties
-BIAS = 0.25  # most of a drawn bias, to either side
+# most of what is drawn to either side of where these begin
+ROOM = {"bias": 0.25, "gain": 0.5, "mean": 0.25, "variance": 0.5, "constant": 0.0625}
 UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
 GROUP_LIFT = 1.1  # of the threshold: where a group that spikes puts the next one
 GROUP_APART = 0.02  # what it does to other groups, as a share of that
@@ -40,7 +41,7 @@ REACH = 16  # this many floats below and above are tried for a weight that meets
 class Draw:
     """One set of inputs: which training step it is; how strong weights are, and how far they are lifted above zero;
     whether lists are full or as they come; whether some neurons are put onto their thresholds; whether inputs and
-    neurons are in groups."""
+    neurons are in groups; how often it was drawn before."""
 
     number: int
     training_step: int
@@ -49,6 +50,7 @@ class Draw:
     full_lists: bool = False
     ties: bool = False
     groups: bool = False
+    again: int = 0
 
 
 DRAWS = (
@@ -70,7 +72,10 @@ def drawn_inputs(
     sizes: how large the gradient of a parameter is, as far as known; moments are made as large, so that an update
     depends on both.
     """
-    random = stream(draw.number, "check")
+    if network.averages:  # no weight alone lifts what is normalised, and samples that are all alike have no variance
+        draw = replace(draw, lift=0.0, full_lists=False, ties=False, groups=False)
+    seed = draw.number + len(DRAWS) * draw.again
+    random = stream(seed, "check")
     values: dict[str, np.ndarray] = {
         **_spikes(network, draw, random),
         LABELS: np.resize(random.permutation(network.classes), network.batch).astype(np.int32),
@@ -82,10 +87,14 @@ def drawn_inputs(
     for layer in network.layers:
         if layer.selection.truncation == "random" or layer.dropout:
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
+    gated = {layer.name: layer.cell is not None and layer.cell.of.recurrent for layer in network.layers}
     of_planes = {weights_of(layer.name) for layer in network.layers if layer.positions > 1}
     offset = draw.lift * draw.weight_scale / max(layer.fan_in for layer in network.layers) ** 0.5
-    for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
-        bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
+    for name, drawn in initial_weights(network, seed, draw.weight_scale, 0.02 + offset).items():
+        around = ROOM.get(network.parameters[name].role, 0.0)
+        bias = random.uniform(-around, around, drawn.shape) if around else 0.0
+        if gated[network.parameters[name].layer]:  # gates that saturate would hide what comes before them
+            drawn = drawn / np.float32(draw.weight_scale)
         if name in of_planes:  # a few weights, shared by all positions: by chance none of these would fire, or all
             bias = 0.02 + offset - drawn.mean(axis=0)
         values[name] = _dyadic(drawn + bias)
@@ -94,7 +103,9 @@ def drawn_inputs(
     if draw.ties:
         firing = _often(values, network)
         for layer in network.layers:
-            if layer.spiking:
+            if layer.cell:  # whose thresholds no weight alone leads onto
+                firing = np.arange(layer.neurons)
+            elif layer.spiking:
                 firing = _tie(layer, values, firing, random)
     for name, parameter in network.trained.items():
         for moment in network.optimiser.state:
@@ -162,6 +173,9 @@ def _group(network: SpikingNetwork, values: dict[str, np.ndarray], random: np.ra
     hardly moves the others."""
     groups, most = _groups(network), network.input_capacity
     for layer in network.layers:
+        if layer.cell:
+            most = layer.neurons
+            continue
         rows, columns = layer.parameters[0].shape  # of planes, by channel and tap: a group is of some taps
         together = min(most, -(-rows // groups))
         lifted = _weights_for(layer, np.float32(GROUP_LIFT * layer.selection.threshold)) / together
@@ -196,7 +210,7 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         for threshold in (layer.selection.threshold, layer.selection.second_threshold)
         for above in (False, True)
     ]
-    weights, *others = (values[parameter.name] for parameter in layer.parameters)
+    weights, *others = (values[parameter.name] for parameter in layer.parameters if not parameter.constant)
     position = 0
     for kind, potential in enumerate(wanted):
         tied = np.arange(kind, layer.columns, TIED * len(wanted))
@@ -251,7 +265,7 @@ def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
 
 def _potentials(layer: Layer, currents: np.ndarray) -> np.ndarray:
     """float32[rows, columns]: what is held against the threshold after a timestep of currents into neurons at rest."""
-    neuron = layer.neuron
+    neuron = layer.linear
     rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
     u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]
     return u

@@ -23,11 +23,16 @@ from mimdsim.cli.validate import validate_command
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mimdsim")
-def main() -> None:
+@click.option("--allow-code", is_flag=True, help="Run Python files that workloads name (network.models).")
+def main(allow_code: bool) -> None:
     """What-if laboratory for processors of many independent tiles.
 
     WORKLOAD and MACHINE are names that `mimdsim list` shows, or TOML files.
     """
+    if allow_code:
+        from mimdsim.workload import allow_code as allow
+
+        allow()
 
 
 for _command in (

@@ -81,7 +81,7 @@ def import_command(
 
 def _import_torch(path: Path, name: str, folder: Path, workload: str) -> None:
     """The network that a function of a user's file builds; the file is run."""
-    from mimdsim.checking.user_code import call_users, function_in, load_file
+    from mimdsim.base.user_code import call_users, function_in, load_file
     from mimdsim.frameworks import from_torch
     from mimdsim.workload import network_of
 

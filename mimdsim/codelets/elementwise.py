@@ -48,10 +48,15 @@ CALLS: dict[str, Callable[..., Any]] = {
     "absolute": partial(_unary, op="ABSOLUTE"),
     "square": partial(_unary, op="SQUARE"),
     "inverse": partial(_unary, op="INVERSE"),
+    "inverse root": partial(_unary, op="RSQRT"),
     "exponent": partial(_unary, op="EXPONENT"),
+    "sigmoid": partial(_unary, op="SIGMOID"),
+    "tanh": partial(_unary, op="TANH"),
+    "relu": partial(_unary, op="RELU"),
     "over": partial(_binary, op="DIVIDE"),
     "at least scalar": partial(_scalar, op="MAXIMUM"),
     "times": partial(_binary, op="MULTIPLY"),
+    "minus": partial(_binary, op="SUBTRACT"),
     "plus": partial(_binary, op="ADD"),
     "plus in place": partial(_binary, op="ADD", in_place=True),
     "select": _select,
@@ -238,7 +243,7 @@ MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_row)
 REDUCE_SOURCE = "PopLibs poplin ReduceAdd (commit 7eac0f2)"
 
 
-def _reduce_formula(outputs: str, partials: str, source: str, *calls: str) -> TileFormula:
+def reduce_formula(outputs: str, partials: str, source: str, *calls: str) -> TileFormula:
     """Sums of `partials` for each of so many `outputs`, both extents, and library calls beside it."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
@@ -253,7 +258,7 @@ SUM_SAMPLES = on_elements(
     "SumSamples",
     f"read source[{BOX}]; write pieces[piece, start:stop]",
     numerics.sum_samples,
-    _reduce_formula("neurons", "samples", REDUCE_SOURCE),
+    reduce_formula("neurons", "samples", REDUCE_SOURCE),
     "source",
     extents=by_neuron("source"),
     code_bytes=512,
@@ -262,7 +267,7 @@ SUM_PRODUCTS = on_elements(
     "SumProducts",
     f"read one[{BOX}]; read other[{BOX}]; write pieces[piece, start:stop]",
     numerics.sum_products,
-    _reduce_formula("neurons", "samples", f"element-wise product and {REDUCE_SOURCE}, a call each", "times"),
+    reduce_formula("neurons", "samples", f"element-wise product and {REDUCE_SOURCE}, a call each", "times"),
     "one",
     flops=2,
     extents=by_neuron("one"),
@@ -272,12 +277,105 @@ ADD_PIECES = Codelet(
     name="AddPieces",
     fields=fields_of("update total[:, start:stop]; read pieces[:, start:stop]"),
     compute=numerics.add_pieces,
-    cost=_reduce_formula(
+    cost=reduce_formula(
         "elements", "pieces", f"{REDUCE_SOURCE} and an addition in place, a call each", "plus in place"
     ),
     flops=terms_of({"elements pieces": 1}),
     code_bytes=512 + CALL_BYTES,
     extents={"elements": Size("total"), "pieces": Length("pieces", 0)},
+)
+
+# ---- batch norm: as PopLibs' popnn, rows of statistics, and passes over what is normalised
+
+
+@lru_cache(maxsize=8)
+def _norm_formula(in_time: bool, sums: int, passes: int, *of_row: str) -> TileFormula:
+    """So many sums over the samples of a box, so many passes over it that take a row each, and calls on rows."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        how: dict[str, Any] = {"dtype": "f32", "out_dtype": "f32", "vector_bytes": vector_bytes}
+        samples, neurons = np.asarray(extents["samples"]), np.asarray(extents["neurons"])
+        samples = samples * extents["timesteps"] if in_time else samples
+        added = sums * partial_sum_cycles(neurons, samples, worker_contexts=worker_contexts, **how) if sums else 0
+        passed = passes * scale_cycles({"samples": samples, "neurons": neurons}, 4, worker_contexts, vector_bytes)
+        return added + passed + sum(CALLS[call](neurons, worker_contexts=worker_contexts) for call in of_row)
+
+    calls = ", ".join(
+        filter(None, (f"{sums} of ReduceAdd" * bool(sums), f"{passes} of BroadcastVectorInner1D", *of_row))
+    )
+    return TileFormula(
+        cycles=cycles,
+        kind="derived",
+        source=f"PopLibs cycle estimators (commit 7eac0f2) of the calls that the stable algorithm takes: {calls}",
+    )
+
+
+_ROW = "[:, start:stop]"
+_INVERSE = ("plus scalar", "inverse root")
+# of each its fields, kernel, sums, passes and calls on rows, flops of an element, and constants
+OF_NORM: dict[str, tuple[str, Any, tuple[Any, ...], int, tuple[str, ...]]] = {
+    "SumRows": (
+        "read source[BOX]; write pieces[piece, start:stop]", numerics.sum_rows, (1, 0), 1, ()
+    ),
+    "SquaresApart": (
+        "read source[BOX]; read mean[ROW]; write pieces[piece, start:stop]",
+        numerics.sum_squares_apart, (1, 1), 3, (),
+    ),
+    "Normalise": (
+        "read source[BOX]; read mean[ROW]; read variance[ROW]; read gain[ROW]; read bias[ROW]; write target[BOX]",
+        numerics.normalise_boxes, (0, 3, *_INVERSE, "times"), 3, ("epsilon",),
+    ),
+    "SumNormalised": (
+        "read q[BOX]; read x[BOX]; read mean[ROW]; read variance[ROW]; write gains[piece, start:stop]; "
+        "write biases[piece, start:stop]",
+        numerics.sum_normalised, (2, 2, *_INVERSE, "times"), 4, ("epsilon",),
+    ),
+    "NormGradient": (
+        "read q[BOX]; read x[BOX]; read mean[ROW]; read variance[ROW]; read gain[ROW]; read d_gain[ROW]; "
+        "read d_bias[ROW]; write target[BOX]",
+        numerics.norm_gradient,
+        (0, 5, *_INVERSE, "times", "times", "times scalar", "times scalar"), 5, ("epsilon", "values"),
+    ),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def of_norm(name: str, in_time: bool) -> Codelet:
+    """A codelet of batch norm on boxes of a matrix, or of a sequence of it: `samples` are those of all timesteps."""
+    signature, compute, formula, flops, constants = OF_NORM[name]
+    box = f":, {BOX}" if in_time else BOX
+    fields = fields_of(signature.replace("[BOX]", f"[{box}]").replace("[ROW]", "[:, start:stop]"))
+    sized = fields[0].name
+    extents: dict[str, Any] = {"samples": Length(sized, 0), "neurons": Length(sized, 1), "elements": Size(sized)}
+    if in_time:
+        extents |= {"samples": Length(sized, 1), "neurons": Length(sized, 2), "timesteps": Length(sized, 0)}
+    return Codelet(
+        name=f"{name}{'InTime' if in_time else ''}",
+        fields=fields,
+        compute=compute,
+        cost=_norm_formula(in_time, *formula),
+        flops=terms_of({"elements": flops}),
+        constants=constants,
+        code_bytes=512 + 3 * CALL_BYTES,
+        extents=extents,
+    )
+
+
+AVERAGE_PIECES = replace(
+    ADD_PIECES,
+    name="AveragePieces",
+    fields=fields_of("write average[:, start:stop]; read pieces[:, start:stop]"),
+    compute=numerics.average_pieces,
+    cost=reduce_formula("elements", "pieces", f"{REDUCE_SOURCE} and a multiplication, a call each", "times scalar"),
+    constants=("values",),
+    extents={"elements": Size("average"), "pieces": Length("pieces", 0)},
+)
+RUNNING_AVERAGE = _on_boxes(
+    "RunningAverage",
+    "update held; read now",
+    numerics.average_boxes,
+    ("times scalar in place", "times scalar", "plus in place"),
+    *("kept", "share"),
 )
 
 # ---- other codelets on boxes

@@ -37,11 +37,11 @@ def _fields(structure: Structure, *signatures: str) -> tuple[Field, ...]:
     return fields_of("; ".join(filter(None, (*signatures, own))))
 
 
-def _compute(kernel: Any, order: tuple[str, ...], fields: tuple[Field, ...]) -> Callable[..., None]:
+def compute_in_order(kernel: Any, order: tuple[str, ...], fields: tuple[Field, ...]) -> Callable[..., None]:
     """`kernel` called with its arrays in `order`; arrays that are not fields of the vertex are passed empty."""
     names = [item.name for item in fields]
     places = [names.index(name) if name in names else -1 for name in order]
-    empty = [NO_ROWS if name == "x" else NOTHING for name in order]
+    empty = [NO_ROWS if name in ("x", "dx") else NOTHING for name in order]
 
     def arranged(function: Any) -> Callable[..., None]:
         def compute(*given: Any) -> None:
@@ -82,7 +82,7 @@ def update(structure: Structure, source: str) -> Codelet:
         fields=fields,
         joinable=True,
         constants=("terms", "uniform", "readout", "weights", "threshold", "switched"),
-        compute=_compute(numerics.neuron_update, order, fields),
+        compute=compute_in_order(numerics.neuron_update, order, fields),
         cost=_cost(each, fields, _immediates(structure)),
         flops=terms_of({WORK: 2 * len(structure.terms) + 2 * len(structure.readout)}),
         code_bytes=256 + 16 * each,
@@ -101,7 +101,7 @@ def gradient(structure: Structure, source: str) -> Codelet:
         fields=fields,
         joinable=True,
         constants=("terms", "uniform", "threshold", "switched"),
-        compute=_compute(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields),
+        compute=compute_in_order(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields),
         cost=_cost(each, fields, _immediates(structure)),
         flops=terms_of({WORK: 2 * len(structure.terms)}),
         code_bytes=256 + 16 * each,
@@ -117,8 +117,8 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str, 
     read = [f"read {name}[{'' if name == 'current' else ':, '}{PLANE}]" for name in reads]
     fields = (*fields_of(f"write d_fired[{PLANE}]"), *simple.fields, *fields_of("; ".join(read)))
     shared = ("dx", "fired", "own")
-    through = _compute(numerics.fired_gradient, ("d_fired", *shared, "x", "current"), fields)
-    back = _compute(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields)
+    through = compute_in_order(numerics.fired_gradient, ("d_fired", *shared, "x", "current"), fields)
+    back = compute_in_order(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields)
 
     def arranged(first: Any, second: Any) -> Callable[..., None]:
         def compute(*given: Any) -> None:
@@ -161,7 +161,7 @@ def readout_gradient(structure: Structure) -> Codelet:
         fields=fields,
         joinable=True,
         constants=("readout", "weights"),
-        compute=_compute(numerics.readout_gradient, ("dx", "du", "own"), fields),
+        compute=compute_in_order(numerics.readout_gradient, ("dx", "du", "own"), fields),
         cost=_cost(each, fields, len(reading)),
         flops=terms_of({WORK: 2 * len(reading)}),
         code_bytes=256 + 16 * each,
@@ -186,7 +186,7 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
         fields=fields,
         joinable=True,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
-        compute=_compute(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
+        compute=compute_in_order(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
         cost=cpp_cost(
             {"listed": 4, "hits": (2 + bundles + more, SURROGATE_PAIRABLE)},
             f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more} for the read-out, ours",
@@ -210,7 +210,7 @@ def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
         fields=fields,
         joinable=True,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
-        compute=_compute(numerics.dense_readout_gradient, ("dx", "u", "g", "own"), fields),
+        compute=compute_in_order(numerics.dense_readout_gradient, ("dx", "u", "g", "own"), fields),
         cost=replace(cost, source=f"{OWN_COUNT}; {COSTS[surrogate].count} for the surrogate"),
         flops=terms_of({WORK: COSTS[surrogate].flops + 2 * len(reading)}),
         code_bytes=256 + 16 * each,

@@ -8,6 +8,7 @@ import numpy as np
 
 from mimdsim.graph.linear_neurons import Affine, LinearNeuron
 
+Place = tuple[int, tuple[int, ...]]  # array of a neuron, and the index within it
 LOOP_BUNDLES = 3  # next address, compare, branch
 SELECT_BUNDLES = 2  # compiled: a branch and a move
 
@@ -84,10 +85,31 @@ def _row_of(rows: list[np.ndarray], values: np.ndarray, neurons: int) -> int:
     return len(rows) - 1
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Rows:
+    """Per-neuron coefficients: those that are learned, whose values follow from constants, or those of these rows."""
+
+    neurons: int
+    learned: dict[Place, int]
+    rows: list[np.ndarray]
+
+    def at(self, place: Place, values: np.ndarray) -> int:
+        """Where a coefficient lies, -1: one number holds for all."""
+        if self.learned:
+            return self.learned.get(place, -1)
+        return _row_of(self.rows, values, self.neurons)
+
+    @property
+    def count(self) -> int:
+        return len(set(self.learned.values())) or len(self.rows)
+
+
 def pack_terms(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
     """The terms of a layer's neurons in the order in which they are added; switched: two coefficients each."""
-    rows: list[np.ndarray] = []
-    states = len(neuron.states)
+    learned = {place: row for row, places in enumerate(neuron.rows) for place in places}
+    rows = _Rows(neurons=neurons, learned=learned, rows=[])
+    states, last = len(neuron.states), len(neuron.arrays) - 1
+    second = switched and neuron.fired is not None
     fired = neuron.fired if switched and neuron.fired is not None else neuron.quiet
     places: list[tuple[int, int, int, int]] = []
     uniform: list[tuple[float, float]] = []
@@ -95,26 +117,30 @@ def pack_terms(neuron: LinearNeuron, neurons: int, *, switched: bool) -> Packed:
     for target in range(states):
         pairs = zip(_row(neuron.quiet, target), _row(fired, target), strict=True)
         for column, (one, other) in enumerate(pairs):
-            if one.any() or other.any():
-                at = _row_of(rows, one, neurons), _row_of(rows, other, neurons)
+            kind, within = (0, (target, column)) if column < states else (column - states + 1, (target,))
+            at = rows.at((kind, within), one), rows.at((kind + 3 * second, within), other)
+            if one.any() or other.any() or (learned and max(at) >= 0):
                 places.append((target, column, *at))
                 uniform.append((float(one[0]), float(other[0])))
-                shapes.append(_shape(target, column, one, other, at))
+                shapes.append(_shape(target, column, one, other, at, bool(learned) and max(at) >= 0))
     readout, weights, reading = [], [], []
-    for column, values in enumerate([*neuron.readout, *([neuron.offset] if neuron.offset.any() else [])]):
-        if values.any():
-            place = _row_of(rows, values, neurons)
+    offset = [neuron.offset] if neuron.offset.any() or (last, ()) in learned else []
+    for column, values in enumerate([*neuron.readout, *offset]):
+        place = rows.at((last - 1, (column,)) if column < states else (last, ()), values)
+        if values.any() or (learned and place >= 0):
             readout.append((column, place))
             weights.append((float(values[0]), float(values[0])))
-            reading.append(_shape(states, column, values, values, (place, place)))
-    structure = Structure(model=neuron.model, states=states, terms=tuple(shapes), readout=tuple(reading), own=len(rows))
+            reading.append(_shape(states, column, values, values, (place, place), bool(learned) and place >= 0))
+    structure = Structure(
+        model=neuron.model, states=states, terms=tuple(shapes), readout=tuple(reading), own=rows.count
+    )
     return Packed(
         structure=structure,
         terms=np.array(places, np.int64).reshape(-1, 4),
         uniform=np.array(uniform).reshape(-1, 2),
         readout=np.array(readout, np.int64).reshape(-1, 2),
         weights=np.array(weights).reshape(-1, 2),
-        own=np.stack(rows) if rows else None,
+        own=np.stack(rows.rows) if rows.rows else None,
     )
 
 
@@ -123,8 +149,8 @@ def _row(affine: Affine, target: int) -> list[np.ndarray]:
     return [*affine.matrix[target], affine.drive[target], affine.constant[target]]
 
 
-def _shape(target: int, column: int, one: np.ndarray, other: np.ndarray, at: tuple[int, int]) -> Shape:
-    differs = bool(np.any(one != other))
-    unit = bool(np.isin(one, (0.0, 1.0)).all() and np.isin(other, (0.0, 1.0)).all())
+def _shape(target: int, column: int, one: np.ndarray, other: np.ndarray, at: tuple[int, int], learned: bool) -> Shape:
+    differs = bool(np.any(one != other)) or at[0] != at[1]
     loads = len({place for place in at if place >= 0})
+    unit = not learned and bool(np.isin(one, (0.0, 1.0)).all() and np.isin(other, (0.0, 1.0)).all())
     return Shape(target=target, column=column, unit=unit, differs=differs, loads=loads)

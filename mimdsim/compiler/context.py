@@ -78,6 +78,7 @@ class Lowering(ProgramBuilder):
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
     lists: dict[str, tuple[Chips, int, Family | None]] = field(default_factory=dict)  # how each is spread
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
+    alone: set[str] = field(default_factory=set)  # single numbers that a layer shares, on one tile
     known: dict[Hashable, Any] = field(default_factory=dict)  # by `made_once`
 
     def layer(self, name: str) -> Layer:
@@ -398,13 +399,9 @@ class Lowering(ProgramBuilder):
         Of weights that several copies of a layer use, each copy keeps and updates a share, and gets the others' when a
         training step begins.
         """
-        mapping = self.shared(layer, shape[0])
-        stored = self.options.moment_bytes if category == MOMENTS else 0
-        self.inputs[name] = self.variable(
-            name, shape, "float32", mapping, category, persistent=True, stored_bytes=stored
-        )
+        self.inputs[name] = self.numbers(name, shape, category, layer, persistent=True)
         self.storage[name] = (name,)
-        if category != MOMENTS and self.placed(layer).copies > 1:
+        if category != MOMENTS and self.placed(layer).copies > 1 and name not in self.alone:
             copies = range(self.placed(layer).copies)
             everywhere = in_bands(1, ((0, shape[1], self.weights_of_copy(layer, copy, shape[0], 1)) for copy in copies))
             used = self.variable(f"{name}.copies", shape, "float32", everywhere, category)
@@ -413,6 +410,32 @@ class Lowering(ProgramBuilder):
             trees, groups = self.trees(layer, shape[0]), self.chips_of_shares(layer)
             relay = trees.relay(groups, self.placement.chips) if trees.steps > 1 else None
             self.copies("share weights", "copy", Copy(source=name, target=used, relay=relay), layer=layer)
+
+    def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
+        """Declare a variable that lies as a parameter of this shape does: on one tile where it is one number of the
+        layer."""
+        shared = shape == (1, 1)
+        tile = self.placed(layer).homes.ravel()[:1]
+        mapping = (
+            TileMapping.split(1, tile, np.zeros(1, int), np.ones(1, int)) if shared else self.shared(layer, shape[0])
+        )
+        self.alone |= {name} if shared else set()
+        stored = self.options.moment_bytes if category == MOMENTS else 0
+        return self.variable(name, shape, "float32", mapping, category, persistent=persistent, stored_bytes=stored)
+
+    def over_row(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Tiles and columns of what is mapped `by_neuron`, of one copy of the layer."""
+        placed = self.placed(layer)
+        return placed.homes[0], {"start": placed.starts, "stop": placed.stops}
+
+    def copies_of(self, layer: str) -> int:
+        """How many copies of a layer share its samples."""
+        return self.placed(layer).copies
+
+    def home_of(self, number: str) -> np.ndarray:
+        """The tile of one number that a layer shares."""
+        tiles: np.ndarray = self.variables[number].mapping.tiles
+        return tiles
 
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""
@@ -425,6 +448,8 @@ class Lowering(ProgramBuilder):
 
         `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
         """
+        if matrix in self.alone:
+            return codelet, self.home_of(matrix), {"start": np.zeros(1, int), "stop": np.ones(1, int)}
         shares, placed = list(self.shares(layer, self.variables[matrix].shape[0])), self.placed(layer)
         if len(shares) == 1:
             return codelet, shares[0][3], {"start": placed.starts, "stop": placed.stops}

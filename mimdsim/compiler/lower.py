@@ -13,6 +13,7 @@ import networkx as nx
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.compiler import learned_constants as lower_constants
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
 from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering
@@ -28,7 +29,7 @@ from mimdsim.compiler.sparse.stash import stash_of
 from mimdsim.compiler.sparse.time import lower_backward, lower_forward
 from mimdsim.compiler.time_slices import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
-from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed
+from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed, spikes_of
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Observables, Potential, Program, TileMapping
 from mimdsim.workload.description.mapping import MappingOptions
@@ -39,12 +40,14 @@ RULES: Rules = {
     **lower_selection.RULES,
     **lower_spikes.RULES,
     **lower_wiring.RULES,
+    **lower_constants.RULES,
     **lower_losses.RULES,
     **lower_training.RULES,
 }
 ARRAY_RULES: Rules = {  # of dense spikes
     **lower_losses.OF_READINGS,
     **lower_training.RULES,
+    **lower_constants.OF_BOTH,
     **lower_arrays.RULES,
     **lower_neurons.ARRAY_RULES,
 }
@@ -95,23 +98,24 @@ def _observables(low: Lowering, graph: Graph) -> Observables:
     """What a run may ask of the program by what it is."""
     potentials = {
         op.layer: Potential(value=op.inputs[0], sequence=low.sequences.get(op.inputs[0], ""))
-        for op in graph.scan("forward").attributes.body.operations
-        if op.kind in SPIKING
+        for scan in graph.scans("forward")
+        for op in scan.attributes.body.operations
+        if op.kind in SPIKING and not low.layer(op.layer).cell
     }
     gradients = {name: gradient_of(name) for name in low.network.trained}
     return Observables(
         gradients={name: gradient for name, gradient in gradients.items() if gradient in graph.outputs},
         generators=tuple(name for name in graph.inputs if graph.value(name).role == "generator"),
         potentials=potentials,
-        passing=_passing(low, graph),
+        passing=_passing(low),
         positions={layer.name: layer.positions for layer in low.network.layers if layer.positions > 1},
     )
 
 
-def _passing(low: Lowering, graph: Graph) -> dict[str, tuple[str, ...]]:
+def _passing(low: Lowering) -> dict[str, tuple[str, ...]]:
     """Where the spikes of layers lie that no sequence keeps."""
-    spikes = [op for op in graph.scan("forward").attributes.body.operations if op.kind in SPIKING]
-    return {op.layer: low.storage[op.outputs[0]] for op in spikes if op.layer not in low.recorded}
+    emitted = {layer.name: spikes_of(layer.name) for layer in low.network.layers if layer.spiking}
+    return {layer: low.storage[spikes] for layer, spikes in emitted.items() if layer not in low.recorded}
 
 
 def _bounds(program: Program, network: SpikingNetwork) -> dict[str, tuple[int, int]]:
@@ -238,6 +242,12 @@ def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tupl
         if op.name in taken or op.kind not in firsts:
             continue
         for name in (*op.outputs, *op.inputs):
+            if (
+                name in op.outputs
+                and (op.kind, "neuron_readout_gradient") in fused
+                and len(consumers.get(name, [])) > 1
+            ):
+                continue  # an adjoint of the potential that learned coefficients read too
             for other in consumers.get(name, []):
                 if (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
                     partner[op.name] = other

@@ -137,6 +137,11 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
             for layer in network.layers
         )
         yield 'network.recurrence = "one_to_one" instead of "all_to_all"', replace(network, layers=own), options
+    if len(network.stretches) > 1:
+        norms = tuple(layer.norm and replace(layer.norm, per="timestep") for layer in network.layers)
+        alike = tuple(replace(layer, norm=norm) for layer, norm in zip(network.layers, norms, strict=True))
+        advice = 'network.batch_norm = "timestep" instead of "sequence" (keeps no sequences of what is normalised)'
+        yield advice, replace(network, layers=alike), options
     first = network.layers[0]
     inputs = first.inputs * 9 // 16  # 3/4 of the width and height of a sensor
     if inputs:
@@ -149,7 +154,7 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         yield advice, network, options.model_copy(update={"stash": f"every:{segment}"})
     unit = max(1, stash_policy(options.stash).segment)
     half = network.timesteps // 2 // unit * unit
-    if half:
+    if half > network.oldest_age:
         yield f"data.timesteps = {half} instead of {network.timesteps}", replace(network, timesteps=half), options
     if network.batch > 1:
         half = network.batch // 2

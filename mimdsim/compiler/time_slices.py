@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.graph.names import before
+from mimdsim.graph import Scan
+from mimdsim.graph.names import before, spikes_of
+from mimdsim.graph.records import Carry, Slice
 from mimdsim.program import Codelet, Program, Superstep, TileMapping
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.program import map_runs
@@ -57,11 +60,12 @@ def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep
     low.compute(stage, "zeros", codelets.FILL_VECTOR, tiles, columns, {"target": counter}, constants=constants)
 
 
-def count_timestep(low: Lowering, by: int) -> None:
-    """One scalar addition per tile, and a second one backward for the timestep before."""
+def count_timestep(low: Lowering, by: int, slices: Iterable[Slice] = ()) -> None:
+    """One scalar addition per tile, and one more for each of the earlier timesteps that `slices` take; backward always
+    for the timestep before."""
     count(low, {"timestep": by})
-    if by < 0:
-        count_previous(low, ("timestep",))
+    shifts = {item.shift for item in slices if item.shift} | ({-1} if by < 0 else set())
+    count_earlier(low, [("timestep", shift) for shift in sorted(shifts, reverse=True)])
 
 
 def count(low: Lowering, counters: dict[str, int]) -> None:
@@ -71,11 +75,17 @@ def count(low: Lowering, counters: dict[str, int]) -> None:
             _count(low, codelets.COUNT_TIMESTEP, {"timestep": name}, by)
 
 
-def count_previous(low: Lowering, counters: tuple[str, ...]) -> None:
-    """The entry before that of each counter, for slices of what was a timestep before."""
+def count_earlier(low: Lowering, counters: Collection[tuple[str, int]]) -> None:
+    """The entries at a shift from that of each counter, for slices of what was timesteps before."""
+    if not counters:
+        return
     with low.superstep("previous timestep", "count", mergeable=False):
-        for name in counters:
-            _count(low, codelets.OFFSET_FROM, {"previous": before(name), "timestep": name}, -1)
+        for name, shift in counters:
+            earlier = before(name, -shift)
+            if earlier not in low.variables:
+                held = low.variables[name]
+                low.variable(earlier, held.shape, held.dtype, held.mapping, held.category)
+            _count(low, codelets.OFFSET_FROM, {"previous": earlier, "timestep": name}, shift)
 
 
 def _count(low: Lowering, codelet: Codelet, operands: dict[str, str], by: int) -> None:
@@ -85,7 +95,8 @@ def _count(low: Lowering, codelet: Codelet, operands: dict[str, str], by: int) -
 
 def count_where_read(program: Program) -> Program:
     """The program with its counters set and advanced only on tiles whose slices and updates read one."""
-    own = {name for counter in COUNTERS.values() for name in (counter, before(counter))} & set(program.variables)
+    ages = range(program.timesteps + 1)
+    own = {before(counter, age) for counter in COUNTERS.values() for age in ages} & set(program.variables)
     counting = ("count", "zeros")
     reads = np.zeros(program.tiles, bool)
     for superstep, _, _ in program.supersteps():
@@ -104,7 +115,23 @@ def count_where_read(program: Program) -> Program:
 def offset_of(low: Lowering, sequence: str, shift: int) -> str:
     """The counter that says which entry of a sequence is meant."""
     counter = COUNTERS[low.variables[sequence].entries]
-    return before(counter) if shift else counter
+    return before(counter, -shift)
+
+
+def by_age(scan: Scan) -> list[Carry]:
+    """The carries of spikes, or of their adjoints, in an order in which each can take the place of the one after it:
+    forward the oldest first, backward those that wait longest last."""
+    values = scan.body.values
+    named = {name: before(spikes_of(value.layer), -value.shift) for name, value in values.items()}
+    found = [each for each in scan.carries if named[each.enters] in (each.enters, values[each.enters].of)]
+    return sorted(found, key=lambda carry: values[carry.enters].shift * (-1 if scan.reverse else 1))
+
+
+def waiting(scan: Scan) -> set[str]:
+    """Spikes as they enter the body, or their adjoints, of layers that somebody reads later than a timestep after."""
+    values = [scan.body.value(carry.enters) for carry in by_age(scan)]
+    layers = {value.layer for value in values if value.shift < (0 if scan.reverse else -1)}
+    return {value.name for value in values if value.layer in layers}
 
 
 def slice_slots(low: Lowering, sequence: str, now: str, shift: int) -> None:

@@ -20,9 +20,13 @@ Firing = Literal["never", "always"]
 
 def constant_layers(network: SpikingNetwork, activity: RecordedActivity) -> dict[str, Firing]:
     """The layers, and the input, whose spikes of a training step tell nothing: none, or in every sample all neurons in
-    every timestep from the first spike on, over half of the timesteps; dropped spikes count."""
+    every timestep from the first spike on, over half of the timesteps; dropped spikes count. Cells that send a number
+    always tell something."""
     found: dict[str, Firing] = {}
+    numbers = {layer.name for layer in network.layers if layer.cell and not layer.cell.of.sparse}
     for name, neurons in _populations(network):
+        if name in numbers:
+            continue
         counts = activity.counts[name][..., 0]
         emitted = int(counts.sum(dtype=np.int64)) + activity.dropped.get(name, 0)
         if not emitted:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import struct
 import tokenize
 import zipfile
@@ -183,9 +184,15 @@ def _persistent(executor: Executor) -> list[str]:
 def _activity(members: _Members, executor: Executor, dropped: dict[str, int]) -> RecordedActivity:
     """The spikes of the last training step."""
     ids, counts = {}, {}
-    for layer, (ids_name, counts_name) in executor.program.recorded.items():
-        ids[layer] = members.read(f"ids/{layer}", "<i4", executor.arrays[ids_name].shape)
-        counts[layer] = members.read(f"counts/{layer}", "<i4", executor.arrays[counts_name].shape)
+    for layer, (first, *counted) in executor.program.recorded.items():
+        shape = executor.arrays[first].shape
+        if counted:
+            counts[layer] = members.read(f"counts/{layer}", "<i4", executor.arrays[counted[0]].shape)
+        else:  # dense spikes, listed as many as there are in any timestep of a sample
+            samples = shape[-2] // executor.program.observables.positions.get(layer, 1)
+            counts[layer] = members.read(f"counts/{layer}", "<i4", (executor.timesteps, samples, 2))
+            shape = (executor.timesteps, samples, max(1, min(int(counts[layer].max(initial=0)), math.prod(shape))))
+        ids[layer] = members.read(f"ids/{layer}", "<i4", shape)
     if not dropped.keys() <= ids.keys() or not all(_is_whole(count, 0, 1 << 62) for count in dropped.values()):
         raise ValueError(f"'dropped' is {shortened(repr(dropped))}")
     return RecordedActivity(ids=ids, counts=counts, dropped=dropped)

@@ -207,6 +207,10 @@ class Executor:
         inputs = self.program.inputs
         return {name: len(self.arrays[inputs[name]]) for name in self.program.observables.generators}
 
+    def width(self, name: str) -> int:
+        """Of the rows of a graph input."""
+        return int(self.arrays[self.program.inputs[name]].shape[-1])
+
     def write(self, values: Mapping[str, npt.ArrayLike]) -> None:
         """Set graph inputs from the host, e.g. 'w.hidden0', 'labels', 'input.ids'.
 

@@ -1,7 +1,8 @@
 """Initial weights scaled, layer by layer, until each layer fires as often as asked for on a batch of the data.
 
 In the manner of layer-sequential unit variance (Mishkin & Matas 2016), with the share of spikes in the place of the
-variance, as in the authors' accuracy study (facts: 5 %). Only 'w.<layer>' is scaled.
+variance, as in the authors' accuracy study (facts: 5 %). Only 'w.<layer>' is scaled, of layers with batch norm their
+gain.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from mimdsim.execution.activity import PassingSpikes
 from mimdsim.execution.execute import Executor
 from mimdsim.execution.trainer import Samples, draw_randomness, load_batch
 from mimdsim.graph import Layer, SpikingNetwork
-from mimdsim.graph.names import weights_of
 from mimdsim.program import Program
 
 MOST_TRIALS = 40  # of factors: doubled or halved until there are two ends, then between them
@@ -45,13 +45,18 @@ def scaled_to_activity(
     capacity is too small or that does not get there, with the shares.
     """
     executor = Executor(program)
-    executor.write(weights)
+    executor.write(weights | {name: np.ones(1, np.float32) for name in network.kept_shares})  # nothing is dropped
     chosen = stream(seed, "initial activity").permutation(len(data.labels))
     load_batch(executor, data, np.resize(chosen, network.batch))
     made = dict(weights)
     for layer in network.layers:
         if not layer.spiking:
             continue
+        if layer.cell and not layer.cell.of.sparse:
+            raise DescriptionError(
+                "training.initial_activity",
+                [f"cells '{layer.cell.model}' of layer '{layer.name}' send always: leave it out"],
+            )
         room = network.most_spikes(layer) / layer.neurons
         if room < wanted.share:
             raise DescriptionError(
@@ -61,19 +66,22 @@ def scaled_to_activity(
                     f"{network.most_spikes(layer)} of {layer.neurons}: raise the capacity or lower the activity"
                 ],
             )
-        name = weights_of(layer.name)
-        made[name] = _settled(executor, layer, weights[name], wanted, seed)
+        name = next(each.name for each in layer.parameters if each.role == ("gain" if layer.norm else "weights"))
+        made[name] = _settled(executor, layer, name, weights[name], wanted, seed)
     return made
 
 
-def _settled(executor: Executor, layer: Layer, weight: np.ndarray, wanted: InitialActivity, seed: int) -> np.ndarray:
-    """The weight times the factor at which the layer fires as wanted; the executor is left with it."""
+def _settled(
+    executor: Executor, layer: Layer, name: str, weight: np.ndarray, wanted: InitialActivity, seed: int
+) -> np.ndarray:
+    """The weight, which has this name, times the factor at which the layer fires as wanted; the executor is left with
+    it."""
 
     def scaled(factor: float) -> np.ndarray:
         return (weight * np.float32(factor)).astype(np.float32)
 
     def share(factor: float) -> float:
-        executor.write({weights_of(layer.name): scaled(factor)})
+        executor.write({name: scaled(factor)})
         draw_randomness(executor, seed, "initial activity")
         passing = PassingSpikes(executor)
         executor.run(phases=("forward",), observe=passing)

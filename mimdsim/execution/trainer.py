@@ -15,8 +15,11 @@ from mimdsim.execution.activity import activity_problem, run_recorded
 from mimdsim.execution.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
 from mimdsim.execution.engines import Engine, EngineName, Runner
 from mimdsim.execution.execute import Executor
+from mimdsim.execution.folded import FoldedNetwork
 from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
+from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.learned_constants import first_value
 from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, listed
 from mimdsim.graph.spikes import STATE_BITS
 from mimdsim.program import Program, RecordedActivity
@@ -70,18 +73,27 @@ def initial_weights(
 
     Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all,
     without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
-    neither).
+    neither). Constants of neurons start as described; gains and running variances of batch norms at one, running means
+    at zero. Everything that a layer of recurrent cells has is uniform in +-scale/sqrt(neurons), as in PyTorch, and the
+    rows of cells start from their parameter.
     """
     weights = {}
     for layer in network.layers:
         starts = {"weights": (scale, layer.fan_in, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
         for parameter in layer.parameters:
-            drawn = np.zeros(parameter.shape)
-            if parameter.role in starts:
-                factor, fan_in, more = starts[parameter.role]
-                limit = factor * (6.0 / fan_in) ** 0.5
+            drawn = np.full(parameter.shape, 1.0 if parameter.role in ("gain", "variance") else 0.0)
+            factor, fan_in, more = starts.get(parameter.role, (0.0, 1, 0.0))
+            limit = factor * (6.0 / fan_in) ** 0.5
+            if layer.cell and parameter.role in layer.cell.of.rows:
+                drawn, limit = np.full(parameter.shape, layer.cell.values[parameter.role]), 0.0
+            elif layer.cell and layer.cell.of.recurrent:
+                limit, more = scale * layer.neurons**-0.5, 0.0
+            if limit:
                 names = parameter.role, layer.name, *([parameter.source] if parameter.source else [])
                 drawn = stream(seed, *names).uniform(-limit, limit, parameter.shape) + more
+            for learned in layer.learned:
+                if learned.name == parameter.constant:
+                    drawn = first_value(learned)
             weights[parameter.name] = drawn.astype(np.float32)
     return weights
 
@@ -109,7 +121,9 @@ class AugmentedSamples(Samples, Protocol):
         """As `batch`; the same for the same epoch (from 0) and sample, whatever was asked for before."""
 
 
-def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
+def load_batch(
+    runner: Runner | FoldedNetwork, data: Samples, indices: np.ndarray, *, epoch: int | None = None
+) -> np.ndarray:
     """Write one batch to the input variables, as lists, as dense rows or as images, and its labels to a program that
     takes them; returns the labels.
 
@@ -124,16 +138,15 @@ def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int
     if images is not None:
         runner.write({INPUT: images[indices], **judged})
         return labels
-    if isinstance(runner, Executor) and INPUT in runner.inputs:
-        inputs = runner.program.variables[runner.program.inputs[INPUT]].shape[-1]
-        runner.write({INPUT: to_dense(ids, counts, inputs), **judged})
+    if not isinstance(runner, WholeTensors) and INPUT in runner.inputs:
+        runner.write({INPUT: to_dense(ids, counts, runner.width(INPUT)), **judged})
         return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
     runner.write({**dict(zip(listed(INPUT), (ids, both), strict=True)), **judged})
     return labels
 
 
-def draw_randomness(runner: Runner, *names: str | int) -> None:
+def draw_randomness(runner: Runner | FoldedNetwork, *names: str | int) -> None:
     """Seed the generators of layers that drop spikes at random or have dropout, from the stream `names`, whatever ran
     before.
 
@@ -410,14 +423,16 @@ def refuse_empty(kept: np.ndarray, held_out: np.ndarray, validation_share: float
     )
 
 
-def predictions(runner: Runner) -> np.ndarray:
+def predictions(runner: Runner | FoldedNetwork) -> np.ndarray:
     """int64[batch]: the class with the highest score of the last run (ties: lowest class)."""
     chosen: np.ndarray = runner.read(SCORES).argmax(axis=1)
     return chosen
 
 
-def evaluate(runner: Runner, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:
-    """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only."""
+def evaluate(given: Runner, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:
+    """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only, and
+    batch norms by their running averages."""
+    runner = FoldedNetwork(given, network) if network.averages and isinstance(given, Executor) else given
     chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
     if network.kept_shares:

@@ -221,7 +221,9 @@ class WholeLayer:
         lags = [(source.lag or 0) * network.batch for source in sources]
         self.lags, self.lag = lags, lags[0] if len(lags) == 1 else 0
         rows = np.cumsum([0, layer.inputs, *(each.neurons for each in sources[1:])]).tolist()
-        self._rows = {each.name: (lag, row) for each, lag, row in zip(sources, lags, rows, strict=False)}
+        self._rows: dict[str, list[tuple[int, int]]] = {each.name: [] for each in sources}
+        for each, lag, row in zip(sources, lags, rows, strict=False):
+            self._rows[each.name].append((lag, row))
         roles: dict[str, tuple[Parameter, ...]] = {}
         for each in layer.parameters:
             roles[each.role] = *roles.get(each.role, ()), each
@@ -344,7 +346,8 @@ class WholeLayer:
         """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
         self._adjoint(0, self._q, g, (t, t + 1))
         for name, (into, lists) in wanted.items():
-            self._input_gradients(0, self._q, self._rows[name], lists, into, (t, t + 1))
+            for place in self._rows[name]:
+                self._input_gradients(0, self._q, place, lists, into, (t, t + 1))
 
     def backward(self, source: CsrSpikes, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the parameters from those of what is listed, or of potentials that are the output.
@@ -370,7 +373,8 @@ class WholeLayer:
                 self._adjoint(begin, q, g, times)
             self._add_gradients(begin, q, by_id)
             for name, (into, lists) in wanted.items():
-                self._input_gradients(begin, q, self._rows[name], lists, into, times)
+                for place in self._rows[name]:
+                    self._input_gradients(begin, q, place, lists, into, times)
 
     def _by_id(self, lag: int, source: CsrSpikes) -> ById:
         """Where every id is listed by the input, `lag` places back: rows[columns[id]:columns[id + 1]]."""
@@ -381,7 +385,7 @@ class WholeLayer:
         return columns, rows
 
     def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray, times: Times) -> None:
-        """q [blocks, timesteps, batch * WIDTH] = gradients of the currents from block `begin` on, at these timesteps."""
+        """q [blocks, timesteps, batch * WIDTH] = gradients of currents from block `begin` on, at these timesteps."""
         none, many = np.zeros(0, np.float32), len(self._groups)
         given = (g, none.reshape(0, 0, 0)) if self.layer.spiking else (none, g)
         lists, recurrent = (self.spikes.starts, self.spikes.ids), self._parameters[2]
@@ -444,7 +448,7 @@ class PublishedLayer(WholeLayer):
         self._q = aligned((len(self._q), self.timesteps + 1, self.batch * WIDTH))
 
     def _advance(self, source: CsrSpikes, times: Times) -> bool:
-        neuron, enough = constants_of(self.layer.neuron), []
+        neuron, enough = constants_of(self.layer.linear), []
         constants = neuron.decay, neuron.scale, *self._limits[1:]
         given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries.arrays)
 
@@ -455,7 +459,7 @@ class PublishedLayer(WholeLayer):
         return all(enough)
 
     def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray, times: Times) -> None:
-        factors, masked = constants_of(self.layer.neuron)[:2], self.layer.neuron.reset_gradient == "mask"
+        factors, masked = constants_of(self.layer.linear)[:2], self.layer.linear.reset_gradient == "mask"
 
         def blocks(first: int, last: int) -> None:
             for number in range(first, last):
@@ -467,7 +471,7 @@ class PublishedLayer(WholeLayer):
 
 def layer_of(network: SpikingNetwork, layer: Layer, share: Shares, together: bool) -> WholeLayer:
     """The published layer where the layer is all that and advances alone, else one of linear neurons."""
-    selection, neuron = layer.selection, layer.neuron
+    selection, neuron = layer.selection, layer.linear
     plain = layer.spiking and not layer.bias and layer.recurrence == "none"
     chosen = (selection.surrogate, selection.truncation) == ("superspike", "lowest")
     published = plain and chosen and neuron.fused and neuron.resets and not together

@@ -52,8 +52,14 @@ def refusals(network: SpikingNetwork) -> list[str]:
     for layer in network.layers:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
+        if layer.cell:
+            problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
+        elif layer.learned:
+            problems.append(f"layer '{layer.name}': constants that it learns do not run as whole tensors{instead}")
         if layer.dropout:
             problems.append(f"layer '{layer.name}': dropout does not run as whole tensors{instead}")
+        if layer.norm:
+            problems.append(f"layer '{layer.name}': batch norm does not run as whole tensors{instead}")
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
         if len(mixed) > 1:
             problems.append(f"layer '{layer.name}': some of its weights are frozen, others are trained{instead}")
@@ -331,7 +337,7 @@ class WholeTensors:
             if not learns[names[0]]:
                 continue
             read = {name: [one.name for one in self.network.sources(self._layers[name].layer)] for name in names}
-            for name in {*names, *(one for name in names for one in read[name] if learns[one])} - given.keys():
+            for name in {*names, *(one for each in names for one in read[each] if learns[one])} - given.keys():
                 given[name] = self._layers[name].room()
             for name in names if self._loss.penalties else ():
                 if name != output:

@@ -8,15 +8,18 @@ and the gradient of its currents through the reset. A reader that is wrong, or a
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.frameworks import cells
 from mimdsim.graph import OPERATIONS
+from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import RESET_GRADIENTS, Gradient, LinearNeuron
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
@@ -35,7 +38,8 @@ DIGITS = 5  # of a slope
 class Reading:
     """A layer of neurons. model, parameters, reset: as a workload describes them; recurrent: the name of the weights
     [to, from], or of one number a neuron, from its own spikes of the timestep before, and its bias; weights: those of
-    its input, where the module has them. in_time: one call is a whole sequence."""
+    its input, where the module has them, and of cells their bias. in_time: one call is a whole sequence, of which
+    samples may be the first axis. learned: parameters of the model that the module trains, with its names for them."""
 
     model: str
     parameters: Parameters
@@ -45,9 +49,17 @@ class Reading:
     weights: str = ""
     recurrent: str = ""
     recurrent_bias: str = ""
+    bias: str = ""
+    batch_first: bool = False
     reset_gradient: str = "mask"
     surrogate: str = "superspike"
     slope: float = 1.0
+    learned: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def of_cells(self) -> bool:
+        """Whether the model is one of cells."""
+        return self.model in CELL_MODELS
 
     @property
     def neuron(self) -> LinearNeuron:
@@ -60,11 +72,12 @@ Run = Callable[[torch.nn.Module, torch.Tensor], tuple[torch.Tensor, torch.Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """read: what the module is; problems: options of the module that nothing here stands for."""
+    """read: what the module is; problems: options of the module that nothing here stands for; run: neurons over time,
+    None of cells, which are compared with the weights that they have."""
 
     read: Callable[[Any], Reading]
-    run: Run
     problems: Callable[[Any], Iterator[str]]
+    run: Run | None = None
 
 
 def refusal(*problems: str) -> DescriptionError:
@@ -76,10 +89,16 @@ def neuron_key(module: torch.nn.Module) -> str:
     return f"{type(module).__module__.partition('.')[0]}.{type(module).__name__}"
 
 
-def number(value: Any) -> float | tuple[float, ...]:
-    """One number, or one for every neuron."""
+def number(value: Any, *, every: bool = False) -> float | tuple[float, ...]:
+    """One number, or one for every neuron; `every`: also where all are the same."""
     array = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, np.float64).reshape(-1)
-    return float(array[0]) if array.size == 1 or np.all(array == array[0]) else tuple(map(float, array))
+    alike = array.size == 1 or (not every and np.all(array == array[0]))
+    return float(array[0]) if alike else tuple(map(float, array))
+
+
+def _is_learned(module: Any, name: str) -> bool:
+    held = getattr(module, name, None)
+    return isinstance(held, torch.nn.Parameter) and held.requires_grad
 
 
 # ---- snnTorch
@@ -88,9 +107,8 @@ SNNTORCH_STATES = ("spk", "syn", "syn_exc", "syn_inh", "mem")
 
 
 def _snntorch_problems(module: Any) -> Iterator[str]:
-    for name in ("beta", "alpha", "threshold", "graded_spikes_factor"):
-        if isinstance(getattr(module, name, None), torch.nn.Parameter):
-            yield f"learns its {name} (learn_{name}), which is a constant here: leave learn_{name} out"
+    if isinstance(module.graded_spikes_factor, torch.nn.Parameter):
+        yield "learns what its spikes are (learn_graded_spikes_factor), which is 1 here: leave it out"
     if module.inhibition:
         yield "has inhibition, which lets one neuron of a layer fire: leave it out"
     if module.state_quant:
@@ -110,10 +128,12 @@ def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
         for name in ("alpha", "beta"):
             if name in held:
                 held[name] = held[name].clamp(0, 1)
+        learned = {name: name for name in held if _is_learned(module, name)}
         reading = Reading(
             model=model,
-            parameters={name: number(value) for name, value in held.items()},
+            parameters={name: number(value, every=name in learned) for name, value in held.items()},
             reset=module.reset_mechanism,
+            learned=learned,
         )
         if not hasattr(module, "recurrent"):
             return reading
@@ -187,12 +207,20 @@ def _run_norse(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch
     return torch.stack(made), None
 
 
+# ---- PyTorch's own
+
+
+def _cells(model: str, module: Any) -> Reading:
+    return Reading(**cells.cell_fields(module, model))
+
+
 # ---- SpikingJelly
 
 
 def _spikingjelly_problems(module: Any) -> Iterator[str]:
     for name, _ in module.named_parameters():
-        yield f"learns its constant '{name}', which is fixed here"
+        if (type(module).__name__, name) != ("ParametricLIFNode", "w"):
+            yield f"learns its constant '{name}', which is fixed here"
 
 
 def _spikingjelly(module: Any, model: str, **parameters: Any) -> Reading:
@@ -207,6 +235,12 @@ def _spikingjelly(module: Any, model: str, **parameters: Any) -> Reading:
 
 def _spikingjelly_lif(module: Any) -> Reading:
     return _spikingjelly(module, "spikingjelly_lif", tau=float(module.tau), decay_input=float(module.decay_input))
+
+
+def _spikingjelly_plif(module: Any) -> Reading:
+    share = float(module.w.detach().double().sigmoid())
+    reading = _spikingjelly(module, "spikingjelly_plif", share=share, decay_input=float(module.decay_input))
+    return replace(reading, learned={"share": "w"} if module.w.requires_grad else {})
 
 
 def _spikingjelly_reader(module: Any) -> Reading:
@@ -248,12 +282,21 @@ NEURONS: dict[str, Reader] = {
         }),
         ("spikingjelly", _run_spikingjelly, _spikingjelly_problems, {
             "LIFNode": _spikingjelly_lif,
+            "ParametricLIFNode": _spikingjelly_plif,
             "IFNode": lambda module: _spikingjelly(module, "if", r=1.0),
             "NonSpikingLIFNode": _spikingjelly_reader,
         }),
     )
     for name, read in readers.items()
 }  # fmt: skip
+NEURONS |= {
+    f"torch.{kind}{cell}": Reader(
+        read=partial(_cells, kind.lower()),
+        problems=cells.problems,
+    )
+    for kind in ("GRU", "LSTM")
+    for cell in ("", "Cell")
+}
 
 
 def read_neuron(where: str, module: torch.nn.Module) -> Reading:
@@ -262,16 +305,26 @@ def read_neuron(where: str, module: torch.nn.Module) -> Reading:
     problems = [f"{where} {problem}" for problem in reader.problems(module)]
     if problems:
         raise refusal(*problems)
-    return reader.read(module)
+    reading = reader.read(module)
+    if not reading.learned:
+        return reading
+    try:
+        neuron_of(reading.model, reading.parameters, reset=reading.reset, learned=reading.learned)
+    except MappingError as problem:
+        raise refusal(f"{where} learns {', '.join(reading.learned.values())}: {problem}") from None
+    return reading
 
 
 def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width: int) -> Reading:
     """The reading with the surrogate and the reset gradient that the module has; raises DescriptionError where what it
     does is not what was read."""
+    if reading.of_cells:
+        return reading
     for key, value in reading.parameters.items():
         if isinstance(value, tuple) and len(value) != width:
             raise refusal(f"{where} has {len(value)} values of {key} for {width} neurons; nearest: one for all of them")
     run = NEURONS[neuron_key(module)].run
+    assert run is not None
     plain = copy.deepcopy(module).double()
     plain.train()
     if reading.spiking:

@@ -7,7 +7,7 @@ must then be what that function makes. A function that is called directly is rea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 
 from mimdsim.frameworks.neurons import agree, refusal
 from mimdsim.graph import OPERATIONS
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.convolution import Convolution, Pair, Patches, Planes, Pool, Pooling, Window
 
 Options = dict[str, Any]
@@ -174,6 +175,30 @@ def currents_of(
         return np.stack([_currents_of_planes(convolution, each, weights, bias) for each in spikes])
     found: np.ndarray = spikes @ weights + bias
     return found
+
+
+def normalised_currents(
+    convolution: Convolution | None,
+    spikes: np.ndarray,
+    weights: np.ndarray,
+    norm: BatchNorm,
+    gain: np.ndarray,
+    bias: np.ndarray,
+) -> np.ndarray:
+    """`currents_of`, with a batch norm of what the weights make."""
+    plain = replace(convolution, after=None) if convolution else None
+    currents = currents_of(plain, spikes, weights, 0.0)
+    timesteps, samples, _ = currents.shape
+    rows = currents.reshape(timesteps, samples, gain.size, -1).transpose(0, 1, 3, 2).reshape(timesteps, -1, gain.size)
+    evaluate = OPERATIONS["batch_norm"].evaluate
+    batches = [rows] if norm.per == "sequence" else list(rows)
+    made = np.stack([evaluate(norm, each, gain.reshape(1, -1), bias.reshape(1, -1))[0] for each in batches])
+    made = made.reshape(rows.shape)
+    if convolution and convolution.after:
+        after = convolution.after
+        pooling = Pooling(planes=convolution.made, window=after.window, kind=after.kind)
+        made = np.stack([_pooled(pooling, each) for each in made])
+    return made.reshape(timesteps, samples, -1, gain.size).transpose(0, 1, 3, 2).reshape(timesteps, samples, -1)
 
 
 def _currents_of_planes(

@@ -21,9 +21,11 @@ import torch
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
-from mimdsim.frameworks.neurons import neuron_key, refusal, run_neuron
-from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of
+from mimdsim.frameworks.cells import READ_OUT, reading_of, run_cells
+from mimdsim.frameworks.neurons import Reading, neuron_key, refusal, run_neuron
+from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of, normalised_currents
 from mimdsim.frameworks.recording import (
+    VOTE,
     Dropout,
     Dropped,
     Feed,
@@ -42,8 +44,11 @@ from mimdsim.frameworks.recording import (
     record,
     undropped,
 )
+from mimdsim.graph import layer as graph
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.convolution import Convolution
-from mimdsim.graph.names import INPUT
+from mimdsim.graph.layer import labels_of
+from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.interchange.importing import base_table, random_table
 from mimdsim.workload.interchange.weights_file import read_notes, write_safetensors
@@ -72,6 +77,7 @@ class Source:
     last: int
     convolution: Convolution | None
     norm: str = ""
+    folded: bool = False
     dropout: Dropout | None = None
 
     @property
@@ -82,7 +88,8 @@ class Source:
 @dataclass(frozen=True, kw_only=True)
 class TorchLayer:
     """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
-    biases: those that are added up to its own."""
+    biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
+    not folded into it, in which the statistics have the bias before it in them."""
 
     calls: NeuronCalls
     sources: tuple[Source, ...]
@@ -90,6 +97,8 @@ class TorchLayer:
     recurrent: str = ""
     recurrent_transposed: bool = False
     recurrent_rows: tuple[int, int | None] = (0, None)
+    recurrent_bias: str = ""
+    trained_norm: BatchNorm | None = None
 
     @property
     def convolution(self) -> Convolution | None:
@@ -126,13 +135,16 @@ def workload_of(
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
-    recorded = record(module, example_input, timesteps)
+    recorded = _with_read_out(module, record(module, example_input, timesteps))
     layers = _layers(module, recorded)
     weights = _weights(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input)
     _check_spikes(layers, weights)
-    table = base_table(workload, Path(out or ".")) if workload else _random(values, _widths(layers)[-1])
+    _check_cells(layers, weights)
+    classes = _widths(layers)[-1] // recorded.votes
+    table = base_table(workload, Path(out or ".")) if workload else _random(values, classes)
     table["network"] = _network(layers, table.get("network", {}))
+    table["network"] |= {"neurons_per_class": recorded.votes} if recorded.votes > 1 else {}
     training = table.setdefault("training", {})
     reads = _output(output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1])
     table["network"]["output"] = reads
@@ -177,13 +189,22 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     """The layers in the order in which they run, that of the output last."""
     if not recorded.layers:
         raise refusal(
-            "no neurons of snntorch, norse or spikingjelly ran in the module; neurons of one's own: docs/neurons.md"
+            "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module; neurons and cells "
+            'of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )
-    order = [_layer(name, calls) for name, calls in recorded.layers.items()]
+    order = [_with_norm(module, recorded, _layer(name, calls)) for name, calls in recorded.layers.items()]
     read = {source.layer for layer in order for source in layer.sources}
     order.sort(key=lambda layer: bool(_returned(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
-    every = [name for layer in order for name in (*layer.weights, *layer.biases, *_of_norm(module, layer)) if name]
+    every = [
+        name
+        for layer in order
+        for name in (
+            *(*layer.weights, *layer.biases, layer.recurrent_bias, *_of_norm(module, layer)),
+            *(of for of, _ in _constants("", layer)),
+        )
+        if name
+    ]
     shared = [name for name in every if every.count(name) > 1]
     if shared:
         raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
@@ -192,7 +213,8 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     for layer in order:
         _check_every_call(layer)
-        if any(each.norm for each in layer.sources) and (len(layer.sources) > 1 or layer.recurrent):
+        alone = len(layer.sources) == 1 and not (layer.recurrent and (layer.trained_norm is None or layer.biases[1:]))
+        if any(each.norm for each in layer.sources) and not alone:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
         _check_planes(layer, order)
     if "" not in {source.layer for source in order[0].sources}:
@@ -226,7 +248,10 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     sources.sort(key=lambda source: source.layer != "")  # the input first
     if not sources:
         raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
-    names = [source.layer or "the input" for source in sources]
+    names = [aged(source.layer or INPUT, source.lag) for source in sources]
+    rows = [(source.weight, source.first) for source in sources]
+    if len(set(rows)) < len(rows):
+        raise refusal(f"layer '{name}' multiplies several sources by the same weights; give each weights of its own")
     if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
         raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
     if own and not (
@@ -234,7 +259,9 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     ):
         raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
-    biases += [prefix + reading.recurrent_bias] if reading.recurrent_bias else []
+    of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
+    own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
+    biases += [prefix + own_bias] if own_bias else []
     return TorchLayer(
         calls=calls,
         sources=tuple(sources),
@@ -242,7 +269,20 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         recurrent=own[0].product.weight if own else prefix + reading.recurrent if reading.recurrent else "",
         recurrent_transposed=bool(reading.recurrent) or (bool(own) and own[0].product.transposed),
         recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
+        recurrent_bias=of_cells,
     )
+
+
+def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -> TorchLayer:
+    """The layer with its batch norm, if that is trained: of every timestep, or of all in one call."""
+    if not layer.norm or layer.sources[0].folded:
+        return layer
+    of: Any = module.get_submodule(layer.norm)
+    calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
+    if calls not in (1, timesteps):
+        raise refusal(f"'{layer.norm}' ran {calls} times in {timesteps} timesteps; once, or once in each, can run")
+    per = "timestep" if calls == timesteps else "sequence"
+    return replace(layer, trained_norm=BatchNorm(per=per, epsilon=of.eps, momentum=of.momentum))
 
 
 def _twice(names: list[str]) -> str:
@@ -258,17 +298,12 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
             f"'{feed.product.weight}' is multiplied by {_describe(feed.of)}; a layer reads spikes of others, side by "
             "side (torch.cat) or by weights of their own, or the input"
         )
-    lag, source = 0, ""
-    if isinstance(feed.of, LayerOutput):
-        if not feed.of.spikes:
-            raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
-        source = feed.of.layer
-        lag = 0 if calls.in_time else len(calls.origins) - 1 - feed.of.call
-    if lag not in (0, 1):
-        raise refusal(f"layer '{name}' reads spikes of '{source}' {lag} timesteps old; 0 or 1 can run")
+    if isinstance(feed.of, LayerOutput) and not feed.of.spikes:
+        raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
+    lag = 0 if calls.in_time else _age(feed.of, len(calls.origins) - 1, len(calls.origins))
     product = feed.product
     return Source(
-        layer=source,
+        layer=feed.of.layer if isinstance(feed.of, LayerOutput) else "",
         lag=lag,
         weight=product.weight,
         transposed=product.transposed,
@@ -276,8 +311,16 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
         last=feed.last,
         convolution=product.convolution,
         norm=product.norm,
+        folded=product.folded,
         dropout=product.dropout or dropout,
     )
+
+
+def _age(of: LayerOutput | Input, t: int, timesteps: int) -> int:
+    """How many timesteps before timestep t of so many it was sent, or is an entry of the input."""
+    if isinstance(of, LayerOutput):
+        return t - of.call
+    return t - of.entry[0] if of.entry and of.entry[1] == timesteps else 0
 
 
 def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
@@ -295,14 +338,16 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
 
 
 def _check_every_call(layer: TorchLayer) -> None:
-    """What a layer reads is the same in every timestep, but for itself in the first."""
-    read = [_products_read(origin, t) for t, origin in enumerate(layer.calls.origins)]
+    """What a layer reads is the same in every timestep, but for itself in the first, and for what was before it."""
+    origins = layer.calls.origins
+    read = [_products_read(origin, t, len(origins)) for t, origin in enumerate(origins)]
     for t, each in enumerate(read):
-        if each != read[-1] and not (t == 0 and each <= read[-1]):
+        missing = read[-1] - each
+        if not each <= read[-1] or (t and any(age <= t for *_, age in missing)):
             raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 
-def _products_read(origin: Origin | None, t: int) -> set[tuple[Any, ...]]:
+def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[Any, ...]]:
     """(weights, convolution, layer, timesteps ago) of every product that a layer adds up in timestep t."""
     return {
         (
@@ -311,7 +356,7 @@ def _products_read(origin: Origin | None, t: int) -> set[tuple[Any, ...]]:
             feed.product.norm,
             feed.product.dropout,
             feed.of.layer if isinstance(feed.of, LayerOutput) else "",
-            t - feed.of.call if isinstance(feed.of, LayerOutput) else 0,
+            _age(feed.of, t, timesteps),
         )
         for feed in feeds_of(origin)
         if isinstance(feed.of, (LayerOutput, Input))
@@ -354,7 +399,7 @@ def _functions(origin: Origin | None) -> set[str]:
     return set()
 
 
-GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add"}
+GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", VOTE}
 
 
 def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
@@ -418,7 +463,7 @@ def _weights(
             values = held[source.weight]
             values = values.reshape(len(values), -1).T if source.transposed else values
             made[array] = values[source.first : source.last]
-            if source.norm:
+            if source.norm and source.folded:
                 made[array] = made[array] * folded(module, source.norm)[0]
         if layer.recurrent:
             own = held[layer.recurrent]
@@ -431,16 +476,38 @@ def _weights(
                 made[f"r.{name}"] = made[f"r.{name}"][slice(*layer.recurrent_rows)]
         if layer.biases:
             made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
-        if layer.norm:
+        for of, array in _constants(name, layer):
+            made[array] = held[of].reshape(1, -1)
+        if layer.recurrent_bias:
+            made[f"rb.{name}"] = held[layer.recurrent_bias]
+        if layer.trained_norm:
+            made |= _of_trained_norm(module, layer, name, made.get(f"b.{name}", 0.0))
+        elif layer.norm:
             scale, mean, shift = folded(module, layer.norm)
             made[f"b.{name}"] = (made.get(f"b.{name}", 0.0) - mean) * scale + shift
     return made
 
 
+def _constants(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
+    """(parameter of the module, array here) of the constants that a layer's neurons learn."""
+    prefix = f"{layer.calls.name}." if layer.calls.name else ""
+    return [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in layer.calls.reading.learned.items()]
+
+
+def _of_trained_norm(
+    module: torch.nn.Module, layer: TorchLayer, name: str, before: np.ndarray | float
+) -> dict[str, np.ndarray]:
+    """Gain, bias and running averages, of currents without the bias before the norm, which it takes off again."""
+    of: Any = module.get_submodule(layer.norm)
+    held = {"gain": of.weight, "b": of.bias, "mean": of.running_mean, "variance": of.running_var}
+    arrays = {f"{role}.{name}": each.detach().cpu().numpy().astype(np.float64) for role, each in held.items()}
+    return arrays | {f"mean.{name}": arrays[f"mean.{name}"] - before}
+
+
 def _delayed(layers: list[TorchLayer]) -> bool:
     """Whether most layers read what others sent a timestep earlier."""
     lags = [source.lag for layer in layers for source in layer.sources if source.layer]
-    return 2 * sum(lags) > len(lags)
+    return 2 * lags.count(1) > len(lags)
 
 
 def _read_names(layers: list[TorchLayer], layer: TorchLayer) -> list[str]:
@@ -451,7 +518,8 @@ def _read_names(layers: list[TorchLayer], layer: TorchLayer) -> list[str]:
 
 def _arrays(layers: list[TorchLayer], name: str, layer: TorchLayer) -> list[str]:
     """The names of the weights of a layer's sources."""
-    _, *others = _read_names(layers, layer)
+    read = zip(_read_names(layers, layer), layer.sources, strict=True)
+    _, *others = labels_of(tuple(graph.Source(name=each, neurons=of.inputs, lag=of.lag) for each, of in read))
     return [f"w.{name}", *(f"w.{name}.from.{other}" for other in others)]
 
 
@@ -460,19 +528,31 @@ Link = tuple[str, str, bool, int, str]
 
 def _links(layers: list[TorchLayer]) -> list[Link]:
     """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
-    it); biases that are added up name one array, with a batch norm that of its shift."""
+    it); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of one
+    that is trained, the last is the bias before it."""
     made = []
     for name, layer in zip(_names(layers), layers, strict=True):
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
-            made.append((source.weight, array, source.transposed, source.first, source.norm))
+            made.append((source.weight, array, source.transposed, source.first, source.norm * source.folded))
         if layer.recurrent:
             made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0], ""))
+        made += [(layer.recurrent_bias, f"rb.{name}", False, 0, "")] if layer.recurrent_bias else []
+        made += [(of, array, False, 0, "") for of, array in _constants(name, layer)]
+        if layer.trained_norm:
+            made.append((f"{layer.norm}.weight", f"gain.{name}", False, 0, ""))
+            made.append((f"{layer.norm}.bias", f"b.{name}", False, 0, ""))
+            made.append((f"{layer.norm}.running_mean", f"mean.{name}", False, 0, "".join(layer.biases)))
+            made.append((f"{layer.norm}.running_var", f"variance.{name}", False, 0, ""))
+            continue
         biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
         made += [(bias, f"b.{name}", False, 0, layer.norm) for bias in biases]
     return made
 
 
-ROLE = {"w": "", "b": ".bias", "r": ".recurrent"}
+ROLE = {
+    **{"w": "", "b": ".bias", "r": ".recurrent", "rb": ".recurrent_bias", "c": ""},
+    **{role: f".{role}" for role in ("gain", *STATISTICS)},
+}
 
 
 def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
@@ -480,6 +560,8 @@ def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
     learns = {name: each.requires_grad for name, each in module.named_parameters()}
     arrays: dict[str, bool] = {}
     for of, array, *_ in _links(layers):
+        if array.partition(".")[0] in STATISTICS:
+            continue
         arrays[array] = arrays.get(array, False) or learns[of]
     return [_public(array) for array, learning in arrays.items() if not learning]
 
@@ -495,7 +577,8 @@ def _pruned(layers: list[TorchLayer], masks: Collection[str]) -> list[str]:
 
 
 def _public(array: str) -> str:
-    return f"{array[2:]}{ROLE[array[0]]}"
+    role, _, layer = array.partition(".")
+    return f"{layer}{ROLE[role]}"
 
 
 def parameter_names(workload: Workload) -> list[Link]:
@@ -512,9 +595,9 @@ def parameter_names(workload: Workload) -> list[Link]:
 # ---- the same currents from the recorded spikes, and the same spikes from the recorded currents
 
 
-def _earlier(values: np.ndarray) -> np.ndarray:
-    """Those of the timestep before, zeros in the first."""
-    return np.concatenate([np.zeros_like(values[:1]), values[:-1]])
+def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:
+    """Those of `age` timesteps before, zeros in the first."""
+    return np.concatenate([np.zeros_like(values[:age]), values[: len(values) - age]])
 
 
 def _find_input(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], example: torch.Tensor) -> np.ndarray:
@@ -544,13 +627,19 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
     for name, layer in zip(_names(layers), layers, strict=True):
         calls, reading = layer.calls, layer.calls.reading
         recorded = calls.sequence(calls.currents)
-        bias = weights.get(f"b.{name}", 0.0) - (_own_bias(layer) if reading.recurrent_bias else 0.0)
+        bias = weights.get(f"b.{name}", 0.0) - (
+            _own_bias(layer) if reading.recurrent_bias and not reading.of_cells else 0.0
+        )
         currents: np.ndarray | float = 0.0
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
-            spikes = _earlier(sent[source.layer]) if source.lag else sent[source.layer]
+            spikes = _earlier(sent[source.layer], source.lag)
             what = f"what '{source.layer}' sends" if source.layer else "the input"
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
+            if layer.trained_norm:
+                rows = (weights[f"{role}.{name}"] for role in ("gain", "b"))
+                currents += normalised_currents(source.convolution, spikes, weights[array], layer.trained_norm, *rows)
+                continue
             currents += spikes if reading.weights else currents_of(source.convolution, spikes, weights[array], bias)
             bias = 0.0
         if layer.recurrent and not reading.recurrent:
@@ -568,7 +657,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
 def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
     for name, layer in zip(_names(layers), layers, strict=True):
         calls, reading = layer.calls, layer.calls.reading
-        if not reading.spiking:
+        if not reading.spiking or reading.of_cells:
             continue
         sent = calls.sequence(calls.outputs)
         if not sent.any():
@@ -598,6 +687,66 @@ def _check_spikes(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -
                 f"{sample}, where model '{reading.model}' sends {spikes[t, sample, neuron]:g} of the same currents: "
                 "something acts on it that is not known here (a state handed in, an option)"
             )
+
+
+def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) -> None:
+    """Layers of cells send what their equations make of what they read."""
+    for name, layer in zip(_names(layers), layers, strict=True):
+        calls = layer.calls
+        if not calls.reading.of_cells:
+            continue
+        arrays = {role: weights[f"{role}.{name}"] for role in ROLE if f"{role}.{name}" in weights}
+        made = run_cells(calls.reading.model, arrays, calls.sequence(calls.currents))
+        sent = calls.sequence(calls.outputs)
+        off = float(np.abs(made - sent).max()) if made.shape == sent.shape else np.inf
+        if not off <= SAME_CURRENT * max(float(np.abs(sent).max()), SAME_CURRENT):
+            raise refusal(
+                f"layer '{calls.name}' sends what differs by up to {off:.2g} from what a '{calls.reading.model}' sends "
+                "of the same: something acts on it that is not known here (a state handed in, an option)"
+            )
+
+
+def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
+    """What was recorded, with the linear layer that reads cells at its end as a layer whose potentials are read."""
+    ends = [(origin, at) for at, each in enumerate(recorded.returned) if (origin := _product_in(each)) is not None]
+    if not ends:
+        return recorded
+    product, at = ends[0]
+    of, _ = undropped(product.of)
+    while isinstance(of, FunctionResult) and len(of.of) == 1 and of.by in GATHERS:
+        (of,) = of.of
+    if not isinstance(of, LayerOutput) or not recorded.layers[of.layer].reading.of_cells:
+        return recorded
+    held, calls = _parameters(module), recorded.layers[of.layer]
+    values = held[product.weight].T if product.transposed else held[product.weight]
+    outputs = calls.sequence(calls.outputs) @ values + (held[product.bias] if product.bias else 0.0)
+    reading = reading_of(recorded.values[at], outputs)
+    if not reading:
+        raise refusal(
+            f"the output is neither the product with '{product.weight}' of what '{of.layer}' sent nor its last, mean, "
+            "highest or summed value over time; return one of these"
+        )
+    tensor = torch.as_tensor(outputs)
+    name = product.weight.rpartition(".")[0] or product.weight
+    made = NeuronCalls(
+        name=name,
+        module=module,
+        reading=Reading(model="li", parameters=dict(READ_OUT), reset="none", spiking=False, in_time=True),
+        currents=[tensor],
+        origins=[
+            replace(product, of=Dropped(of=of, dropout=product.of.dropout) if isinstance(product.of, Dropped) else of)
+        ],
+        outputs=[tensor],
+    )
+    returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
+    return replace(recorded, layers={**recorded.layers, name: made}, returned=returned, reading=reading)
+
+
+def _product_in(origin: Origin | None) -> Product | None:
+    """The last product in what a module returns, alone or of all timesteps."""
+    if isinstance(origin, FunctionResult) and origin.by in GATHERS:
+        return next(filter(None, map(_product_in, reversed(origin.of))), None)
+    return origin if isinstance(origin, Product) else None
 
 
 def _own_bias(layer: TorchLayer) -> np.ndarray:
@@ -630,23 +779,40 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
     }
     names = _names(layers)
     for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
-        known = [INPUT, *names[: names.index(name)]]  # of others it reads the spikes of the timestep before
+        # the age that is not written: of layers after it, the timestep before
+        unsaid = {INPUT: 0} | dict.fromkeys(names[: names.index(name)], int(_delayed(layers)))
         read = list(zip(_read_names(layers, layer), layer.sources, strict=True))
-        aged = [
+        said = [
             source
-            if source == INPUT or source not in known or bool(each.lag) == _delayed(layers)
-            else f"{source}@t{'-1' if each.lag else ''}"
-            for source, each in read
+            if each.lag == unsaid.get(source, 1) and source not in (other for other, _ in read[:place])
+            else aged(source, each.lag)
+            for place, (source, each) in enumerate(read)
         ]
-        if aged != [before]:
-            made.setdefault("sources", {})[name] = aged
+        if said != [before]:
+            made.setdefault("sources", {})[name] = said
         if layer.convolution:
             made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0][0] == INPUT)
+    if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:
+        made["learned"] = learned
     for key in ("spikes", "truncation", "neurons_per_class"):
         if key in old:
             made[key] = old[key]
-    made |= _dropout(layers)
-    return made | ({"spikes": "dense"} if made.keys() & {"convolutions", "dropout"} else {})
+    made |= _dropout(layers) | _norms(layers)
+    dense = made.keys() & {"convolutions", "dropout", "batch_norm"} or any(each.of_cells for each in readings)
+    return made | ({"spikes": "dense"} if dense else {})
+
+
+def _norms(layers: list[TorchLayer]) -> dict[str, Any]:
+    """Keys of the section [network] for batch norms that are trained."""
+    if not any(layer.trained_norm for layer in layers):
+        return {}
+    norms = [layer.trained_norm for layer in layers]
+    found = [each or BatchNorm() for each in norms]
+    return {
+        "batch_norm": [each.per if each else "none" for each in norms],
+        "batch_norm_epsilon": [each.epsilon for each in found],
+        "batch_norm_momentum": [each.momentum for each in found],
+    }
 
 
 def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
@@ -668,7 +834,7 @@ NONE = -100.0  # a second threshold that every potential is above: gradients of 
 
 
 def _recurrence(layer: TorchLayer) -> str:
-    if not layer.recurrent:
+    if not layer.recurrent or layer.calls.reading.of_cells:
         return "none"
     return "one_to_one" if layer.calls.reading.recurrent == "V" else "all_to_all"
 
@@ -678,6 +844,8 @@ def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     if wanted not in ("", "spikes", "membrane"):
         raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
     reading = last.calls.reading
+    if reading.of_cells:
+        return "membrane"
     returned = set().union(*map(_sources, recorded.returned))
     if not wanted:
         only_states = (last.calls.name, True) not in returned
@@ -704,13 +872,18 @@ def _objective(
         return dict(loss)
     if loss and loss not in LOSSES:
         raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
+    votes: dict[str, Any] = {"logit_scale": 1 / recorded.votes} if recorded.votes > 1 else {}
+    if votes and loss == "mse_count_loss":
+        raise refusal(f"loss '{loss}' of the mean of votes is not known here; nearest: 'ce_count_loss'")
     if loss:
-        return dict(LOSSES[loss])
+        return LOSSES[loss] | votes
     functions = set().union(*map(_functions, _returned(recorded, last)))
+    if recorded.reading:
+        return {"loss": "cross_entropy", "reading": recorded.reading}
     if by_membrane:
         reading = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
-        return {"loss": "cross_entropy", "reading": reading}
-    scale = {"logit_scale": 1 / timesteps} if "mean" in functions else {}
+        return {"loss": "cross_entropy", "reading": reading} | votes
+    scale = {"logit_scale": 1 / timesteps / recorded.votes} if "mean" in functions else votes
     return {"loss": "cross_entropy", "reading": "sum", **scale}
 
 
@@ -732,7 +905,7 @@ def _random(values: np.ndarray, classes: int) -> dict[str, Any]:
 
 def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[str, np.ndarray]) -> None:
     """Write trained weights, by layer ('hidden0', 'hidden0.bias'), into the module that the workload was made of."""
-    held = dict(module.named_parameters())
+    held = dict(module.named_parameters()) | dict(module.named_buffers())
     names = parameter_names(workload)
     missing = [name for name, *_ in names if name not in held]
     if missing:
@@ -764,6 +937,8 @@ def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: l
     """Weights before a batch norm, or its shift, of what was trained with it folded in; others as they are."""
     if not norm:
         return np.array(trained)
+    if array.startswith("mean."):
+        return np.asarray(trained.reshape(-1) + dict(module.named_parameters())[norm].detach().cpu().numpy())
     scale, mean, _ = folded(module, norm)
     if array.startswith("w."):
         return np.asarray(trained / scale)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ import torch
 from torch.nn.utils.prune import BasePruningMethod
 from torch.overrides import TorchFunctionMode
 
+from mimdsim.frameworks.cells import in_time_first
 from mimdsim.frameworks.neurons import (
     NEURONS,
     SNNTORCH_STATES,
@@ -45,22 +47,21 @@ from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 _DROPOUT = "torch.nn.Dropout, neuron by neuron"
 _CONVOLUTION = "torch.nn.Conv1d or Conv2d, of every timestep"
 _NORM = (
-    "module.eval(), in which BatchNorm1d and 2d have constants, which are folded into the weights before them, or "
-    "another start of these weights"
+    "torch.nn.BatchNorm1d or 2d right after a linear layer or a convolution, which is trained as such, and in eval() "
+    "folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
-_CELL = "a recurrent spiking layer, such as snntorch.RLeaky"
+_CELL = "torch.nn.GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
     **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
-    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
+    **dict.fromkeys(("BatchNorm3d", "LayerNorm", "GroupNorm"), _NORM),
     **dict.fromkeys(
         ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"), _POOLING
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    **dict.fromkeys(("RNN", "GRU", "LSTM", "RNNCell", "GRUCell", "LSTMCell", "SLSTM"), _CELL),
-    "ParametricLIFNode": "spikingjelly LIFNode with a fixed tau",
+    **dict.fromkeys(("RNN", "RNNCell", "SLSTM"), _CELL),
     "SpikingNeuron": "snntorch Leaky",
     **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
     **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),
@@ -80,7 +81,8 @@ class Kind(Enum):
     NEURON = "neurons"
     SAME = "hands its values on"
     DROPOUT = "leaves some of its values out"
-    NORM = "gain and shift, folded into the product before it"
+    NORM = "batch norm of the product before it"
+    VOTE = "the mean of adjacent outputs, which stand for a class"
     CONTAINER = "its own calls are recorded instead"
     UNKNOWN = "refused"
 
@@ -97,8 +99,10 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.SAME
     if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
         return Kind.DROPOUT
-    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)) and not module.training:
+    if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
         return Kind.NORM
+    if key == "spikingjelly.VotingLayer":
+        return Kind.VOTE
     if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)):
         return Kind.CONTAINER
     of_torch = any(kind.__module__.startswith("torch.nn.modules.") for kind in parents)
@@ -107,6 +111,7 @@ def kind_of(module: torch.nn.Module) -> Kind:
     return Kind.UNKNOWN if of_torch or of_framework else Kind.CONTAINER
 
 
+VOTE = "vote"  # what a voting layer makes
 KEEPS_VALUES = {
     "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
     "narrow", "permute", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
@@ -120,7 +125,9 @@ MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """The example input, or a part of it."""
+    """The example input, or a part of it. entry: (which, of how many) of the axis of time, where it is one of them."""
+
+    entry: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +150,8 @@ class Parameter:
 @dataclass(frozen=True, kw_only=True)
 class Product:
     """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
-    convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it.
-    dropout: of what it reads."""
+    convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
+    folded: by constants, in eval(). dropout: of what it reads."""
 
     of: Origin
     inputs: int
@@ -153,6 +160,7 @@ class Product:
     transposed: bool
     convolution: Convolution | None = None
     norm: str = ""
+    folded: bool = False
     dropout: Dropout | None = None
 
 
@@ -260,11 +268,17 @@ class NeuronCalls:
 @dataclass(kw_only=True)
 class Recorded:
     """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
-    masks: zeros and ones by which parameters are multiplied, by their names."""
+    masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
+    values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
+    does; votes: how many outputs stand for a class, of which the module returned the mean."""
 
     layers: dict[str, NeuronCalls]
+    norms: Counter[str]
     returned: list[Origin | None]
     masks: dict[str, np.ndarray]
+    values: list[np.ndarray] = field(default_factory=list)
+    reading: str = ""
+    votes: int = 1
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -272,8 +286,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self, module: torch.nn.Module):
         super().__init__()
+        self.example: torch.Tensor | None = None  # of all timesteps
         self.names = {id(each): name for name, each in module.named_modules()}
         self.layers: dict[str, NeuronCalls] = {}
+        self.norms: Counter[str] = Counter()
+        self.votes = 1
         self._inside = 0
         self._origins: dict[int, Origin] = {}
         self._held: list[torch.Tensor] = []  # an id is reused once its tensor is gone
@@ -311,11 +328,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             share, training = (*args[1:], *[kwargs.get("p", 0.5), kwargs.get("training", True)][len(args) - 1 :])[:2]
             return self.mark(made, _dropped(known[0], share if training else 0.0, "timestep"))
         if name in KEEPS_VALUES and len(known) == 1:
-            return self.mark(made, known[0])
+            taken = isinstance(known[0], Input) and isinstance(made, torch.Tensor) and self._entry(made)
+            return self.mark(made, Input(entry=taken) if taken else known[0])
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
             if all(isinstance(other, (int, float)) and other == 0 for other in others):
-                return self.mark(made, Sum(parts=tuple(known)) if len(known) > 1 else known[0])
+                parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
+                return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
         if name == "stack" and args and (same := self._in_time(args, kwargs)) is not None:
@@ -327,6 +346,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         return self.mark(made, FunctionResult(by=name, of=tuple(dict.fromkeys(known))))
+
+    def _entry(self, part: torch.Tensor) -> tuple[int, int] | None:
+        """Which entry of the first or second axis of the example a view of it is, and of how many."""
+        whole = self.example
+        if whole is None or part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
+            return None
+        offset = part.storage_offset() - whole.storage_offset()
+        for count, stride in zip(whole.shape[:2], whole.stride()[:2], strict=True):
+            if part.numel() * count == whole.numel() and offset % stride == 0 and offset // stride < count:
+                return offset // stride, count
+        return None
 
     def _joined(self, args: Any, kwargs: Any) -> Joined | None:
         """Tensors side by side along their last axis, that of neurons."""
@@ -465,7 +495,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if of is not None:
                 per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
                 self.mark(made, _dropped(of, module.p if module.training else 0.0, per))
+        elif kind is Kind.VOTE:
+            self.votes = int(module.voting_size)
+            self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,)))
         elif kind is Kind.NORM:
+            self.norms[name] += 1
             self.mark(made, _normalised(where, name, module, of))
         elif (function := function_of(module)) is None:
             self._record_neurons(name, where, module, args, made)
@@ -490,13 +524,17 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             if isinstance(origin, FunctionResult) or (isinstance(origin, LayerOutput) and origin.layer != name):
                 by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
                 raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
-        parts = list(tensors_in(made))
+        parts, reading = list(tensors_in(made)), calls.reading
+        if reading.of_cells and args[0].ndim != 2 + reading.in_time:
+            raise refusal(f"{where} reads {args[0].ndim} axes; nearest: a batch of samples")
         number = len(calls.outputs)
-        calls.currents.append(args[0].detach())
+        calls.currents.append(in_time_first(args[0].detach(), reading.batch_first))
         calls.origins.append(self.origin(args[0]))
-        calls.outputs.append(parts[0].detach())
-        for part in parts[1:]:
-            self.mark(part, LayerOutput(layer=name, call=number, spikes=False))
+        calls.outputs.append(in_time_first(parts[0].detach(), reading.batch_first))
+        for place, part in enumerate(parts[1:]):
+            # the first state of cells that return a sequence is the last of what they sent
+            sent = reading.of_cells and reading.in_time and place == 0
+            self.mark(part, LayerOutput(layer=name, call=number, spikes=sent))
         self.mark(parts[0], LayerOutput(layer=name, call=number, spikes=calls.reading.spiking))
 
 
@@ -528,18 +566,22 @@ def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
 
 
 def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:
-    """A product with a batch norm that has constants."""
+    """A product with a batch norm, which has constants in eval()."""
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
         raise refusal(f"{where} does not follow a convolution or linear layer at once; nearest: right after it")
     if module.running_var is None or module.bias is None:
         raise refusal(f"{where} has no statistics or no shift; nearest: track_running_stats=True and affine=True")
+    if module.training:
+        if module.momentum is None:
+            raise refusal(f"{where} averages over all batches (momentum=None); nearest: momentum=0.1")
+        return replace(of, norm=name)
     warnings.warn(
         f"{where} is in eval() and is folded into '{of.weight}': its statistics and gain, and a bias before it, stay "
         "as they are; the weights with its gain, and its shift, are trained",
         UserWarning,
         stacklevel=2,
     )
-    return replace(of, norm=name)
+    return replace(of, norm=name, folded=True)
 
 
 def _check_same(where: str, made: Planes, read: Planes) -> None:
@@ -557,16 +599,29 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
     made: Any = None
     reset_states(module)
+    kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
     with torch.no_grad(), recorder.calls(), recorder:
-        for step in steps:
-            recorder.mark(step, Input())
+        recorder.example = example if timesteps is None else None
+        for number, step in enumerate(steps):
+            recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
             made = module(step)
     reset_states(module)  # nor does it keep a mask that leaves nothing out
+    for buffer, before in kept:
+        if buffer.shape == before.shape:
+            buffer.copy_(before)
     for name, calls in recorder.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
     returned = [recorder.origin(tensor) for tensor in tensors_in(made)]
-    return Recorded(layers=recorder.layers, returned=returned, masks=recorder.masks)
+    values = [tensor.detach().cpu().numpy().astype(np.float64) for tensor in tensors_in(made)]
+    return Recorded(
+        layers=recorder.layers,
+        norms=recorder.norms,
+        returned=returned,
+        masks=recorder.masks,
+        values=values,
+        votes=recorder.votes,
+    )
 
 
 def reset_states(module: torch.nn.Module) -> None:

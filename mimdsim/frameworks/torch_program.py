@@ -90,6 +90,12 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
     def run_to_loss(self, spikes: np.ndarray, weights: list[np.ndarray], turn: int) -> np.ndarray:
         """The reading, with the program stopped where its loss is known; `turn` seeds what layers draw."""
         executor, network = self._executor, self.network
+        if network.averages and not self.training:
+            raise _refusal(
+                self.workload,
+                "eval() normalises by running averages, and the program by the statistics of its batch: hand the "
+                "weights to the module, mimdsim.to_torch, and call that",
+            )
         executor.write(dict(zip(self._names, weights, strict=True)))
         executor.write(self._spike_lists(spikes) | {LABELS: np.zeros(network.batch, np.int32)})
         executor.write(scheduled_values(network, None, 0, 1))
@@ -104,6 +110,12 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
             if superstep is self._loss:
                 break
         return executor.arrays[self._totals].astype(np.float32)
+
+    def keep_averages(self) -> None:
+        """Take over what the forward pass has made of the running averages of batch norms."""
+        inputs = self._executor.program.inputs
+        for name in self.network.averages:
+            self._parameter(self._names[name]).data.copy_(torch.from_numpy(self._executor.arrays[inputs[name]]))
 
     def run_from_loss(self, gradient: np.ndarray) -> list[np.ndarray | None]:
         """The gradients of all parameters, given that of the reading; None of those that are frozen."""
@@ -139,6 +151,10 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
             raise _refusal(self.workload, f"input of shape {list(given.shape)}; [{', '.join(wanted)}] is needed")
         if not (np.isfinite(given).all() if dense else np.isin(given, (0, 1)).all()):
             raise _refusal(self.workload, "spikes must be " + ("finite numbers" if dense else "0 or 1"))
+        if network.averages and given.shape[-2] < network.batch:
+            raise _refusal(
+                self.workload, f"{given.shape[-2]} samples; a batch norm needs all {network.batch} of training.batch"
+            )
         whole = np.zeros(shape, np.float32)
         whole[..., : given.shape[-2], :] = given
         return whole
@@ -156,6 +172,7 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]
         ctx.weights = [weight.detach().cpu().numpy().copy() for weight in weights]
         reading = owner.run_to_loss(ctx.spikes, ctx.weights, ctx.turn)
         owner._turn += 1
+        owner.keep_averages()
         return torch.from_numpy(reading[..., : ctx.samples, :].copy())
 
     @staticmethod

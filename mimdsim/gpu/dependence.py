@@ -18,10 +18,13 @@ MATRIX_PRODUCTS: dict[str, bool] = {
 }
 # what products of convolutions gather, and scatter, while they run (implicit GEMM): no kernels of their own
 GATHERED = ("unfold", "fold")
+# what needs all rows of a column before it makes any: kernels of their own, which read their first input twice
+OVER_ROWS = ("batch_norm", "batch_norm_sums")
 
 
 def dependence_graph(scan: Scan, *, across_timesteps: bool) -> nx.DiGraph:
-    """Body values, with an edge from each input to each output of an operation; `product` is 1 on those of a product.
+    """Body values, with an edge from each input to each output of an operation; `product` is 1 on those of a product,
+    or of what waits for all rows likewise.
 
     across_timesteps: also an edge from what leaves a timestep to what enters the next.
     """
@@ -30,7 +33,8 @@ def dependence_graph(scan: Scan, *, across_timesteps: bool) -> nx.DiGraph:
     for op in scan.body.operations:
         graph.add_nodes_from(op.outputs)
         graph.add_edges_from(
-            ((given, made) for given in op.inputs for made in op.outputs), product=int(op.kind in MATRIX_PRODUCTS)
+            ((given, made) for given in op.inputs for made in op.outputs),
+            product=int(op.kind in (*MATRIX_PRODUCTS, *OVER_ROWS)),
         )
     if across_timesteps:
         graph.add_edges_from(((carry.leaves, carry.enters) for carry in scan.carries), product=0)
@@ -87,7 +91,7 @@ def fused_accumulations(scan: Scan) -> dict[str, str]:
 
 
 def product_levels(scan: Scan, *, across_timesteps: bool) -> dict[str, int]:
-    """For each body value the most matrix products on any path that leads to it.
+    """For each body value the most matrix products, and batch norms, on any path that leads to it.
 
     Elementwise operations of one layer and one level can share a kernel. across_timesteps needs `check_hoistable`.
     """

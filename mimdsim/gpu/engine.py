@@ -12,7 +12,8 @@ from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.schema import sourced_numbers
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.costs.area_power import energy_profile
-from mimdsim.gpu import elementwise, gemm
+from mimdsim.gpu import convolution, elementwise, gemm
+from mimdsim.gpu.convolution import ConvolutionPass, convolution_seconds
 from mimdsim.gpu.elementwise import (
     CUDNN_PERSISTENT,
     L2_FOOTPRINT_SHARE,
@@ -25,7 +26,7 @@ from mimdsim.gpu.elementwise import (
 from mimdsim.gpu.gemm import KernelTime, gemm_seconds
 from mimdsim.gpu.kernels import WORD_BYTES, InputEncoding, Kernel, KernelProgram, ListKernel, Product, Recurrent, Stream
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.strategies import STRATEGIES, Strategy, check_choice, find_strategy
+from mimdsim.gpu.strategies import PLANES_SOURCE, STRATEGIES, Strategy, check_choice, find_strategy
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 from mimdsim.profile.records import Assumption, EnergyProfile, GpuProfile, KernelSpan
@@ -68,7 +69,7 @@ def time_on_gpu(
     rate = gpu.host.bytes_per_second if pinned else gpu.host.framework_bytes_per_second
     host_seconds = lowered.input_bytes / rate
     device_seconds = sum(span.seconds for span in spans)
-    low, high = how.band[precision]
+    low, high = how.interval(precision, convolutions=lowered.convolves)
     # a copy is hidden behind the previous batch; at worst, a framework's pipeline hides nothing
     slowest = device_seconds * high
     return GpuProfile(
@@ -154,6 +155,8 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
     """One launch of a kernel, or one round of several."""
     period = launch_seconds(gpu, how.launching)
     if isinstance(kernel, Product):
+        if kernel.convolution is not None:
+            return _time_convolution(kernel, kernel.convolution, gpu, how, precision, resident)
         product = gemm_seconds(
             gpu,
             kernel.m,
@@ -164,7 +167,6 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
             accumulate=kernel.accumulate,
             l2_resident=resident and kernel.repeated,
             aligned=kernel.aligned,
-            gathered=kernel.gathered,
         )
         return product if product.seconds >= period else replace(product, seconds=period, bound="launch")
     if isinstance(kernel, Stream):
@@ -172,7 +174,9 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
         stream = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching, fixed_seconds=walking)
         return replace(stream, flops=kernel.flops)
     if isinstance(kernel, Recurrent):  # its walk over the timesteps, and what else it streams
-        layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
+        layer = RecurrentLayer(
+            neurons=kernel.neurons, gates=kernel.gates, batch=kernel.batch, timesteps=kernel.timesteps
+        )
         direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
         if kernel.entries is None:
             walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
@@ -187,6 +191,18 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
     if isinstance(kernel, ListKernel):
         return _time_list_kernel(kernel, gpu, period, resident)
     return KernelTime(seconds=gpu.launch.host_synchronisation_seconds, bound="host", bytes_moved=0)
+
+
+def _time_convolution(
+    kernel: Product, each: ConvolutionPass, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool
+) -> KernelTime:
+    """The library does not add to what is there, as its products do: that is a kernel of its own."""
+    found = convolution_seconds(gpu, each, precision=precision, l2_resident=resident and kernel.repeated)
+    if not kernel.accumulate:
+        return found
+    weights = 3 * kernel.m * kernel.n * ELEMENT_BYTES[precision]
+    added = elementwise_seconds(gpu, weights, launching=how.launching)
+    return replace(found, seconds=found.seconds + added.seconds, bytes_moved=found.bytes_moved + weights)
 
 
 def _time_list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool) -> KernelTime:
@@ -275,7 +291,8 @@ def _stays_in_l2(kernel: Kernel, span: KernelSpan, gpu: GpuMachine, resident: bo
 def _lowering_assumptions(
     how: Strategy, precision: Precision, encoding: InputEncoding, lowered: KernelProgram, resident: bool
 ) -> tuple[Assumption, ...]:
-    low, high = how.band[precision]
+    low, high = how.interval(precision, convolutions=lowered.convolves)
+    band_source = PLANES_SOURCE if lowered.convolves and how.planes_band else how.band_source
     overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
         overlap += "; at the upper end of the interval nothing is hidden"
@@ -284,7 +301,7 @@ def _lowering_assumptions(
         ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
         ("matrix products", "dense, also where the tiled machine works on spike lists", "derived", gemm.MODEL_SOURCE),
         ("streaming kernels", "launch period plus bytes", "derived", elementwise.MODEL_SOURCE),
-        ("interval", f"{low:g} to {high:g} times the kernels' seconds", *_split_source(how.band_source)),
+        ("interval", f"{low:g} to {high:g} times the kernels' seconds", *_split_source(band_source)),
         (
             "weights and their gradients", f"{show_bytes(lowered.working_set_bytes)}, "
             f"{'in the L2' if resident else 'from DRAM'} in loops over timesteps", "assumed",
@@ -295,6 +312,9 @@ def _lowering_assumptions(
         ("weight update", "fp32 in every precision", "assumed", "usual practice of mixed precision training"),
         ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none reused"),
     )  # fmt: skip
+    if lowered.convolves:
+        value = f"{convolution.START_SECONDS * 1e6:g} us to start, and the product that gathers their patches"
+        rows = (*rows, ("convolutions", value, "derived", convolution.MODEL_SOURCE))
     if how.hoisted:
         value = f"{WALK_SECONDS * 1e6:g} us each and one pass per value"
         where = "fused kernels of the Triton class, loads issued ahead of the timestep that needs them"

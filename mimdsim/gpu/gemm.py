@@ -66,7 +66,7 @@ WIDE_TILES = ((256, 128), (128, 256))
 # Of a batch that fills the device the SIMT library takes this tile, even where much of it is padding. Kind: assumed,
 # from the kernels' names in the 7 batched rows of gemm_measurements_2.csv (512 x 64 and 64 x 3072 are among them).
 BATCHED_SIMT_TILES = ((128, 128),)
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+SPLITS: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SHORTEST_SPLIT = 128  # elements of k that a part of a split costs at least; assumed
 OUTPUTS_AT_FULL_RATE = 16384  # sums in flight that hide all latency, those of a 128 x 128 tile; assumed
 # A reduction is split to fill multiprocessors that would have no tile, never into more parts than run at once: half of
@@ -149,7 +149,9 @@ def gemm_seconds(
     transposed_weight: bool = False,
     power_limited: bool = True,
     aligned: bool = True,
-    gathered: int = 0,
+    bytes_moved: int | None = None,
+    splits: tuple[int, ...] = SPLITS,
+    rate: float = 1.0,
     parameters: ProductParameters = CALIBRATED,
 ) -> KernelTime:
     """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel, without its launch. Raises ValueError when a dimension
@@ -158,13 +160,15 @@ def gemm_seconds(
     l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product is
     added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand is stored with k
     innermost, as torch.nn.Linear keeps it. power_limited: products run long enough for the board's power limit to act.
-    aligned: rows start at multiples of 16 bytes (`rows_aligned`). gathered: elements A is gathered from (0: m * k).
+    aligned: rows start at multiples of 16 bytes (`rows_aligned`). For convolutions: bytes_moved, where they are not
+    those of operands and result; splits that kernels have; rate: share of the arithmetic's.
     """
     if min(m, n, k, batch) < 1:
         raise ValueError(f"matrix product {batch} x ({m} x {k}) x ({k} x {n}): every dimension must be at least 1")
     element_bytes = ELEMENT_BYTES[precision]
     result_bytes = m * n * batch * element_bytes
-    moved = ((gathered or m * k) + k * n) * batch * element_bytes + result_bytes * (2 if accumulate else 1)
+    moved = (m * k + k * n) * batch * element_bytes + result_bytes * (2 if accumulate else 1)
+    moved = moved if bytes_moved is None else bytes_moved
     if gpu.systolic is not None:
         seconds, compute_bound = systolic_seconds(
             gpu, m, n, k, batch=batch, precision=precision, bytes_moved=moved, on_chip=l2_resident
@@ -173,7 +177,7 @@ def gemm_seconds(
     else:
         device = _device(
             gpu, precision, l2_resident=l2_resident, transposed_weight=transposed_weight,
-            power_limited=power_limited, aligned=aligned, how=parameters,
+            power_limited=power_limited, aligned=aligned, splits=splits, rate=rate, how=parameters,
         )  # fmt: skip
         seconds, compute_bound, candidate = _fastest_kernel(device, m, n, k, element_bytes, batch, moved, accumulate)
     return KernelTime(
@@ -206,7 +210,16 @@ class _Device:
     feed_bytes_per_second: float
     narrow_feed_bytes_per_second: float
     l2_bytes_per_second: float
+    splits: tuple[int, ...]
     how: ProductParameters
+
+
+def feed_bytes_per_second(gpu: GpuMachine, *, l2_resident: bool) -> float:
+    """At which products read operands and write results."""
+    memory = gpu.memory
+    if l2_resident:
+        return memory.l2_bytes_per_second * L2_SHARE
+    return memory.dram_bytes_per_second * memory.streaming_share
 
 
 def _device(
@@ -217,24 +230,24 @@ def _device(
     transposed_weight: bool,
     power_limited: bool,
     aligned: bool,
+    splits: tuple[int, ...],
+    rate: float,
     how: ProductParameters,
 ) -> _Device:
     tensor, memory = gpu.uses_tensor_unit(precision), gpu.memory
     wide_share = gpu.compute.fp32_wide_share or 0.0
     clock = (gpu.chip.tensor_clock_hz or gpu.chip.clock_hz) if tensor else gpu.chip.clock_hz
     latency = memory.l2_latency_cycles if l2_resident else memory.dram_latency_cycles
-    feed = memory.l2_bytes_per_second * L2_SHARE
-    narrow = feed
-    if not l2_resident:
-        feed = memory.dram_bytes_per_second * memory.streaming_share
-        slow = memory.dram_bytes_per_second * how.transposed_dram_share
-        narrow = min(feed, slow) if transposed_weight else feed
+    feed = narrow = feed_bytes_per_second(gpu, l2_resident=l2_resident)
+    if transposed_weight and not l2_resident:
+        narrow = min(feed, memory.dram_bytes_per_second * how.transposed_dram_share)
     in_flight = gpu.chip.tensor_k_in_flight * ELEMENT_BYTES["fp16"] / ELEMENT_BYTES[precision]
     return _Device(
         multiprocessors=gpu.chip.streaming_multiprocessors,
         tensor=tensor,
         flops_per_second_each=gpu.flops_per_second_each(precision)
         * gpu.library_share(precision)
+        * rate
         * (1.0 if aligned or not tensor else gpu.chip.tensor_unaligned_share),
         power_share=gpu.power_share(precision) if power_limited else 1.0,
         sharing=gpu.chip.cluster_multiprocessors if tensor else 1,
@@ -245,6 +258,7 @@ def _device(
         feed_bytes_per_second=feed,
         narrow_feed_bytes_per_second=narrow,
         l2_bytes_per_second=memory.l2_bytes_per_second * L2_SHARE,
+        splits=splits,
         how=how,
     )
 
@@ -256,7 +270,7 @@ def _fastest_kernel(
     """Seconds, whether arithmetic is the limit, and the kernel the library runs."""
     result_bytes = m * n * batch * element_bytes
     best: tuple[float, bool, Candidate] | None = None
-    for split in SPLITS if batch == 1 else (1,):  # the grid's third dimension holds the splits or the batch
+    for split in device.splits if batch == 1 else (1,):  # the grid's third dimension holds the splits or the batch
         part = k if split == 1 else max(math.ceil(k / split), SHORTEST_SPLIT)
         result_passes = 1 if split == 1 else 2 * split
         for tile_m, tile_n in _library_tiles(device, m, n, batch):

@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.convolution import ConvolutionPass
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS
 from mimdsim.graph.records import Graph, Operation, Scan, Value, elements
 
@@ -53,8 +54,8 @@ class Product(GpuKernel):
     """`times` launches of `batch` products C[m, n] = A[m, k] B[k, n].
 
     accumulate: added to what C held. repeated: the same weights come back every timestep. aligned: rows start where
-    tensor units read them fastest, which a program that pads its widths sees to. gathered: elements that A is gathered
-    from while the product runs, fewer than it has (a convolution as implicit GEMM; 0: A is an array).
+    tensor units read them fastest, which a program that pads its widths sees to. convolution: of what it is a pass,
+    where A is gathered from planes while the product runs (implicit GEMM).
     """
 
     m: int
@@ -64,7 +65,7 @@ class Product(GpuKernel):
     accumulate: bool = False
     repeated: bool = False
     aligned: bool = True
-    gathered: int = 0
+    convolution: ConvolutionPass | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +92,8 @@ class Recurrent(GpuKernel):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
     bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1. entries: of the list of
-    weights' rows that a sample follows at a timestep; None where the product is dense.
+    weights' rows that a sample follows at a timestep; None where the product is dense. gates: sums for each neuron, the
+    most of several layers.
     """
 
     neurons: int
@@ -100,6 +102,7 @@ class Recurrent(GpuKernel):
     bytes_moved: int
     flops: int
     entries: float | None = None
+    gates: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +137,10 @@ class KernelProgram:
     working_set_bytes: int
     bytes_needed: int
     input_bytes: int
+
+    @property
+    def convolves(self) -> bool:
+        return any(isinstance(kernel, Product) and kernel.convolution is not None for kernel in self.kernels)
 
 
 # 'as_graph': in the form the graph's input has, which is also how the tiled machine gets it; 'bits': one bit per neuron

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.convolution import ConvolutionPass, Pass
 from mimdsim.gpu.dependence import (
     GATHERED,
     MATRIX_PRODUCTS,
+    OVER_ROWS,
     check_hoistable,
     fused_accumulations,
     product_levels,
@@ -39,6 +41,7 @@ from mimdsim.gpu.kernels import (
     transfer_bytes,
 )
 from mimdsim.gpu.strategies import Strategy
+from mimdsim.graph.convolution import Patches
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Graph, Operation, Scan, elements
 from mimdsim.machine.gpu import ELEMENT_BYTES, Precision
@@ -97,7 +100,8 @@ def _outer_kernel(graph: Graph, op: Operation, element_bytes: int) -> Kernel:
         m, n = graph.value(op.outputs[0]).shape
         return Product(name=op.name, op=op.kind, phase=op.phase, times=1, m=m, n=n, k=flops // (2 * m * n))
     read = op.inputs if op.kind != "zeros" else ()  # only the dtype of the input is used
-    moved = sum(elements(graph.value(name)) for name in (*dict.fromkeys(read), *op.outputs))
+    again = op.inputs[:1] if op.kind in OVER_ROWS else ()
+    moved = sum(elements(graph.value(name)) for name in (*dict.fromkeys(read), *again, *op.outputs))
     width = MASTER_BYTES if op.phase == "update" else element_bytes
     return Stream(name=op.name, op=op.kind, phase=op.phase, times=1, bytes_moved=moved * width, flops=flops)
 
@@ -151,6 +155,11 @@ class _Body:
         keep."""
         if not self.strategy.persistent:
             check_hoistable(self.op)
+        elif any(inner.kind in OVER_ROWS for part in self._recurrent() for inner in part):
+            raise MappingError(
+                f"strategy '{self.strategy.name}': a batch norm of scan '{self.op.name}' depends on itself through the "
+                "timesteps, and a kernel that walks them has not all samples; use the strategy 'graph_replay'"
+            )
         elif not self._recurrent() and not self.strategy.lists:
             raise MappingError(
                 f"strategy 'persistent': no matrix product of scan '{self.op.name}' depends on itself through the "
@@ -164,7 +173,7 @@ class _Body:
         """The persistent kernel of a recurrent layer, or of several that feed each other."""
         products = [inner for inner in part if inner.kind in MATRIX_PRODUCTS]
         batch = self.scan.body.value(products[0].outputs[0]).shape[0]
-        neurons = self._width(products)
+        neurons, gates = self._width(products), self._gates()
         weights = {name for inner in products for name in inner.inputs} & set(self.scan.constants)
         streamed = self._elements(self._reads(part) - weights) + self._elements(self._writes(part))
         timesteps = self.scan.timesteps
@@ -174,6 +183,7 @@ class _Body:
             phase=part[0].phase,
             times=1,
             neurons=neurons,
+            gates=max(gates.get(inner.layer, 1) for inner in products),
             batch=batch,
             timesteps=timesteps,
             bytes_moved=streamed * self.element_bytes * timesteps,
@@ -190,16 +200,25 @@ class _Body:
 
     def _width(self, products: Sequence[Operation]) -> int:
         """Neurons whose currents, or whose gradients, these products make; those of a value count once."""
+        gates = {inner.layer: self._gates().get(inner.layer, 1) if inner.kind == "matmul" else 1 for inner in products}
         made = {inner.layer: self.scan.body.value(inner.outputs[0]).shape[1] for inner in products}
-        return sum(made.values())
+        return sum(width // gates[layer] for layer, width in made.items())
+
+    def _gates(self) -> dict[str, int]:
+        """By layer, how many columns of its products are of a neuron, where these are several."""
+        operations = self.scan.body.operations
+        split = {inner.layer: inner.attributes for inner in operations if inner.kind == "split_columns"}
+        joined = {inner.layer: len(inner.inputs) for inner in operations if inner.kind == "join_columns"}
+        return split | joined
 
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
         """Elementwise operations of the same layer with as many products before them, in order."""
         level = product_levels(self.scan, across_timesteps=self.strategy.hoisted)
-        groups: dict[tuple[str, int], list[Operation]] = {}
+        groups: dict[tuple[str, int, str], list[Operation]] = {}
         for inner in self.scan.body.operations:
             if inner.kind not in (*MATRIX_PRODUCTS, *GATHERED) and inner.name not in absorbed:
-                groups.setdefault((self._layer(inner), level[inner.outputs[0]]), []).append(inner)
+                alone = inner.name if inner.kind in OVER_ROWS else ""
+                groups.setdefault((self._layer(inner), level[inner.outputs[0]], alone), []).append(inner)
         return list(groups.values())
 
     def _layer(self, inner: Operation) -> str:
@@ -217,7 +236,7 @@ class _Body:
         return [[group[at] for at in part] for part in parts]
 
     def _product(self, inner: Operation, *, accumulate: bool) -> Product:
-        m, n, gathered = *self.scan.body.value(self._left_in(inner)).shape, self._gathered(inner)
+        m, n = self.scan.body.value(inner.outputs[0]).shape
         k = -(-self._flops([inner]) // (2 * m * n))
         timesteps = self.scan.timesteps
         rows = (n, k) if MATRIX_PRODUCTS[inner.kind] else (m, n)  # extents of the arrays' rows; the other is the batch
@@ -231,32 +250,37 @@ class _Body:
             n=n,
             k=k,
             aligned=aligned,
-            gathered=gathered,
+            convolution=self._convolution(inner),
         )
         if not self.strategy.hoisted:
             return replace(once, times=timesteps, accumulate=accumulate, repeated=True)
+        if once.convolution is not None:
+            samples = once.convolution.samples * timesteps
+            once = replace(once, convolution=replace(once.convolution, samples=samples))
         if MATRIX_PRODUCTS[inner.kind]:
-            return replace(once, m=m * timesteps, gathered=gathered * timesteps)
+            return replace(once, m=m * timesteps)
         if accumulate:  # the sum over timesteps is part of the reduction
-            return replace(once, k=k * timesteps, gathered=gathered * timesteps)
+            return replace(once, k=k * timesteps)
         return replace(once, batch=timesteps)
 
-    def _left_in(self, product: Operation) -> str:
-        """What a product leaves its result in: what its patches are added up to, if it has such."""
-        (made,) = product.outputs
-        return next(
-            (op.outputs[0] for op in self.scan.body.operations if op.kind == "fold" and made in op.inputs), made
-        )
-
-    def _gathered(self, product: Operation) -> int:
-        """Elements that a product gathers one of its operands from: planes for patches, or what patches are made of."""
-        if self._left_in(product) != product.outputs[0]:
-            return self._elements(product.inputs[:1])
-        makers = (self.scan.body.producer(name) for name in product.inputs)
-        return sum(self._elements(maker.inputs) for maker in makers if maker and maker.kind == "unfold")
+    def _convolution(self, product: Operation) -> ConvolutionPass | None:
+        """What a product is a pass of: that whose patches it reads or makes, unless a patch is all of the planes."""
+        body, (made,) = self.scan.body, product.outputs
+        ends = {"unfold": lambda op: op.outputs[0] in product.inputs, "fold": lambda op: made in op.inputs}
+        gathered = (op.attributes for op in body.operations if op.kind in ends and ends[op.kind](op))
+        patches: Patches | None = next(gathered, None)
+        if patches is None or patches.made.positions == 1:
+            return None
+        what: Pass = "forward"
+        if product.phase != "forward":
+            what = "input gradient" if MATRIX_PRODUCTS[product.kind] else "weight gradient"
+        result = body.value(made if what == "forward" else product.inputs[0]).shape
+        samples = result[0] // patches.made.positions
+        return ConvolutionPass(what=what, patches=patches, channels=result[1], samples=samples)
 
     def _stream(self, chunk: Sequence[Operation]) -> Stream:
         moved = self._elements(self._reads(chunk)) + self._elements(self._writes(chunk))
+        moved += sum(self._elements(inner.inputs[:1]) for inner in chunk if inner.kind in OVER_ROWS)
         hoisted, timesteps = self.strategy.hoisted, self.scan.timesteps
         at_once = timesteps if hoisted else 1
         return Stream(

@@ -23,6 +23,14 @@ LOOPED: Band = {"fp32": (0.5, 1.3), "tf32": (0.55, 1.5), "fp16": (0.55, 1.5)}
 REPLAYED: Band = {"fp32": (0.95, 1.4), "tf32": (1.0, 2.2), "fp16": (1.0, 2.3)}
 HOISTED: Band = {"fp32": (0.9, 1.2), "tf32": (1.0, 1.4), "fp16": (0.9, 1.9)}
 LISTS_HOISTED: Band = {"fp32": (0.75, 1.4), "tf32": (0.75, 1.4), "fp16": (0.75, 1.4)}
+# The same of networks with convolutions
+LOOPED_PLANES: Band = {"fp32": (1.0, 2.0), "tf32": (1.0, 3.0), "fp16": (1.0, 3.0)}
+REPLAYED_PLANES: Band = {"fp32": (0.9, 1.3), "tf32": (1.0, 1.7), "fp16": (1.0, 1.8)}
+HOISTED_PLANES: Band = {"fp32": (0.9, 1.4), "tf32": (1.0, 1.5), "fp16": (1.0, 1.5)}
+PLANES_SOURCE = (
+    "measured: 7 to 12 networks with convolutions on an H100, benchmarks/gpu/measure_convolutions.py; on other devices "
+    "assumed"
+)
 NEVER_TIMED: Band = {"fp32": (0.6, 1.6), "tf32": (0.6, 1.6), "fp16": (0.6, 1.6)}
 NEVER_BUILT: Band = {"fp32": (1.0, 1.2), "tf32": (1.0, 1.4), "fp16": (1.0, 2.0)}
 
@@ -35,8 +43,8 @@ class Strategy:
     for loops over timesteps: at most so many elementwise kernels per layer, and bookkeeping kernels per timestep.
     host_rate: which rate of the host link input copies reach. lists: how products follow lists of spikes, None where
     they are dense. persistent: products that feed themselves stay in a kernel that keeps their weights. band: lowest
-    and highest multiple of the estimate. needs: the GPU feature it depends on that a machine with systolic arrays
-    lacks.
+    and highest multiple of the estimate; planes_band: of networks with convolutions, which have no lists. needs: the
+    GPU feature it depends on that a machine with systolic arrays lacks.
     copies_dense_input: as the program it describes does; runs send the others what the tiles get. pads_widths: to rows
     of multiples of 16 bytes, as a careful program does for tensor units.
     """
@@ -46,6 +54,7 @@ class Strategy:
     band: Band
     band_source: str
     source: str
+    planes_band: Band | None = None
     hoisted: bool = False
     launching: Launching = "stream"
     forward_kernels_per_layer: int = 1
@@ -59,6 +68,11 @@ class Strategy:
     copies_dense_input: bool = False
     pads_widths: bool = True
 
+    def interval(self, precision: Precision, *, convolutions: bool) -> tuple[float, float]:
+        """The band of a network with or without convolutions."""
+        band = self.planes_band if convolutions and self.planes_band is not None else self.band
+        return band[precision]
+
 
 # one turn of the loop per timestep as XLA runs it
 _AS_PUBLISHED = Strategy(
@@ -71,6 +85,7 @@ _AS_PUBLISHED = Strategy(
     copies_dense_input=True,
     pads_widths=False,
     band=LOOPED,
+    planes_band=LOOPED_PLANES,
     band_source="measured: 14 networks as JAX programs on an H100, benchmarks/gpu/measure_steps.py, the narrow ones "
     "faster and the wide ones slower than here; on other devices assumed",
     source="Keras program of arXiv 2311.04386 under XLA: 2 forward and 3 backward fusions a layer, 3 bookkeeping "
@@ -94,6 +109,7 @@ STRATEGIES: dict[str, Strategy] = {
             description="dense, all timesteps captured as one CUDA graph, one fused neuron kernel per layer and pass",
             launching="graph",
             band=REPLAYED,
+            planes_band=REPLAYED_PLANES,
             band_source="measured: 14 networks on an H100, benchmarks/gpu/measure_steps.py; on other devices assumed",
             source="benchmarks/gpu/programs.py, looped: Triton kernels for neurons, products by cuBLAS",
         ),
@@ -102,6 +118,7 @@ STRATEGIES: dict[str, Strategy] = {
             description="dense, each layer's products of all timesteps in one kernel, neuron kernels fused over time",
             hoisted=True,
             band=HOISTED,
+            planes_band=HOISTED_PLANES,
             band_source="measured: 10 networks on an H100, benchmarks/gpu/measure_steps.py; on other devices assumed",
             source="layer by layer over all timesteps, as SpikingJelly, EXODUS and Lava DL do",
         ),

@@ -6,7 +6,7 @@ the operations (`vjp` in their records). Nothing here knows what a neuron is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mimdsim.graph.dense import Zeros
@@ -25,10 +25,11 @@ def differentiate(
     build = Backward("backward", shapes_of)
     build.begin_with(graph)
     cotangents: dict[str, str] = {}
+    wanted = _depending_on(graph, wrt)
     for op in reversed(graph.operations):
         if op.kind == "scan":
             build.phase = "backward"
-            _transpose_scan(build, op, cotangents, wrt)
+            _transpose_scan(build, op, cotangents, wanted)
             continue
         given = tuple(cotangents.get(name) for name in op.outputs)
         if op.outputs[0] not in (loss, *terms) and not any(given):
@@ -42,6 +43,15 @@ def differentiate(
         raise ValueError(f"the loss '{loss}' does not depend on {missing}")
     gradients = {name: cotangents[name] for name in wrt}
     return build.graph((*graph.outputs, *gradients.values())), gradients
+
+
+def _depending_on(graph: Graph, wrt: Sequence[str]) -> set[str]:
+    """`wrt`, and every value that a gradient goes through on its way to them."""
+    found = set(wrt)
+    for op in graph.operations:
+        if (op.kind == "scan" or OPERATIONS[op.kind].vjp) and found & set(op.inputs):
+            found |= set(op.outputs)
+    return found
 
 
 def _rule_of(op: Operation) -> Vjp:
@@ -65,34 +75,37 @@ def _accumulate(
 
 def _cotangent_of(name: str, value: Value) -> Value:
     """A cotangent is an array; that of sparse spikes has one number per listed id."""
-    return Value(
-        name=name, shape=value.shape, capacity=value.capacity, role="adjoint", layer=value.layer, of=value.name
-    )
+    return replace(value, name=name, form="array", role="adjoint", of=value.name)
 
 
-def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str], wrt: Sequence[str]) -> None:
+def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], wanted: set[str]) -> None:
     """Append the reversed scan for `op` and replace `op` by one that also stacks the stash; only what the gradients of
-    `wrt` need is computed."""
+    the `wanted` constants and sequences need is computed."""
     scan: Scan = op.attributes
     used = [name for name in op.outputs[: len(scan.carries)] if name in cotangents]
     if used:
         raise ValueError(f"scan '{op.name}': a loss on final carries ({used}) has no gradient rule; stack them instead")
-    back = BodyBackward(scan)
-    entered = _enter(build, op, cotangents, back)
-    _go_back(back, entered)
+    elsewhere = set()
+    for other in build.operations:  # what bodies make has one name in the whole program
+        if other.kind == "scan" and other.phase == "backward":
+            elsewhere |= {name for each in other.attributes.body.operations for name in (each.name, *each.outputs)}
+    back, entered = _transposed(build, op, cotangents, elsewhere)
     finals = len(scan.carries)
     constant_of = {name: op.inputs[finals + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
-    carries, starts, sums = _leave(
-        build, op, back, entered, [name for name, outer in constant_of.items() if outer in wrt]
-    )
-    body = without_unused(back.graph(tuple(carry.leaves for carry in carries)))
+    slice_of = {item.inside: op.inputs[finals + index] for index, item in enumerate(scan.slices)}
+    before = {
+        entered.inside[name]: outer for name, outer in slice_of.items() if outer in wanted and name in entered.inside
+    }
+    of_constants = [name for name, outer in constant_of.items() if outer in wanted]
+    carries, starts, sums = _leave(build, op, back, entered, of_constants, before)
+    body = without_unused(back.graph((*(carry.leaves for carry in carries), *before)))
     read = {name for step in body.operations for name in step.inputs} | set(body.outputs)
     body = replace(body, inputs=tuple(name for name in body.inputs if name in read))
     slices = [(name, item) for name, item in back.slices if item.inside in read]
     grown = _with_stash(build, op, [name for name in back.stash if name in {source for source, _ in slices}])
     outer_sequence = dict(zip(scan.stacked, op.outputs[finals:], strict=True))
     outer_sequence |= dict(zip(grown.attributes.stacked, grown.outputs[finals:], strict=True))
-    outer_sequence |= {s.inside: op.inputs[finals + index] for index, s in enumerate(scan.slices)}
+    outer_sequence |= slice_of
     reads = [*(pair for pair in entered.slices if pair[1].inside in read)]
     reads += [(outer_sequence[name], item) for name, item in slices]
     even = [pair for pair in entered.even.values() if pair[0] in read]
@@ -104,13 +117,37 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
         carries=tuple(carries),
         slices=tuple(item for _, item in reads),
         constants=(*(back.saved(name) for name in constants), *(inner_name for inner_name, _ in even)),
-        stacked=(),
+        stacked=tuple(before),
     )
     given = (*(constant_of[name] for name in constants), *(outer_name for _, outer_name in even))
     inputs = (*starts, *(name for name, _ in reads), *given)
     outputs = build.add("scan", inputs, f"{op.name}.backward", attributes=transposed)
     for index, constant in enumerate(sums):
         cotangents[constant_of[constant]] = outputs[len(carries) - len(sums) + index]
+    for outer, stack in zip(before.values(), outputs[len(carries) :], strict=True):
+        _accumulate(build, cotangents, (outer,), (stack,), "")
+
+
+def _transposed(
+    build: GraphBuilder, op: Operation, cotangents: dict[str, str], elsewhere: set[str]
+) -> tuple[BodyBackward, _Entered]:
+    """The body backwards. A carry that no gradient leaves gets none from later timesteps either."""
+    scan: Scan = op.attributes
+    without: set[str] = set()
+    while True:
+        back = BodyBackward(scan)
+        back.elsewhere |= elsewhere
+        entered = _enter(build, op, cotangents, back, without)
+        _go_back(back, entered)
+        read = {name for step in back.operations for name in step.inputs}
+        ends = {
+            carry.leaves
+            for carry in scan.carries
+            if entered.carried.get(carry.leaves) in read and carry.enters not in entered.inside
+        }
+        if not ends:
+            return back, entered
+        without |= ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,12 +165,15 @@ class _Entered:
     even: dict[str, tuple[str, str]]
 
 
-def _enter(build: GraphBuilder, op: Operation, cotangents: dict[str, str], back: BodyBackward) -> _Entered:
-    """Cotangents that come from later timesteps, then those of the stacked outputs of this timestep."""
+def _enter(
+    build: GraphBuilder, op: Operation, cotangents: dict[str, str], back: BodyBackward, without: Collection[str]
+) -> _Entered:
+    """Cotangents that come from later timesteps, but for the carries `without`, then those of the stacked outputs of
+    this timestep."""
     scan, body = back.scan, back.scan.body
     inside: dict[str, str] = {}
     for carry in scan.carries:
-        if not carry.detached:
+        if not carry.detached and carry.leaves not in without:
             inside[carry.leaves] = back.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
     entered = _Entered(inside=inside, carried=dict(inside), slices=[], even={})
     for name, outer_name in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
@@ -170,17 +210,22 @@ def _go_back(back: BodyBackward, entered: _Entered) -> None:
 
 
 def _leave(
-    build: GraphBuilder, op: Operation, back: BodyBackward, entered: _Entered, wanted: Sequence[str]
+    build: GraphBuilder,
+    op: Operation,
+    back: BodyBackward,
+    entered: _Entered,
+    wanted: Sequence[str],
+    stacked: Iterable[str],
 ) -> tuple[list[Carry], list[str], list[str]]:
     """(carries to the previous timestep, initial value of each, those of the constants `wanted` whose gradients are
-    summed, last)."""
+    summed, last). stacked: cotangents that leave every timestep."""
     scan, reference = back.scan, op.inputs[-1]
     carries: list[Carry] = []
     starts: list[str] = []
-    needed = _needed(back, entered, wanted)
+    needed = _needed(back, entered, wanted, stacked)
     for carry in scan.carries:
         leaving = entered.inside.get(carry.enters)
-        if carry.detached or leaving is None or entered.carried[carry.leaves] not in needed:
+        if leaving is None or entered.carried.get(carry.leaves) not in needed:
             continue
         value = scan.body.value(carry.leaves)
         zeros = Zeros(shape=value.shape, capacity=value.capacity)
@@ -201,9 +246,10 @@ def _leave(
     return carries, starts, sums
 
 
-def _needed(back: BodyBackward, entered: _Entered, wanted: Sequence[str]) -> set[str]:
-    """The values of the body that the gradients of constants depend on, in this timestep or through earlier ones."""
-    needed = {entered.inside[name] for name in wanted if name in entered.inside}
+def _needed(back: BodyBackward, entered: _Entered, wanted: Sequence[str], stacked: Iterable[str]) -> set[str]:
+    """The values of the body that the gradients of constants and sequences depend on, in this timestep or through
+    earlier ones."""
+    needed = set(stacked) | {entered.inside[name] for name in wanted if name in entered.inside}
     leaving = {
         entered.carried[carry.leaves]: entered.inside.get(carry.enters)
         for carry in back.scan.carries

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
+from mimdsim.graph.cells import Cell, Equations
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.dropout import PER
-from mimdsim.graph.linear_neurons import Fired, LinearNeuron
-from mimdsim.graph.names import Parameter, before, spikes_of
-from mimdsim.graph.records import Carry, GraphBuilder
+from mimdsim.graph.linear_neurons import Fired, Learned, LinearNeuron
+from mimdsim.graph.names import Parameter, aged, before, coefficient_of, spikes_of
+from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
@@ -17,8 +20,8 @@ RECURRENCES = ("none", "one_to_one", "all_to_all")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are (0 or
-    1; None: as from layer to layer in the network)."""
+    """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are
+    (None: as from layer to layer in the network)."""
 
     name: str
     neurons: int
@@ -32,7 +35,8 @@ class Layer:
     sources: what it reads, each with weights of its own, whose currents are added up; none: the layer before it, or the
     input. `inputs` is the width of the first. convolution: how it reads the first, and only, source, if that is planes;
     its weights and biases are shared by all positions. dropout: the share of what its weights see that is left out in a
-    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). bias: a trained current per
+    training step, drawn anew for every timestep or for the whole sequence (`dropout_per`). norm: batch norm of the sum
+    of its weighted sources, with gain and bias; what comes from itself is added to that. bias: a trained current per
     neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each neuron itself ('one_to_one')
     or all ('all_to_all'). spiking False: the membrane potential is the output, of neurons that are never reset, or with
     `reset_unread` where they would spike, though nobody reads those spikes.
@@ -42,7 +46,7 @@ class Layer:
     name: str
     inputs: int
     neurons: int
-    neuron: LinearNeuron
+    neuron: LinearNeuron | Cell
     selection: Selection
     bias: bool = False
     recurrence: str = "none"
@@ -52,6 +56,7 @@ class Layer:
     convolution: Convolution | None = None
     dropout: float = 0.0
     dropout_per: str = "timestep"
+    norm: BatchNorm | None = None
 
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
@@ -64,13 +69,31 @@ class Layer:
                 f"layer '{self.name}': dropout {self.dropout} per '{self.dropout_per}' is not valid: a share of at "
                 f"least 0 and below 1, per {' or '.join(PER)}, is needed"
             )
-        if self.reset_unread and self.neuron.reset_by == "emission":
+        if self.cell is not None:
+            self._check_cell(self.cell)
+        elif self.reset_unread and self.linear.reset_by == "emission":
             raise MappingError(
                 f"layer '{self.name}': spikes that nobody reads are not listed, so they reset by state: leave "
                 'network.reset_by = "emission" out'
             )
+        if self.reset_unread and self.linear.lifts:
+            raise MappingError(
+                f"layer '{self.name}' is read by its membrane potential and resets at thresholds that neurons have of "
+                "their own, or learn, which is not in that potential here; nearest: one fixed threshold for the layer"
+            )
         if self.convolution is not None:
             self._check_convolution(self.convolution)
+
+    def _check_cell(self, cell: Cell) -> None:
+        what = ""
+        if self.reset_unread:
+            what = 'their equations say what a spike resets: set network.output = "membrane", or "spikes"'
+        elif cell.of.recurrent and self.recurrence != "none":
+            what = "these cells have synapses onto themselves already: leave network.recurrence out"
+        elif self.convolution and (cell.of.recurrent or cell.of.gates > 1):
+            what = "a convolution has one weight for each input of a neuron, these cells have several"
+        if what:
+            raise MappingError(f"layer '{self.name}' of cells '{cell.model}': {what}")
 
     def _check_convolution(self, convolution: Convolution) -> None:
         for what, given, planes in (
@@ -88,9 +111,43 @@ class Layer:
             )
 
     @property
+    def cell(self) -> Cell | None:
+        """Its neurons, where these are given by equations."""
+        return self.neuron if isinstance(self.neuron, Cell) else None
+
+    @property
+    def linear(self) -> LinearNeuron:
+        """Its neurons, where these are linear; raises MappingError for others."""
+        if isinstance(self.neuron, Cell):
+            raise MappingError(
+                f"layer '{self.name}' is of cells '{self.neuron.model}', which are no linear neurons: set "
+                "network.neuron to a model of these"
+            )
+        return self.neuron
+
+    @property
     def acting_neuron(self) -> LinearNeuron:
         """The neurons with the reset that they have."""
-        return self.neuron if self.spiking or self.reset_unread else replace(self.neuron, fired=None)
+        return self.linear if self.spiking or self.reset_unread else self._unreset
+
+    @cached_property
+    def _unreset(self) -> LinearNeuron:
+        return self.linear.unreset
+
+    @property
+    def learned(self) -> tuple[Learned, ...]:
+        """Constants of linear neurons that are trained."""
+        return () if self.cell else self.acting_neuron.learned
+
+    @property
+    def gates(self) -> int:
+        """Columns of weights for each neuron."""
+        return self.cell.of.gates if self.cell else 1
+
+    @property
+    def recurs(self) -> bool:
+        """Whether it has trained synapses onto itself."""
+        return self.recurrence != "none" or (self.cell is not None and self.cell.of.recurrent)
 
     @property
     def capacity(self) -> int:
@@ -109,26 +166,36 @@ class Layer:
     @property
     def gives_itself_gradients(self) -> bool:
         """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
-        return self.recurrence != "none" or (self.neuron.reset_gradient == "full" and reads_own_spikes(self))
+        return self.recurs or (reads_own_spikes(self) and self.linear.reset_gradient == "full")
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The trained parameters: weights, first those of what it reads first, and, where the layer has them, synapses
-        onto itself and biases."""
+        """The parameters: weights, first those of what it reads first, and, where the layer has them, synapses onto
+        itself, biases, what its batch norm has, and constants of its neurons."""
         also = (
-            Parameter(layer=self.name, role="weights", shape=(each.neurons, self.neurons), source=each.name)
-            for each in self.sources[1:]
+            Parameter(layer=self.name, role="weights", shape=(each.neurons, self.gates * self.neurons), source=label)
+            for each, label in list(zip(self.sources, labels_of(self.sources), strict=True))[1:]
         )
         shapes = {}
-        if self.recurrence != "none":
-            shapes["recurrent"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
-        if self.bias:
-            shapes["bias"] = (1, self.columns)
+        if self.recurs:
+            shapes["recurrent"] = (1 if self.recurrence == "one_to_one" else self.neurons, self.gates * self.neurons)
+        if self.bias or self.norm:
+            shapes["bias"] = (1, self.gates * self.columns)
+        if self.norm:
+            shapes |= dict.fromkeys(("gain", *STATISTICS), (1, self.columns))
+        if self.cell is not None:
+            if self.bias and self.cell.of.recurrent:
+                shapes["recurrent_bias"] = (1, self.gates * self.columns)
+            shapes |= dict.fromkeys(self.cell.of.rows, (1, self.columns))
         others = (Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
         rows = self.convolution.fan_in if self.convolution else self.inputs
-        channels = self.convolution.channels if self.convolution else self.neurons
+        channels = self.convolution.channels if self.convolution else self.gates * self.neurons
         weights = Parameter(layer=self.name, role="weights", shape=(rows, channels))
-        return weights, *also, *others
+        learned = (
+            Parameter(layer=self.name, role="constant", shape=(1, len(each.value)), constant=each.name)
+            for each in self.learned
+        )
+        return weights, *also, *others, *learned
 
     @property
     def fan_in(self) -> int:
@@ -136,6 +203,15 @@ class Layer:
         if self.convolution:
             return self.convolution.fan_in
         return self.inputs + sum(each.neurons for each in self.sources[1:])
+
+
+def labels_of(sources: tuple[Source, ...]) -> tuple[str, ...]:
+    """A name for each of what a layer reads: that of the source, with the age for all but the first of a source."""
+    names = [each.name for each in sources]
+    return tuple(
+        aged(each.name, each.lag or 0) if each.name in names[:place] else each.name
+        for place, each in enumerate(sources)
+    )
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
@@ -174,11 +250,33 @@ def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, .
             if body.values[fired].form == "sparse":
                 fired = body.one("emitted", (fired,), f"fired.{name}", layer=name, attributes=attributes)
         inputs = (*inputs, fired)
+    for row in range(len(neuron.rows)):
+        coefficient = Value(name=coefficient_of(name, row), shape=(1, columns), layer=name)
+        inputs = (*inputs, body.declare(coefficient))
     x, u = body.add("neuron", inputs, x, layer=name, attributes=neuron, names=(x, u))
     return (Carry(enters=held, leaves=x), *carries), u
 
 
+def cell_step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
+    """Append one timestep of the layer's cells; returns what they carry and the name of what they send.
+
+    Carried: their states [rows, columns]; what they sent the network carries.
+    """
+    cell, name = layer.cell, layer.name
+    assert cell is not None
+    own = None
+    if cell.of.recurrent:
+        trained = {parameter.role: parameter.name for parameter in layer.parameters}
+        own = body.one("matmul", (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
+        if layer.bias:
+            own = body.one("bias_add", (own, trained["recurrent_bias"]), f"recurrent.{name}.biased", layer=name)
+    rows = body.values[current].shape[0]
+    return Equations(body, name, cell, layer.selection, current, own, rows).finish()
+
+
 def reads_own_spikes(layer: Layer) -> bool:
     """Whether the neurons need what they emitted in the previous timestep."""
-    neuron = layer.neuron
+    if layer.cell is not None:
+        return False
+    neuron = layer.linear
     return layer.spiking and neuron.resets and neuron.reset_by == "emission"

@@ -12,7 +12,8 @@ Finkbeiner et al. 2024, arXiv 2311.04386, equations of the fused layer); they ha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from mimdsim.graph.records import (
     no_flops,
     per_element,
     shaped,
+    summed,
 )
 from mimdsim.graph.spikes import Selection, smooth_spike
 
@@ -82,6 +84,34 @@ def terms_of(*arrays: np.ndarray) -> int:
     return int(np.any([array.any(axis=-1) for array in arrays], axis=0).sum())
 
 
+def _entries(arrays: tuple[np.ndarray, ...]) -> list[tuple[int, tuple[int, ...]]]:
+    """Every coefficient of arrays whose last axis is the neurons, as (array, index within it)."""
+    return [(number, at) for number, array in enumerate(arrays) for at in np.ndindex(array.shape[:-1])]
+
+
+def shortest(row: np.ndarray) -> np.ndarray:
+    """One number where all are the same."""
+    return row[:1] if (row == row[0]).all() else row
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learned:
+    """A constant of the model that is trained; the coefficients grow linearly with it.
+
+    name: of the model's parameter; value float64 [neurons], or [1] for one that the layer shares; link: what is trained
+    in its place ('clamp': itself, used from `low` to `high`; 'sigmoid': its logit). slopes: how much every array of the
+    neuron grows with it, in the order of `LinearNeuron.arrays`; lift: how much its lift does.
+    """
+
+    name: str
+    value: np.ndarray
+    link: str
+    low: float
+    high: float
+    slopes: tuple[np.ndarray, ...]
+    lift: np.ndarray
+
+
 RESET_GRADIENTS = ("pass", "mask", "full")
 RESETS_BY = ("state", "emission")
 MOST_STATES = 4
@@ -92,11 +122,13 @@ class LinearNeuron:
     """The neurons of one layer.
 
     quiet: the map where a neuron did not fire in the previous timestep; fired: where it did (None: the same). readout h
-    [states, width], offset o [width] (a neuron's own threshold is the layer's threshold minus its offset).
+    [states, width], offset o [width] (a neuron's own threshold is the layer's threshold minus its offset); lift: what
+    of the offset is there for that comparison alone, and is no part of the membrane potential.
     reset_by: a neuron has fired when its 'state' was above the threshold, or when its 'emission' is listed (a spike
     dropped for lack of capacity does not reset). reset_gradient: 'pass' (adjoint by the quiet map everywhere), 'mask'
     (by the map that was applied), 'full' (also through the decision, with the layer's surrogate). published: there is
-    published code for the model, which `fused` neurons use. Neurons are equal when all these fields are.
+    published code for the model, which `fused` neurons use. learned: constants of the model that are trained, of which
+    the arrays hold what they begin with. Neurons are equal when all these fields are.
     Raises MappingError for shapes or choices that do not fit together.
     """
 
@@ -110,6 +142,8 @@ class LinearNeuron:
     reset_by: str = "state"
     reset_gradient: str = "mask"
     published: bool = False
+    learned: tuple[Learned, ...] = ()
+    lift: np.ndarray = field(default_factory=lambda: np.zeros(1))
 
     def __post_init__(self) -> None:
         for value, known, key in (
@@ -144,7 +178,8 @@ class LinearNeuron:
     @property
     def _content(self) -> tuple[object, ...]:
         plain = (self.model, self.states, self.threshold, self.reset_by, self.reset_gradient, self.published)
-        return *plain, *((array.shape, array.tobytes()) for array in self.arrays)
+        learned = (array for each in self.learned for array in (each.value, *each.slopes))
+        return *plain, *((array.shape, array.tobytes()) for array in (*self.arrays, self.lift, *learned))
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -167,7 +202,52 @@ class LinearNeuron:
         all neurons, and a reset to zero by state that no gradient goes through."""
         cleared = self.fired is None or not (self.fired.matrix.any() or self.fired.constant.any())
         by_state = self.reset_by == "state" and self.reset_gradient != "full"
-        return self.published and by_state and cleared and self.neurons == 1
+        return self.published and by_state and cleared and self.neurons == 1 and not self.learned
+
+    @cached_property
+    def rows(self) -> tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]:
+        """The places in `arrays`, as (array, index within it), of every learned coefficient: equal ones are one."""
+        found: dict[tuple[bytes, ...], list[tuple[int, tuple[int, ...]]]] = {}
+        for number, at in _entries(self.arrays):
+            slopes = [each.slopes[number][at] for each in self.learned]
+            if any(slope.any() for slope in slopes):
+                alike = tuple(shortest(array).tobytes() for array in (self.arrays[number][at], *slopes))
+                found.setdefault(alike, []).append((number, at))
+        return tuple(map(tuple, found.values()))
+
+    def with_rows(self, rows: tuple[np.ndarray, ...]) -> LinearNeuron:
+        """The neurons with these coefficients, each [1, neurons], in the places of `rows`."""
+        if not rows:
+            return self
+        arrays = [np.array(np.broadcast_to(array, (*array.shape[:-1], rows[0].shape[-1]))) for array in self.arrays]
+        for row, places in zip(rows, self.rows, strict=True):
+            for number, at in places:
+                arrays[number][at] = row[0]
+        return self._of_arrays(arrays)
+
+    @property
+    def unreset(self) -> LinearNeuron:
+        """The neurons of which only the membrane potential is read: nothing is compared with a threshold, and nothing
+        learned for that."""
+        learned = []
+        for each in self.learned:
+            slopes = (*each.slopes[:3], each.slopes[-2], each.slopes[-1] - each.lift)
+            if any(map(np.any, slopes)):
+                learned.append(replace(each, slopes=slopes, lift=np.zeros(1)))
+        offset, none = self.offset - self.lift, np.zeros(1)
+        return replace(self, fired=None, offset=offset, lift=none, learned=tuple(learned))
+
+    @property
+    def lifts(self) -> bool:
+        """Whether what is compared with the threshold is not the membrane potential."""
+        return bool(self.lift.any() or any(each.lift.any() for each in self.learned))
+
+    def _of_arrays(self, arrays: list[np.ndarray]) -> LinearNeuron:
+        maps = [
+            Affine(matrix=m, drive=b, constant=c) for m, b, c in zip(*(arrays[k:-2:3] for k in range(3)), strict=True)
+        ]
+        fired = maps[1] if self.fired else None
+        return replace(self, quiet=maps[0], fired=fired, readout=arrays[-2], offset=arrays[-1], learned=())
 
     @property
     def differs(self) -> tuple[bool, bool]:
@@ -200,6 +280,70 @@ class Gradient:
     of_fired: bool = False
 
 
+class Place(NamedTuple):
+    """Where a coefficient stands: what of the neuron's states it adds to (as many as there are: the potential), what of
+    states, the current and one it multiplies, and whether after a spike, without one, or always ('')."""
+
+    target: int
+    column: int
+    when: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowGradient:
+    """Attributes of 'coefficient_gradient': which learned coefficient of the neuron; told: whether it is known who
+    fired."""
+
+    neuron: LinearNeuron
+    row: int
+    told: bool
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """Where the coefficient stands."""
+        neuron, states = self.neuron, len(self.neuron.states)
+        found: dict[tuple[int, int], set[str]] = {}
+        for number, at in neuron.rows[self.row]:
+            if number >= len(neuron.arrays) - 2:
+                found[states, states + 1] = {"", "after"}  # the offset; read-outs are not learned
+                continue
+            kind, (target, *columns) = number % 3, at
+            place = target, columns[0] if kind == 0 else states + kind - 1
+            found.setdefault(place, set()).add("quiet" if number < 3 else "after")
+        both = self.told and neuron.resets
+        whens = {place: "" if len(when) > 1 or not both else next(iter(when)) for place, when in found.items()}
+        return tuple(Place(*place, when) for place, when in whens.items())
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What it is computed from, in order: adjoints of the states and of the potential, who fired, the states
+        before, the current."""
+        states = len(self.neuron.states)
+        wanted = {
+            "dx": any(place.target < states for place in self.places),
+            "du": any(place.target == states for place in self.places),
+            "fired": any(place.when for place in self.places),
+            "x": any(place.column < states for place in self.places),
+            "current": any(place.column == states for place in self.places),
+        }
+        return tuple(name for name, needed in wanted.items() if needed)
+
+
+def _row_gradient(about: RowGradient, *given: np.ndarray) -> tuple[np.ndarray]:
+    found, states = dict(zip(about.reads, given, strict=True)), len(about.neuron.states)
+    total = np.zeros_like(given[0][..., :1, :].reshape(-1, given[0].shape[-1])[:1])
+    for target, column, when in about.places:
+        part = found["dx"][target] if target < states else found["du"]
+        if column <= states:
+            part = part * (found["x"][column] if column < states else found["current"])
+        if when:
+            fired = found["fired"]
+            share = fired if fired.dtype != bool else fired.astype(part.dtype)
+            part = part * (share if when == "after" else 1 - share)
+        total += summed(part)
+    return (total,)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fired:
     """Attributes of 'fired' and 'emitted': the layer's selection and width, and whether gradients go through it."""
@@ -217,12 +361,19 @@ def _choose(fired: np.ndarray, quiet: np.ndarray, after: np.ndarray) -> np.ndarr
     return np.where(fired == 0, quiet, np.where(fired == 1, after, mixed))
 
 
+def _split(neuron: LinearNeuron, given: tuple[np.ndarray, ...]) -> tuple[LinearNeuron, list[np.ndarray]]:
+    """The neurons with their learned coefficients, which come last, and what else is given."""
+    count = len(given) - len(neuron.rows)
+    return neuron.with_rows(given[count:]), list(given[:count])
+
+
 def _neuron(
-    neuron: LinearNeuron, x: np.ndarray, current: np.ndarray, fired: np.ndarray | None = None
+    neuron: LinearNeuron, x: np.ndarray, current: np.ndarray, *given: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
+    neuron, fired = _split(neuron, given)
     after = advance(neuron.quiet, x, current)
-    if fired is not None and neuron.fired is not None:
-        after = _choose(fired, after, advance(neuron.fired, x, current))
+    if fired and neuron.fired is not None:
+        after = _choose(fired[0], after, advance(neuron.fired, x, current))
     return after, _read_out(neuron, after)
 
 
@@ -240,12 +391,12 @@ def _read_out(neuron: LinearNeuron, x: np.ndarray) -> np.ndarray:
 
 def _neuron_vjp(build: Backward, op: Operation, dx: str | None, du: str | None) -> tuple[str | None, ...]:
     neuron, layer = op.attributes, op.layer
-    none = (None,) * len(op.inputs)
     if du is not None:
-        given = (du,) if dx is None else (dx, du)
-        dx = build.one("neuron_readout_gradient", given, f"{layer}.dx", layer=layer, attributes=neuron)
+        both = (du,) if dx is None else (dx, du)
+        dx = build.one("neuron_readout_gradient", both, f"{layer}.dx", layer=layer, attributes=neuron)
     assert dx is not None
-    resets = len(op.inputs) == 3 and neuron.resets
+    given, rows = op.inputs[: len(op.inputs) - len(neuron.rows)], op.inputs[len(op.inputs) - len(neuron.rows) :]
+    resets = len(given) == 3 and neuron.resets
     full = resets and neuron.reset_gradient == "full"
     matrix, drive = neuron.differs
     # maps that differ in their constants alone have one adjoint, whoever fired
@@ -253,16 +404,31 @@ def _neuron_vjp(build: Backward, op: Operation, dx: str | None, du: str | None) 
     attributes = Gradient(
         neuron=neuron, switched=switched, reads_state=full and matrix, reads_current=full and drive, of_fired=full
     )
-    inputs = (dx, *((build.saved(op.inputs[2]),) if switched else ()))
-    inputs += (build.saved(op.inputs[0]),) if attributes.reads_state else ()
-    inputs += (build.saved(op.inputs[1]),) if attributes.reads_current else ()
+    inputs = (dx, *((build.saved(given[2]),) if switched else ()))
+    inputs += (build.saved(given[0]),) if attributes.reads_state else ()
+    inputs += (build.saved(given[1]),) if attributes.reads_current else ()
+    inputs += tuple(map(build.saved, rows))
+    learned = tuple(_row_vjp(build, op, index, given, {"dx": dx, "du": du}) for index in range(len(rows)))
     made = build.add("neuron_gradient", inputs, f"{layer}.adjoint", layer=layer, attributes=attributes)
-    return (*made, *none[len(made) :])
+    return (*made, *(None,) * (len(given) - len(made)), *learned)
+
+
+def _row_vjp(
+    build: Backward, op: Operation, index: int, given: tuple[str, ...], adjoints: dict[str, str | None]
+) -> str | None:
+    """The gradient of one learned coefficient, summed over the rows of samples."""
+    about = RowGradient(neuron=op.attributes, row=index, told=len(given) == 3)
+    found = adjoints | {"x": given[0], "current": given[1], "fired": given[-1]}
+    if "du" in about.reads and adjoints["du"] is None:
+        return None
+    inputs = tuple(found[name] if name in adjoints else build.saved(str(found[name])) for name in about.reads)
+    name = f"{op.layer}.dc{index}_now"
+    return build.one("coefficient_gradient", tuple(map(str, inputs)), name, layer=op.layer, attributes=about)
 
 
 def _neuron_gradient(gradient: Gradient, dx: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    neuron = gradient.neuron
-    rest, made = list(others), pull_back(neuron.quiet, dx)
+    neuron, rest = _split(gradient.neuron, others)
+    made = pull_back(neuron.quiet, dx)
     if gradient.switched and neuron.fired is not None:
         fired, after = rest.pop(0), pull_back(neuron.fired, dx)
         made = _choose(fired, made[0], after[0]), _choose(fired, made[1], after[1])
@@ -350,8 +516,8 @@ def _told_by_state(neuron: LinearNeuron, v: np.ndarray) -> np.ndarray:
 
 
 def _fused(neuron: LinearNeuron, v: np.ndarray, current: np.ndarray) -> tuple[np.ndarray]:
-    fired = _told_by_state(neuron, v) if neuron.resets else None
-    return (_neuron(neuron, v[None], current, fired)[0][0],)
+    fired = (_told_by_state(neuron, v),) if neuron.resets else ()
+    return (_neuron(neuron, v[None], current, *fired)[0][0],)
 
 
 def _fused_vjp(build: Backward, op: Operation, dv: str) -> tuple[str | None, ...]:
@@ -412,6 +578,12 @@ LINEAR_NEURONS = (
         flops=lambda values, gradient: (
             2 * elements(values[0]) // values[0].shape[0] * _map_terms(gradient.neuron) * (1 + gradient.of_fired)
         ),
+    ),
+    OpDef(
+        name="coefficient_gradient",
+        shapes=shaped(lambda values, _: (1, values[0].shape[-1])),
+        evaluate=_row_gradient,
+        flops=lambda values, about: 2 * elements(values[0]) * len(about.places),
     ),
     OpDef(name="fired", shapes=like(0), evaluate=_fired, vjp=_fired_vjp, flops=per_element(1), recomputed=True),
     OpDef(name="emitted", shapes=like(0), evaluate=_emitted, vjp=_emitted_vjp, flops=no_flops, recomputed=True),

@@ -8,32 +8,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.records import Value
 from mimdsim.numerics import optimisers
 
 INPUT, LABELS = "input", "labels"
+INPUT_NOW = "input.now"  # in a timestep
 LOSS, SCORES = "loss", "counts"
 LEARNING_RATE = optimisers.LEARNING_RATE  # graph input of a scheduled rate
 TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
-ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of the parameters, and how their names begin
+# of the parameters, and how their names begin; those of rows of cells begin with the row's own name
+ROLES = {
+    **{"weights": "w", "recurrent": "r", "bias": "b", "recurrent_bias": "rb", "constant": "c"},
+    **{role: role for role in ("gain", *STATISTICS)},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, or its 'bias'.
+    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, its 'bias', a
+    'constant' of its neurons, or of its batch norm the 'gain' and the running averages, 'mean' and 'variance'.
 
-    One number per neuron is a row [1, neurons]. source: of weights from a further layer that it reads, or 'input'.
+    Of cells with gates, with as many columns for each gate; these have a 'recurrent_bias' too, and rows of their own.
+    One number per neuron is a row [1, neurons], one for the layer [1, 1]. source: of weights from a further layer that
+    it reads, or 'input', with its age where the layer reads others of it. constant: which, by the name of the model's
+    parameter.
     """
 
     layer: str
     role: str
     shape: tuple[int, int]
     source: str = ""
+    constant: str = ""
 
     @property
     def name(self) -> str:
         """'w.hidden1', 'w.hidden1.from.input', 'r.hidden1', 'b.hidden1'."""
-        return f"{ROLES[self.role]}.{self._of}"
+        return f"{ROLES.get(self.role, self.role)}.{self._of}"
+
+    @property
+    def trained(self) -> bool:
+        """Whether there is a gradient of it; running averages have none."""
+        return self.role not in STATISTICS
 
     @property
     def short(self) -> str:
@@ -42,11 +58,13 @@ class Parameter:
 
     @property
     def public(self) -> str:
-        """'hidden1', 'hidden1.from.input', 'hidden1.recurrent', 'hidden1.bias'."""
-        return self._of if self.role == "weights" else f"{self.layer}.{self.role}"
+        """'hidden1', 'hidden1.from.input', 'hidden1.recurrent', 'hidden1.bias', 'hidden1.beta'."""
+        return self._of if self.role in ("weights", "constant") else f"{self.layer}.{self.role}"
 
     @property
     def _of(self) -> str:
+        if self.constant:
+            return f"{self.layer}.{self.constant}"
         return f"{self.layer}.from.{self.source}" if self.source else self.layer
 
     @property
@@ -94,14 +112,34 @@ def random_name(layer: str) -> str:
     return f"random.{layer}"
 
 
+def coefficient_of(layer: str, row: int) -> str:
+    """A coefficient of the neurons that follows from constants that are learned."""
+    return f"coefficient{row}.{layer}"
+
+
 def spikes_of(layer: str) -> str:
     """What a layer emits in a timestep."""
     return f"spikes.{layer}"
 
 
-def before(value: str) -> str:
-    """A body value one timestep earlier."""
-    return f"{value}.previous"
+def before(value: str, age: int = 1) -> str:
+    """A body value `age` timesteps earlier."""
+    return value if age == 0 else f"{value}.previous" if age == 1 else f"{value}.t-{age}"
+
+
+def aged(source: str, age: int) -> str:
+    """Spikes of a source at an age, as they are written: 'hidden0@t', 'hidden0@t-2'."""
+    return f"{source}@t-{age}" if age else f"{source}@t"
+
+
+def after(value: str) -> str:
+    """What a training step leaves of a graph input."""
+    return f"next.{value}"
+
+
+def current_now(layer: str) -> str:
+    """The current of a timestep that comes from a batch norm over all of them."""
+    return f"normalised.{layer}"
 
 
 def listed(spikes: str) -> tuple[str, str]:

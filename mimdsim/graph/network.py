@@ -2,7 +2,8 @@
 
 With a delay of one timestep every layer reads what others emitted one timestep earlier (and the input of this
 timestep), so all layers are independent of each other within a timestep. Without a delay the layers run one after
-another in every timestep. A layer always reads its own spikes and those of a layer after it one timestep later.
+another in every timestep. A layer always reads its own spikes one timestep later, and those of a layer after it at
+least one. A source may be read at any ages, each by weights of its own: older spikes are handed from carry to carry.
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.batch_norm import STATISTICS, averaging
 from mimdsim.graph.convolution import Patches, Planes, Pool, Pooling, Window
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.dropout import Masks
-from mimdsim.graph.layer import Layer, Source, reads_own_spikes, step
+from mimdsim.graph.layer import Layer, Source, cell_step, labels_of, reads_own_spikes, step
+from mimdsim.graph.learned_constants import Coefficients
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss, add_scores
 from mimdsim.graph.names import (
     INPUT,
+    INPUT_NOW,
     LABELS,
     LEARNING_RATE,
     LOSS,
     ROLES,
     SCORES,
     Parameter,
+    after,
+    aged,
     before,
+    coefficient_of,
+    current_now,
     gradient_of,
     keep_of,
     mask_of,
@@ -42,6 +50,7 @@ from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import add_updates
 from mimdsim.numerics.optimisers import Optimiser
 
+OF_NORM = ("gain", "bias", *STATISTICS)  # the parameters that a batch norm has
 DELAYS = (0, 1)  # timesteps from one layer to the next
 
 
@@ -81,8 +90,11 @@ class SpikingNetwork:
         for layer in self.layers:
             self._check_sources(layer)
             self._check_planes(layer)
+            self._check_cell(layer)
             if layer.dropout and self.spikes != "dense":
                 raise MappingError(f"layer '{layer.name}': dropout is of dense spikes: set network.spikes = \"dense\"")
+            self._check_norm(layer)
+        self._check_stretches()
         if self.sources(self.layers[0])[0].name != INPUT:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
         leading = {self.layers[-1].name}
@@ -95,7 +107,6 @@ class SpikingNetwork:
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}
         widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
-        names = [each.name for each in layer.sources]
         for each in layer.sources:
             if each.name not in widths:
                 raise MappingError(
@@ -108,13 +119,86 @@ class SpikingNetwork:
                     f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
                 )
             now = 0 if each.name == INPUT or each.name in self._before(layer) else 1
-            if each.lag not in (None, 1, now) or (each.name == INPUT and each.lag):
+            if each.lag is not None and not now <= each.lag < max(2, self.timesteps):
                 raise MappingError(
-                    f"layer '{layer.name}' cannot read '{each.name}' {each.lag} timesteps old: layers before it may be "
-                    f"0 or 1, those after it 1, and '{INPUT}' 0"
+                    f"layer '{layer.name}' cannot read '{each.name}' {each.lag} timesteps old: of {self.timesteps} "
+                    f"timesteps, layers before it and '{INPUT}' may be 0 to {self.timesteps - 1}, those after it from 1"
                 )
-        if len(set(names)) < len(names):
-            raise MappingError(f"layer '{layer.name}' reads {', '.join(names)}; name each once")
+            if each.name == INPUT and each.lag and self.steady_input:
+                raise MappingError(
+                    f"layer '{layer.name}' reads '{aged(INPUT, each.lag)}', of an input that is the same in every "
+                    "timestep: leave the age out"
+                )
+        self._check_ages(layer)
+
+    def _check_ages(self, layer: Layer) -> None:
+        names = [each.name for each in layer.sources]
+        ages = [(each.name, each.lag) for each in self.sources(layer)]
+        if len(set(ages)) < len(ages):
+            said = ", ".join(names)
+            raise MappingError(f"layer '{layer.name}' reads {said}; name each once, or with other ages each")
+        unsaid = [
+            each.name for place, each in enumerate(layer.sources) if each.lag is None and each.name in names[:place]
+        ]
+        if unsaid:
+            raise MappingError(
+                f"layer '{layer.name}' reads '{unsaid[0]}' at several ages; write that of the second too, as in "
+                f"'{aged(unsaid[0], self.delay)}'"
+            )
+
+    def _check_cell(self, layer: Layer) -> None:
+        if layer.cell is None:
+            return
+        what = ""
+        if self.spikes != "dense":
+            what = 'cells send numbers, not lists of spikes: set network.spikes = "dense"'
+        elif layer is self.layers[-1] and layer.spiking and not layer.cell.of.spiking:
+            what = 'the outputs of the last layer are no spikes: set network.output = "membrane"'
+        elif self.loss.firing_strength and layer is not self.layers[-1] and not layer.cell.of.spiking:
+            what = "its outputs are no spikes whose share could be penalised: leave training.firing_strength out"
+        if what:
+            raise MappingError(f"layer '{layer.name}' of cells '{layer.cell.model}': {what}")
+
+    def _check_norm(self, layer: Layer) -> None:
+        if layer.norm is None:
+            return
+        if self.spikes != "dense":
+            raise MappingError(f"layer '{layer.name}': batch norm is of all currents: set network.spikes = \"dense\"")
+        if layer.gates > 1:
+            raise MappingError(f"layer '{layer.name}': cells with gates have no batch norm: leave it out")
+        if self.values_normalised(layer) < 2:
+            raise MappingError(f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch")
+
+    def _check_stretches(self) -> None:
+        """Raise MappingError where a layer reads another across a batch norm of the whole sequence."""
+        for number, layers in enumerate(self.stretches):
+            following = [each[0] for each in self.stretches[number + 1 : number + 2]]
+            for layer in (*layers[bool(number) :], *following):
+                known = {INPUT, *(each.name for each in layers)}
+                others = [each.name for each in self.sources(layer) if each.name not in known]
+                if others:
+                    raise MappingError(
+                        f"layer '{layer.name}' reads '{others[0]}' across a batch norm of the whole sequence, which "
+                        "needs all timesteps of the layers before it first: let every layer read the one before it, or "
+                        'set network.batch_norm = "timestep"'
+                    )
+
+    @property
+    def stretches(self) -> tuple[tuple[Layer, ...], ...]:
+        """Layers that run side by side, timestep by timestep. The current of the first of every stretch but one is
+        known for all timesteps before: it is normalised by the statistics of the whole sequence."""
+        found: list[list[Layer]] = [[]]
+        for layer in self.layers:
+            if layer.norm and layer.norm.per == "sequence":
+                found.append([])
+            found[-1].append(layer)
+        return tuple(map(tuple, found))
+
+    def values_normalised(self, layer: Layer) -> int:
+        """How many values of a column have a mean and a variance in common."""
+        places = layer.convolution.made.positions if layer.convolution else 1
+        timesteps = self.timesteps if layer.norm and layer.norm.per == "sequence" else 1
+        return self.batch * places * timesteps
 
     def _check_planes(self, layer: Layer) -> None:
         convolution = layer.convolution
@@ -189,14 +273,19 @@ class SpikingNetwork:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """All parameters by name, the weights of all layers first."""
+        """All parameters by name, the weights of all layers first; running averages among them."""
         every = (parameter for layer in self.layers for parameter in layer.parameters)
-        return {each.name: each for each in sorted(every, key=lambda each: list(ROLES).index(each.role))}
+        return {each.name: each for each in sorted(every, key=lambda each: [*ROLES, each.role].index(each.role))}
 
     @property
     def trained(self) -> dict[str, Parameter]:
         """The parameters that are not frozen."""
-        return {name: each for name, each in self.parameters.items() if name not in self.frozen}
+        return {name: each for name, each in self.parameters.items() if each.trained and name not in self.frozen}
+
+    @property
+    def averages(self) -> dict[str, Parameter]:
+        """The running averages of batch norms, which a training step moves on."""
+        return {name: each for name, each in self.parameters.items() if not each.trained}
 
     @property
     def shapes(self) -> dict[str, tuple[int, int]]:
@@ -206,6 +295,23 @@ class SpikingNetwork:
     def most_spikes(self, layer: Layer) -> int:
         """How many neurons of a layer can spike in one timestep for one sample."""
         return layer.capacity if self.spikes == "sparse" else layer.neurons
+
+    @property
+    def input_ages(self) -> tuple[int, ...]:
+        """How many timesteps old the input is where layers read it."""
+        every = (each for layer in self.layers for each in self.sources(layer))
+        return tuple(sorted({each.lag or 0 for each in every if each.name == INPUT}))
+
+    @property
+    def oldest_age(self) -> int:
+        """How many timesteps old the oldest spikes are that a layer reads."""
+        return max(each.lag or 0 for layer in self.layers for each in self.sources(layer))
+
+    def oldest(self, index: int) -> int:
+        """How many timesteps the layer's spikes are needed for: by others, or itself."""
+        name = self.layers[index].name
+        every = (each for layer in self.layers for each in self.sources(layer))
+        return max([int(self.is_read(index)), *(each.lag or 0 for each in every if each.name == name)])
 
     def is_read(self, index: int) -> bool:
         """Whether the layer's spikes are needed a timestep later: by another layer or by itself."""
@@ -225,21 +331,32 @@ def training_graph(network: SpikingNetwork) -> Graph:
     with Adam 'moment1.<layer>', 'moment2.<layer>' for weights and 'moment1.r.<layer>' etc. for others (with momentum
     'momentum.<layer>'), the inputs in `network.scheduled`, and 'random.<layer>' [batch] where truncation is random or
     the layer has dropout. Outputs: 'loss', 'counts' [batch, classes], 'gradient.<parameter>' (clipped where a largest
-    norm is given), 'next.<parameter>' (and moments), and 'penalty.<layer>' for layers whose firing is penalised.
+    norm is given), 'next.<parameter>' (and moments), 'penalty.<layer>' for layers whose firing is penalised, and
+    'next.mean.<layer>', 'next.variance.<layer>' of those with batch norm, whose running averages are inputs.
     """
     graph = forward_graph(network)
-    graph, gradients = differentiate(graph, LOSS, tuple(network.trained), terms=network.penalties)
+    graph, found = differentiate(graph, LOSS, tuple(network.trained), terms=network.penalties)
     build = builder("update")
     build.begin_with(graph)
-    by_parameter = {parameter: gradients[name] for name, parameter in network.trained.items()}
+    by_parameter = {parameter: found[name] for name, parameter in network.trained.items()}
     updates = add_updates(build, network.optimiser, network.largest_gradient_norm, by_parameter, network.pruned)
-    graph = build.graph((LOSS, SCORES, *updates, *network.penalties))
-    return graph.renamed({old: gradient_of(name) for old, name in zip(updates, network.trained, strict=False)})
+    left = _averages_left(graph, network)
+    graph = build.graph((LOSS, SCORES, *updates, *network.penalties, *left))
+    gradients = {old: gradient_of(name) for old, name in zip(updates, network.trained, strict=False)}
+    return graph.renamed(gradients | left)
+
+
+def _averages_left(graph: Graph, network: SpikingNetwork) -> dict[str, str]:
+    """Values that are running averages -> how they are named in the end."""
+    scans = graph.scans("forward")
+    made = (pair for op in scans for pair in zip(op.outputs, op.attributes.carries, strict=False))
+    left = {outer: after(carry.enters) for outer, carry in made if carry.enters in network.averages}
+    return left | {name: name for name in map(after, network.averages) if name in graph.values}
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:
     """The forward scan and the loss."""
-    return _with_loss(network, _forward_scan(network))
+    return _with_loss(network)
 
 
 def inference_graph(network: SpikingNetwork) -> Graph:
@@ -248,24 +365,32 @@ def inference_graph(network: SpikingNetwork) -> Graph:
     Inputs: 'input', the parameters, and 'random.<layer>' where truncation is random. Output: 'counts' [batch, classes].
     Lists hold spikes only: `network` must be one of `inference_network`.
     """
-    build, output, _ = _over_time(network, _forward_scan(network))
+    build, output, _ = _over_time(network)
     add_scores(build, network.loss, output)
     return build.graph((SCORES,))
 
 
 def inference_network(network: SpikingNetwork, batch: int) -> SpikingNetwork:
     """The same network for samples in batches of `batch` that it does not learn from: no entries for gradients in its
-    lists, no thresholds that move while it learns, no dropout, no penalty on how often it fires."""
+    lists, no thresholds that move while it learns, no dropout, no batch norm but what `batch_norm.folded` makes of the
+    weights, no penalty on how often it fires."""
     layers = tuple(
-        replace(layer, selection=replace(layer.selection, second_threshold=layer.selection.threshold), dropout=0.0)
+        replace(
+            layer,
+            selection=replace(layer.selection, second_threshold=layer.selection.threshold),
+            dropout=0.0,
+            bias=layer.bias or layer.norm is not None,
+            norm=None,
+        )
         for layer in network.layers
     )
     loss = replace(network.loss, firing_strength=0.0)
     return replace(network, layers=layers, batch=batch, threshold_schedule=None, loss=loss, frozen=(), pruned=())
 
 
-def _forward_scan(network: SpikingNetwork) -> Scan:
-    """All layers over the timesteps; stacked are the outputs of the last, and the spikes of others that a loss reads.
+def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
+    """The layers of a stretch over the timesteps; stacked are the outputs of the last, or the current that is
+    normalised before the next stretch, and the spikes of others that a loss reads.
 
     Raises MappingError for a layer that cannot be read by its potential.
     """
@@ -276,56 +401,93 @@ def _forward_scan(network: SpikingNetwork) -> Scan:
                 "no synapses onto itself: leave spiking = true"
             )
     body = builder("forward")
-    now = body.declare(_input(network, "input.now"))
-    for layer in network.layers:
-        if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
-            body.declare(Value(name=name, shape=(), layer=layer.name))
-    for layer in network.layers:
-        body.declare(layer.parameters[0].value)
-    for name, parameter in network.parameters.items():
-        if name not in body.values:
-            body.declare(parameter.value)
-    for index, layer in enumerate(network.layers):
-        if network.is_read(index):
-            earlier = _spikes(network, before(spikes_of(layer.name)), layer)
-            body.declare(replace(earlier, shift=-1))
+    layers, following = network.stretches[stretch], network.stretches[stretch + 1 :]
+    _declare(body, network, stretch)
     carries: list[Carry] = []
     emitted: list[str] = []
-    for layer in network.layers:
-        sources = [
-            _read(
-                body,
-                network,
-                layer,
-                each.name,
-                now if each.name == INPUT else before(spikes_of(each.name)) if each.lag else spikes_of(each.name),
-            )
-            for each in network.sources(layer)
-        ]
-        carried, u = step(body, layer, _current(body, layer, sources))
-        carries += carried
+    for number, layer in enumerate(layers):
+        current = current_now(layer.name) if stretch and not number else _products(body, network, layer)
+        averaged, current = _current(body, network, layer, current)
+        if layer.cell:
+            carried, sent = cell_step(body, layer, current)
+            carries += (*carried, *averaged)
+            emitted.append(sent)
+            continue
+        carried, u = step(body, layer, current)
+        carries += (*carried, *averaged)
         if not layer.spiking:
             emitted.append(u)
             continue
         drawn, spikes = _emit(body, network, layer, u)
         carries += drawn
         emitted.append(spikes)
-    for index, spikes in enumerate(emitted):
-        if network.is_read(index):
+    for layer, spikes in zip(layers, emitted, strict=True):
+        if network.is_read(index := network.layers.index(layer)):
             detached = not network.learns_through(index)
             carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
-    masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network)}
-    by_timestep = tuple(Slice(inside=name) for name, per in masks.items() if per == "timestep")
-    for_sequence = tuple(name for name, per in masks.items() if per == "sequence")
+    # of a layer whose spikes no gradient reads, they are kept to be counted
+    for layer in layers:
+        spikes, oldest = spikes_of(layer.name), network.oldest(network.layers.index(layer))
+        carries += (Carry(enters=before(spikes, age + 1), leaves=before(spikes, age)) for age in range(1, oldest))
+    counted = emitted if network.loss.firing_strength or network.frozen else []
+    handed = _products(body, network, following[0][0]) if following else emitted[-1]
+    counted = [name for name in counted if name != handed]
+    return _scan_of(body, network, carries, (handed, *counted))
+
+
+def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
+    """What enters a timestep of a stretch."""
+    layers = network.stretches[stretch]
+    weighted = (*layers[bool(stretch) :], *(each[0] for each in network.stretches[stretch + 1 : stretch + 2]))
+    read = {each.lag for layer in weighted for each in network.sources(layer) if each.name == INPUT}
+    for age in network.input_ages:
+        if age in read:
+            body.declare(replace(_input(network, before(INPUT_NOW, age)), shift=-age))
+    if stretch:
+        layer = layers[0]
+        made = layer.convolution.made if layer.convolution else None
+        shape = (network.batch * made.positions, made.channels) if made else (network.batch, layer.neurons)
+        body.declare(Value(name=current_now(layer.name), shape=shape, layer=layer.name))
+    for layer in layers:
+        if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
+            body.declare(Value(name=name, shape=(), layer=layer.name))
+    for layer in weighted:
+        body.declare(layer.parameters[0].value)
+    here = {layer.name for layer in (*layers, *weighted)}
+    outside = {(each[0].name, role) for each in network.stretches[1:] for role in OF_NORM}
+    for name, parameter in network.parameters.items():
+        known = name in body.values or parameter.constant or (parameter.layer, parameter.role) in outside
+        if parameter.layer in here and not known:
+            body.declare(parameter.value)
+    for layer in layers:
+        for age in range(1, network.oldest(network.layers.index(layer)) + 1):
+            body.declare(replace(_spikes(network, before(spikes_of(layer.name), age), layer), shift=-age))
+
+
+def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], stacked: tuple[str, ...]) -> Scan:
+    """The scan of a body, whose sequences and constants are what it reads."""
+    read = {name for op in body.operations for name in op.inputs}
+    masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network) if each in read}
+    ages = {before(INPUT_NOW, age): -age for age in network.input_ages}
+    entering = [current_now(layers[0].name) for layers in network.stretches[1:]]
+    sequences = [name for name in (*ages, *entering) if name in read]
+    sequences += [name for name, per in masks.items() if per == "timestep"]
+    for_sequence = (name for name, per in masks.items() if per == "sequence")
+    whole = len(network.stretches) == 1
+    every = (name for name, parameter in network.parameters.items() if parameter.trained and not parameter.constant)
+    parameters = (name for name in every if whole or name in read)
+    coefficients = (name for layer in network.layers for name in _coefficients_of(layer) if name in read)
+    thresholds = (name for name in network.moving_thresholds if name in body.values)
+    if not whole:
+        body.inputs = [name for name in body.inputs if name in read]
     return Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
         reverse=False,
         carries=tuple(carries),
-        slices=(Slice(inside=now), *by_timestep),
-        constants=(*network.moving_thresholds, *for_sequence, *network.parameters),
-        # of a layer whose spikes no gradient reads, they are kept to be counted
-        stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength or network.frozen else ())),
+        slices=tuple(Slice(inside=name, shift=ages.get(name, 0)) for name in sequences),
+        constants=(*thresholds, *for_sequence, *parameters, *coefficients),
+        stacked=stacked,
     )
 
 
@@ -350,11 +512,12 @@ def _input(network: SpikingNetwork, name: str) -> Value:
     return Value(name=name, shape=shape, form=form, capacity=capacity, role="spikes", layer=INPUT)
 
 
-def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, source: str, spikes: str) -> str:
-    """What a layer multiplies by its weights: the spikes of a source, or patches of its planes."""
-    convolution, by_channel = layer.convolution, source == INPUT
+def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
+    """What a layer multiplies by its weights: the spikes of a source, or patches of its planes. source: its label."""
+    convolution, by_channel = layer.convolution, read.name == INPUT
+    spikes = before(INPUT_NOW if read.name == INPUT else spikes_of(read.name), read.lag or 0)
     if convolution is None:
-        planes = network.planes_of(source)
+        planes = network.planes_of(read.name)
         spikes = _drop(body, layer, source, spikes)
         if planes is None or planes.positions == 1:
             return spikes
@@ -380,8 +543,8 @@ def _drop(body: GraphBuilder, layer: Layer, source: str, spikes: str) -> str:
 def _masks_of(network: SpikingNetwork) -> Iterator[tuple[Layer, str]]:
     """Of every layer with dropout, the masks of its sources."""
     for layer in network.layers:
-        for source in network.sources(layer) if layer.dropout else ():
-            yield layer, mask_of(layer.name, source.name)
+        for source in labels_of(network.sources(layer)) if layer.dropout else ():
+            yield layer, mask_of(layer.name, source)
 
 
 def _pool(
@@ -391,24 +554,55 @@ def _pool(
     return body.one("pool", (given,), name, layer=layer.name, attributes=pooling)
 
 
-def _current(body: GraphBuilder, layer: Layer, sources: list[str]) -> str:
-    """The current into the layer's neurons: from `sources`, from its spikes of the previous timestep, and its bias."""
+def _normalised(
+    body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str
+) -> tuple[tuple[Carry, ...], str]:
+    """The current after the batch norm, of a timestep or of all, and how the running averages are carried."""
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
+    assert layer.norm
+    names = f"current.{name}.normalised", *(f"{role}.{name}.now" for role in STATISTICS)
+    inputs = current, trained["gain"], trained["bias"]
+    made, *statistics = body.add("batch_norm", inputs, names[0], layer=name, attributes=layer.norm, names=names)
+    carries = []
+    for role, now in zip(STATISTICS, statistics, strict=True):
+        how, held = averaging(layer.norm, role, network.values_normalised(layer)), trained[role]
+        moved = body.one("running_average", (held, now), after(held), layer=name, attributes=how)
+        carries.append(Carry(enters=held, leaves=moved, detached=True))
+    return tuple(carries), made
+
+
+def _products(body: GraphBuilder, network: SpikingNetwork, layer: Layer) -> str:
+    """What a layer's weights make of what it reads, added up."""
+    read = network.sources(layer)
+    sources = [_read(body, network, layer, *each) for each in zip(read, labels_of(read), strict=True)]
     product = "synapse" if body.values[sources[0]].form == "sparse" else "matmul"
     current = ""
     for source, weights in zip(sources, layer.parameters, strict=False):
-        more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=name)
-        current = body.one("add", (current, more), f"current.{weights.short}.sum", layer=name) if current else more
+        more = body.one(product, (source, weights.name), f"current.{weights.short}", layer=layer.name)
+        current = (
+            body.one("add", (current, more), f"current.{weights.short}.sum", layer=layer.name) if current else more
+        )
+    return current
+
+
+def _current(body: GraphBuilder, network: SpikingNetwork, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
+    """The current into the layer's neurons: from what it reads, from its spikes of the previous timestep, and its bias;
+    and what its batch norm carries."""
+    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
+    product = "matmul" if network.spikes == "dense" else "synapse"
+    carries: tuple[Carry, ...] = ()
+    if layer.norm and layer.norm.per == "timestep":
+        carries, current = _normalised(body, network, layer, current)
     if layer.recurrence != "none":
         kind = product if layer.recurrence == "all_to_all" else "self_synapse"
         own = body.one(kind, (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
         current = body.one("add", (current, own), f"current.{name}.sum", layer=name)
-    if layer.bias:
+    if layer.bias and not layer.norm:
         current = body.one("bias_add", (current, trained["bias"]), f"current.{name}.biased", layer=name)
     if layer.convolution and layer.convolution.after:
         made = layer.convolution.made
         current = _pool(body, layer, layer.convolution.after, made, current, f"current.{name}.pooled")
-    return current
+    return carries, current
 
 
 def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> tuple[tuple[Carry, ...], str]:
@@ -427,8 +621,8 @@ def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> 
     return carries, body.one("select_spikes", inputs, spikes_of(name), layer=name, attributes=layer.selection)
 
 
-def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
-    build, output, others = _over_time(network, scan, learns=True)
+def _with_loss(network: SpikingNetwork) -> Graph:
+    build, output, others = _over_time(network, learns=True)
     build.phase = "loss"
     add_loss(build, network.loss, output, network.logit_scale)
     for layer, spikes in zip(network.layers, others if network.penalties else (), strict=False):
@@ -444,6 +638,8 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
     numbers: Counter[str] = Counter()
     made = {}
     for layer, mask in _masks_of(network):
+        if mask not in scan.body.values:
+            continue
         name, keep = random_name(layer.name), keep_of(layer.name)
         if name not in build.values:
             build.declare(Value(name=name, shape=(network.batch,), role="generator", layer=layer.name))
@@ -462,10 +658,25 @@ def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict
     return made
 
 
-def _over_time(
-    network: SpikingNetwork, scan: Scan, learns: bool = False
-) -> tuple[GraphBuilder, Output, tuple[str, ...]]:
-    """A graph that runs the scan over the network's input: the stack of the last layer's outputs, and other stacks.
+def _coefficients_of(layer: Layer) -> tuple[str, ...]:
+    return tuple(
+        coefficient_of(layer.name, row) for row in range(len(layer.acting_neuron.rows) if layer.learned else 0)
+    )
+
+
+def _add_coefficients(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> None:
+    """What follows from the constants that are learned, before the timesteps."""
+    for layer in network.layers:
+        names = _coefficients_of(layer)
+        if names and names[0] in scan.constants:
+            about = Coefficients(neuron=layer.acting_neuron, neurons=layer.columns)
+            constants = tuple(build.declare(each.value) for each in layer.parameters if each.constant)
+            name = f"coefficients.{layer.name}"
+            build.add("coefficients", constants, name, layer=layer.name, attributes=about, names=names)
+
+
+def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuilder, Output, tuple[str, ...]]:
+    """A graph that runs the scans over the network's input: the stack of the last layer's outputs, and those of others.
 
     learns: declare the labels, between the input and the parameters."""
     build = builder("forward")
@@ -476,10 +687,30 @@ def _over_time(
         source = build.one("steady", (source,), "input.every", attributes=network.timesteps)
     if learns:
         build.declare(Value(name=LABELS, shape=(network.batch,)))
+    sequences, others = {before(INPUT_NOW, age): source for age in network.input_ages}, []
+    for stretch in range(len(network.stretches)):
+        first, *counted = _add_scan(build, network, _forward_scan(network, stretch), sequences)
+        others += counted
+        for layers in network.stretches[stretch + 1 : stretch + 2]:
+            for each in layers[0].parameters:
+                if each.role in OF_NORM:
+                    build.declare(each.value)
+            _, sequences[current_now(layers[0].name)] = _normalised(build, network, layers[0], first)
+    last = network.layers[-1]
+    output = Output(
+        name=first, layer=last.name, neurons=last.neurons, timesteps=network.timesteps, spiking=last.spiking
+    )
+    return build, output, tuple(others)
+
+
+def _add_scan(build: GraphBuilder, network: SpikingNetwork, scan: Scan, sequences: dict[str, str]) -> tuple[str, ...]:
+    """Append a scan, whose sequences are known by what they are in its body; returns what it stacks."""
     made = _add_masks(build, network, scan)
+    follow = {name for layer in network.layers for name in _coefficients_of(layer)}
     for constant in scan.constants:
-        if constant not in made:
+        if constant not in made and constant not in follow:
             build.declare(scan.body.value(constant))
+    _add_coefficients(build, network, scan)
     starts = []
     reference = weights_of(network.layers[0].name)
     for carry in scan.carries:
@@ -487,13 +718,12 @@ def _over_time(
         if inside.role == "generator":
             starts.append(build.declare(replace(inside, name=carry.leaves, shift=0)))
             continue
+        if inside.role in STATISTICS:
+            starts.append(build.declare(inside))
+            continue
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
         starts.append(build.one("zeros", (reference,), f"{carry.leaves}.start", attributes=zeros))
-    sequences = source, *(made[item.inside] for item in scan.slices[1:])
-    outputs = build.add("scan", (*starts, *sequences, *scan.constants), "time", attributes=scan)
-    last = network.layers[-1]
-    finals = len(scan.carries)
-    output = Output(
-        name=outputs[finals], layer=last.name, neurons=last.neurons, timesteps=network.timesteps, spiking=last.spiking
-    )
-    return build, output, outputs[finals + 1 :]
+    given = (sequences.get(item.inside) or made[item.inside] for item in scan.slices)
+    constants = (made.get(name, name) for name in scan.constants)
+    outputs = build.add("scan", (*starts, *given, *constants), "time", attributes=scan)
+    return outputs[len(scan.carries) :]

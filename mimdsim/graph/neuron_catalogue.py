@@ -21,6 +21,9 @@ DT = positive("dt", 1e-3, "seconds", "width of a timestep")
 V_LEAK = potential("v_leak", 0.0, "resting potential")
 V_RESET = potential("v_reset", 0.0, "potential after a reset to zero")
 V_THRESHOLD = potential("v_threshold", 1.0, "a spike where the potential is above it")
+DECAY_INPUT = Parameter(
+    name="decay_input", default=1.0, unit="0 or 1", meaning="input divided by tau", low=0.0, high=1.0
+)
 TAU = positive("tau", 1e-2, "seconds", "time constant of the membrane")
 TAU_MEM = positive("tau_mem", 1e-2, "seconds", "time constant of the membrane")
 TAU_SYN = positive("tau_syn", 5e-3, "seconds", "time constant of the synaptic current")
@@ -111,8 +114,7 @@ def _adaptive(p: Given) -> Parts:
     )
 
 
-def _spikingjelly_lif(p: Given) -> Parts:
-    leak = 1.0 / p["tau"]
+def _spikingjelly(p: Given, leak: Any) -> Parts:
     gain = np.where(np.asarray(p["decay_input"]) > 0, leak, 1.0)
     threshold = p["v_threshold"] - p["v_reset"]  # potentials are relative to v_reset, to which they decay
     return Parts(
@@ -300,16 +302,36 @@ CATALOGUE = (
         states=("potential",),
         parameters=(
             positive("tau", 2.0, "timesteps", "time constant of the membrane"),
-            Parameter(
-                name="decay_input", default=1.0, unit="0 or 1", meaning="input divided by tau", low=0.0, high=1.0
-            ),
+            DECAY_INPUT,
             V_THRESHOLD,
             V_RESET,
         ),
         resets=("zero", "subtract", "none"),
-        parts=_spikingjelly_lif,
+        parts=lambda p: _spikingjelly(p, 1.0 / p["tau"]),
         equation="v = v - (v - v_reset)/tau + I (/tau); subtract: - v_threshold before the integration",
         source="SpikingJelly LIFNode, which fires at v >= threshold (reset gradient 'full'; detach_reset: 'mask')",
+    ),
+    Model(
+        name="spikingjelly_plif",
+        states=("potential",),
+        parameters=(
+            Parameter(
+                name="share",
+                default=0.5,
+                unit="per timestep",
+                meaning="inverse time constant of the membrane",
+                low=1e-6,
+                high=1.0 - 1e-6,
+                link="sigmoid",
+            ),
+            DECAY_INPUT,
+            V_THRESHOLD,
+            V_RESET,
+        ),
+        resets=("zero", "subtract", "none"),
+        parts=lambda p: _spikingjelly(p, p["share"]),
+        equation="v = v - share (v - v_reset) + I (share); subtract: - v_threshold before the integration",
+        source="SpikingJelly ParametricLIFNode, whose share is a sigmoid of what it learns (network.learned)",
     ),
     Model(
         name="if",

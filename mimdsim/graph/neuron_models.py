@@ -6,13 +6,15 @@ resting potential, where the frameworks start them, so that every state starts a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near, suggest
-from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.cell_catalogue import CELL_MODELS
+from mimdsim.graph.linear_neurons import Learned, LinearNeuron
 from mimdsim.graph.neuron_catalogue import CATALOGUE
 from mimdsim.graph.neuron_parts import RESETS, Model, compose, parts_of
 
@@ -32,39 +34,107 @@ def by_name(records: Iterable[Model]) -> dict[str, Model]:
 
 
 MODELS = by_name(CATALOGUE)
+SAME = 1e-9  # of coefficients: what is linear but for rounding
 
 
-def model_of(name: str) -> Model:
-    """The record of a model; raises MappingError listing the known names."""
+def model_of(model: str | Model) -> Model:
+    """The record of a model, by its name; raises MappingError listing the known names."""
+    if isinstance(model, Model):
+        return model
+    name = model
     if name not in MODELS:
+        known = [*MODELS, *CELL_MODELS]
         raise MappingError(
-            f"network.neuron = {name!r} is not known{near(name, list(MODELS))}; write one of {', '.join(MODELS)}"
+            f"network.neuron = {name!r} is not known{near(name, known)}; write one of {', '.join(known)}"
         )
     return MODELS[name]
 
 
 def neuron_of(
-    name: str,
+    name: str | Model,
     parameters: dict[str, Any] | None = None,
     *,
     reset: str | None = None,
     reset_by: str = "state",
     reset_gradient: str | None = None,
+    learned: Collection[str] = (),
 ) -> LinearNeuron:
-    """The neurons of a layer from a model's name and parameters, each a number or an array [neurons].
+    """The neurons of a layer from a model, or its name, and parameters, each a number or an array [neurons].
 
-    reset, reset_gradient: the model's default if not given. Raises MappingError for what the model does not know or
-    allow.
+    reset, reset_gradient: the model's default if not given. learned: parameters that are trained, from what is given of
+    them on; a number is shared by the layer. Raises MappingError for what the model does not know or allow.
     """
     model = model_of(name)
     reset = model.resets[0] if reset is None else reset
     if reset not in model.resets:
         raise MappingError(
-            f"network.reset = {reset!r}: model '{name}' offers {', '.join(model.resets)}; write one of them"
+            f"network.reset = {reset!r}: model '{model.name}' offers {', '.join(model.resets)}; write one of them"
         )
     values = checked_parameters(model, parameters or {})
     gradient = model.reset_gradient if reset_gradient is None else reset_gradient
-    return compose(model, parts_of(model, values), reset=reset, reset_by=reset_by, reset_gradient=gradient)
+
+    def made(values: dict[str, Any], reference: float | None = None) -> LinearNeuron:
+        how: dict[str, Any] = {"reset": reset, "reset_by": reset_by, "reset_gradient": gradient}
+        return compose(model, parts_of(model, values), **how, reference=reference)
+
+    neuron = made(values)
+    return _learning(model, neuron, values, learned, made) if learned else neuron
+
+
+def _learning(
+    model: Model,
+    neuron: LinearNeuron,
+    values: dict[str, Any],
+    names: Collection[str],
+    made: Callable[[dict[str, Any], float | None], LinearNeuron],
+) -> LinearNeuron:
+    """The neuron with parameters that are learned; raises MappingError where its coefficients do not grow linearly with
+    them."""
+    known = {parameter.name: parameter for parameter in model.parameters}
+    if unknown := [name for name in names if name not in known]:
+        raise MappingError(
+            f"network.learned: model '{model.name}' has no parameter '{unknown[0]}'{suggest(unknown[0], known)}; it "
+            f"has {', '.join(known)}"
+        )
+
+    def arrays(one: str = "") -> tuple[np.ndarray, ...]:
+        """Of the neuron, and its lift, where all of them are zero but `one`."""
+        with np.errstate(all="ignore"):
+            zero, whole = np.float64(0.0), np.float64(1.0)  # which divide without being refused
+            found = made(values | dict.fromkeys(names, zero) | ({one: whole} if one else {}), neuron.threshold)
+        return (*found.arrays, found.lift)
+
+    try:
+        base = arrays()
+        slopes = {name: tuple(b - a for a, b in zip(base, arrays(name), strict=True)) for name in names}
+    except MappingError:  # not finite at 0 or 1
+        slopes, base = {}, ()
+    linear = base
+    for name, each in slopes.items():
+        linear = tuple(a + s * np.atleast_1d(values[name]) for a, s in zip(linear, each, strict=True))
+    pairs = zip(linear, (*neuron.arrays, neuron.lift), strict=True)
+    if not slopes or any(np.abs(a - b).max() > SAME * max(1.0, np.abs(b).max()) for a, b in pairs):
+        raise MappingError(
+            f"network.learned: the coefficients of model '{model.name}' ({model.equation}) do not grow linearly with "
+            f"{' and '.join(names)}, which only then can be learned; learn fewer of them, or take another model"
+        )
+    if any(each[-3].any() for each in slopes.values()):
+        raise MappingError(
+            f"network.learned: {', '.join(names)} changes what is read from the states of '{model.name}'"
+        )
+    learned = tuple(
+        Learned(
+            name=name,
+            value=np.atleast_1d(np.asarray(values[name], np.float64)),
+            link=known[name].link,
+            low=known[name].low,
+            high=known[name].high,
+            slopes=slopes[name][:-1],
+            lift=slopes[name][-1],
+        )
+        for name in names
+    )
+    return replace(neuron, learned=learned)
 
 
 def checked_parameters(model: Model, given: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ Coefficient = Any  # a float for all neurons of a layer, or an array [neurons]
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A number of a model, from `low` to `high` inclusive; one for the layer or one per neuron."""
+    """A number of a model, from `low` to `high` inclusive; one for the layer or one per neuron. link: what is trained
+    in its place where it is learned (`Learned.link`)."""
 
     name: str
     default: float
@@ -24,6 +25,7 @@ class Parameter:
     meaning: str
     low: float = -1e9
     high: float = 1e9
+    link: str = "clamp"
 
 
 def decay(name: str, default: float, meaning: str) -> Parameter:
@@ -137,23 +139,33 @@ def _misfits(parts: Parts, count: int) -> Iterator[str]:
         yield f"zeroed has {strange[0]}; give numbers of states, 0 to {count - 1}"
 
 
-def compose(model: Model, parts: Parts, *, reset: str, reset_by: str, reset_gradient: str) -> LinearNeuron:
-    """The neuron of a model with one of its resets; raises MappingError, naming the model and the field, for parts
-    that do not fit its states."""
+def compose(
+    model: Model,
+    parts: Parts,
+    *,
+    reset: str,
+    reset_by: str,
+    reset_gradient: str,
+    reference: float | None = None,
+) -> LinearNeuron:
+    """The neuron of a model with one of its resets; `reference`: the threshold that offsets are counted from, by
+    default the highest. Raises MappingError, naming the model and the field, for parts that do not fit its states."""
     count = len(model.states)
     for problem in _misfits(parts, count):
         raise MappingError(f"neuron model '{model.name}' ({', '.join(model.states)}): {problem}")
     quiet = affine(parts.matrix, parts.drive, parts.constant or [0.0] * count)
     thresholds = np.atleast_1d(np.asarray(parts.threshold, np.float64))
-    offset = np.atleast_1d(np.asarray(parts.offset, np.float64)) + (thresholds.max() - thresholds)
+    highest = float(thresholds.max()) if reference is None else reference
+    lift = highest - thresholds
     return LinearNeuron(
         model=model.name,
         states=model.states,
         quiet=quiet,
         fired=_after_spike(parts, quiet, reset),
         readout=stacked(parts.readout or [1.0] + [0.0] * (count - 1)),
-        offset=offset,
-        threshold=float(thresholds.max()),
+        offset=np.atleast_1d(np.asarray(parts.offset, np.float64)) + lift,
+        lift=lift,
+        threshold=highest,
         reset_by=reset_by,
         reset_gradient=reset_gradient,
         published=model.published,

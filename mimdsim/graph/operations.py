@@ -7,7 +7,8 @@ The gradient of a scan is a scan that runs the other way over a stash:
     transpose :: [d carry, d constant, d stacked, stash]     -> [d carry, d constant]
 
 The stash is every forward value the gradient rules read. A carry on entry to timestep t is the stashed value that left
-timestep t - 1 (shift -1); a sequence or constant of the forward scan is read again and not stashed twice.
+timestep t - 1 (shift -1); one that hands on another carry is that value k timesteps ago (shift -k); a sequence or
+constant of the forward scan is read again and not stashed twice.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.graph.batch_norm import BATCH_NORM
 from mimdsim.graph.convolution import CONVOLUTION
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.dropout import DROPOUT
+from mimdsim.graph.elementwise import ELEMENTWISE
+from mimdsim.graph.learned_constants import LEARNED_CONSTANTS
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
 from mimdsim.graph.losses import LOSS, READ_OUTS
 from mimdsim.graph.records import (
@@ -101,7 +105,10 @@ def _stack(items: list[Any]) -> Any:
 
 
 SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_run_scan, flops=_scan_flops)
-FAMILIES = (SCAN, *DENSE, *CONVOLUTION, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING)
+FAMILIES = (
+    *(SCAN, *DENSE, *ELEMENTWISE, *CONVOLUTION, *BATCH_NORM, *DROPOUT, *SPIKES, *WIRING, *LINEAR_NEURONS),
+    *(*LEARNED_CONSTANTS, *READ_OUTS, *LOSS, *TRAINING),
+)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 
 
@@ -142,10 +149,9 @@ class BodyBackward(Backward):
         if name in self.scan.constants:
             self.constants.append(name)
             return inside
-        entering = {carry.enters: carry.leaves for carry in self.scan.carries}
-        source = entering.get(name, name)
-        shift = -1 if name in entering else 0
-        forward_slices = [item.inside for item in self.scan.slices]
+        source, age = self.scan.left_as(name)
+        forward_slices = {item.inside: item.shift for item in self.scan.slices}
+        shift = forward_slices.get(name, -age)
         if name not in forward_slices and source not in self.stash:
             self.stash.append(source)
         self.slices.append((source, Slice(inside=inside, shift=shift)))

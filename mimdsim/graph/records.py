@@ -88,9 +88,13 @@ class Graph:
         """The operation that makes `name`, or None for an input."""
         return next((op for op in self.operations if name in op.outputs), None)
 
+    def scans(self, phase: str) -> tuple[Operation, ...]:
+        """The scan operations of a phase ('forward' or 'backward'), in order."""
+        return tuple(op for op in self.operations if op.kind == "scan" and op.phase == phase)
+
     def scan(self, phase: str) -> Operation:
-        """The scan operation of a phase ('forward' or 'backward')."""
-        return next(op for op in self.operations if op.kind == "scan" and op.phase == phase)
+        """The first scan operation of a phase: the only one, unless there are batch norms of whole sequences."""
+        return self.scans(phase)[0]
 
     def renamed(self, names: dict[str, str]) -> Graph:
         """The same graph with other names for some values (old -> new, which no value has yet)."""
@@ -141,6 +145,14 @@ class Scan:
     constants: tuple[str, ...]
     stacked: tuple[str, ...]
 
+    def left_as(self, name: str) -> tuple[str, int]:
+        """What a value of the body is before carries hand it on: the value that leaves, and how many timesteps later it
+        is `name`."""
+        leaving, age = {carry.enters: carry.leaves for carry in self.carries}, 0
+        while name in leaving:
+            name, age = leaving[name], age + 1
+        return name, age
+
 
 class GraphBuilder:
     """Collects operations in order and infers the shapes of their outputs."""
@@ -150,6 +162,7 @@ class GraphBuilder:
         self.values: dict[str, Value] = {}
         self.operations: list[Operation] = []
         self.inputs: list[str] = []
+        self.elsewhere: set[str] = set()  # names of values and operations that no other may have here
         self._shapes = shapes  # kind -> function(values, attributes) -> output values; given to avoid an import cycle
 
     def begin_with(self, graph: Graph) -> None:
@@ -164,12 +177,10 @@ class GraphBuilder:
 
     def fresh(self, name: str) -> str:
         """`name`, or `name.2`, `name.3`, ... if taken."""
-        if name not in self.values:
-            return name
-        number = 2
-        while f"{name}.{number}" in self.values:
-            number += 1
-        return f"{name}.{number}"
+        number, unique = 2, name
+        while unique in self.values or unique in self.elsewhere:
+            unique, number = f"{name}.{number}", number + 1
+        return unique
 
     def add(
         self,
@@ -205,13 +216,18 @@ class GraphBuilder:
         """`add` for an operation with one output."""
         return self.add(kind, inputs, name, layer=layer, attributes=attributes)[0]
 
+    def rename(self, old: str, new: str) -> None:
+        """Another name for a value that an operation has made; no value has it yet."""
+        whole = self.graph(()).renamed({old: new})
+        self.values, self.operations = dict(whole.values), list(whole.operations)
+
     def graph(self, outputs: tuple[str, ...]) -> Graph:
         return Graph(
             inputs=tuple(self.inputs), outputs=outputs, operations=tuple(self.operations), values=dict(self.values)
         )
 
     def _fresh_operation(self, name: str) -> str:
-        taken = {op.name for op in self.operations}
+        taken = {op.name for op in self.operations} | self.elsewhere
         number, unique = 2, name
         while unique in taken:
             unique, number = f"{name}.{number}", number + 1
@@ -293,6 +309,12 @@ def pulled_back_by(kind: str, name: str, *reads: int) -> Vjp:
         return build.one(kind, inputs, made, layer=op.layer, attributes=op.attributes), *others
 
     return vjp
+
+
+def summed(rows: np.ndarray) -> np.ndarray:
+    """[1, columns] of [rows, columns]: numpy adds many rows of float32 one by one, which rounds more than tiles do."""
+    total: np.ndarray = rows.sum(axis=0, keepdims=True, dtype=np.float64).astype(rows.dtype)
+    return total
 
 
 def elements(value: Value) -> int:

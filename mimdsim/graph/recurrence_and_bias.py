@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.records import Backward, OpDef, Operation, SparseSpikes, like, listed_like, per_element, shaped
+from mimdsim.graph.records import (
+    Backward,
+    OpDef,
+    Operation,
+    SparseSpikes,
+    like,
+    listed_like,
+    per_element,
+    shaped,
+    summed,
+)
 
 
 def _self_synapse(_attributes: Any, spikes: Any, row: np.ndarray) -> tuple[np.ndarray]:
@@ -83,7 +93,7 @@ WIRING = (
     OpDef(
         name="bias_gradient",
         shapes=_row,
-        evaluate=lambda _, q: (q.sum(axis=0, keepdims=True),),
+        evaluate=lambda _, q: (summed(q),),
         flops=per_element(1),
     ),
 )

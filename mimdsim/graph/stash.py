@@ -83,8 +83,10 @@ def recomputation(graph: Graph, policy: StashPolicy) -> Recomputation | None:
         return None
     operations, entering = _back_to_states(body, values)
     states = tuple(carry for carry in scan.carries if carry.enters in entering and carry.enters not in _sparse(body))
-    before = {carry.enters: carry.leaves for carry in scan.carries}
-    sources = {name: (before[name], -1) if name in before else (name, 0) for name in entering & _sparse(body)}
+    sources = {}
+    for name in entering & _sparse(body):
+        made, age = scan.left_as(name)
+        sources[name] = made, -age if age else body.value(name).shift
     again = Scan(
         body=Graph(inputs=tuple(sorted(entering)), outputs=values, operations=operations, values=body.values),
         timesteps=scan.timesteps,

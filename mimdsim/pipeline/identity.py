@@ -30,6 +30,11 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("network", "convolutions", {}),
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
+    ("network", "learned", {}),
+    ("network", "models", ""),
+    ("network", "batch_norm", "none"),
+    ("network", "batch_norm_epsilon", 1e-5),
+    ("network", "batch_norm_momentum", 0.1),
 )
 
 

@@ -18,6 +18,7 @@ from mimdsim.execution import Executor, draw_randomness, load_batch, run_recorde
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import SpikingNetwork, inference_graph, inference_network
 from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.machine.gpu import ELEMENT_BYTES
 from mimdsim.pipeline.retiming import retime, time_on_gpus
 from mimdsim.profile import GpuProfile, Inference, InferenceTime, TiledProfile
 from mimdsim.program import Program, RecordedActivity
@@ -90,7 +91,8 @@ def run_inference(
     data: tuple[SpikeDataset, SpikeDataset],
     seed: int,
 ) -> tuple[Inference, ...]:
-    """Inference of test samples with `weights`, of training samples where `data` has no others."""
+    """Inference of test samples with `weights`, any batch norm folded into them, of training samples where `data` has
+    no others."""
     samples = next(part for part in reversed(data) if len(part.labels))
     recorded = record_inference(programs.batched, weights, samples, seed)
     return time_inference(programs, machine, gpus, recorded, len(samples.labels))
@@ -164,7 +166,7 @@ def _timed(
             joules_high=fmean(each.joules_high for each in energies) if energies else 0.0,
         ),
         gpus=tuple(
-            _on_gpu(profiles, gpu, network.timesteps, scores_bytes)
+            _on_gpu(profiles, gpu, network, scores_bytes)
             for gpu, profiles in zip(gpus, on_gpus, strict=True)
             if any(not profile.never_built for profile in profiles)
         ),
@@ -178,12 +180,16 @@ def _cycles_of_turns(program: Program, tiled: TiledProfile) -> int:
     return sum(span.cycles for span, inside in zip(tiled.spans, within, strict=True) if inside)
 
 
-def _on_gpu(profiles: Sequence[GpuProfile], gpu: GpuMachine, timesteps: int, scores_bytes: int) -> InferenceTime:
+def _on_gpu(
+    profiles: Sequence[GpuProfile], gpu: GpuMachine, network: SpikingNetwork, scores_bytes: int
+) -> InferenceTime:
     """The strongest strategy for whole samples, and the strongest of those that take one timestep after another."""
     built = [profile for profile in profiles if not profile.never_built]
     best = min(built, key=lambda one: _device_seconds(one) + one.host_seconds)
     device = _device_seconds(best)
-    low, high = next(ends for name, ends in STRATEGIES[best.strategy].band.items() if name == best.precision)
+    timesteps, convolutions = network.timesteps, any(layer.convolution for layer in network.layers)
+    precision = next(name for name in ELEMENT_BYTES if name == best.precision)
+    low, high = STRATEGIES[best.strategy].interval(precision, convolutions=convolutions)
     walking = [one for one in built if not STRATEGIES[one.strategy].hoisted]
     stepwise = min(walking, key=lambda one: _seconds_of_turns(one, timesteps), default=None)
     out = gpu.launch.host_synchronisation_seconds + scores_bytes / gpu.host.bytes_per_second

@@ -31,6 +31,7 @@ from mimdsim.execution import (
     without_smallest,
 )
 from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.graph.batch_norm import folded
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.pipeline.firing import firing_findings, label_warning, learning_findings
 from mimdsim.pipeline.identity import (
@@ -115,7 +116,8 @@ def simulate(
     log = train_workload(workload, compiled, data, progress, checkpoints)
     all_spikes = accuracy_of_all_spikes(workload, compiled.network, machine, data, log)
     training = training_profile(log, compiled.network.batch, all_spikes)
-    inferred = run_inference(forward, machine, gpus, log.weights, data, workload.seed) if forward is not None else ()
+    weights = folded(compiled.network.layers, log.weights)
+    inferred = run_inference(forward, machine, gpus, weights, data, workload.seed) if forward is not None else ()
     run = Run(
         profile=_timed(workload, machine, compiled, log, training, gpus, others),
         compiled=compiled,

@@ -19,6 +19,7 @@ from mimdsim.base.search_path import files_of, looked_in, own_folder, several
 from mimdsim.machine import MimdMachine
 from mimdsim.validation.chips import CHIPS
 from mimdsim.validation.framework_steps import FRAMEWORK_STEPS
+from mimdsim.validation.gpus.convolutions import CONVOLUTIONS
 from mimdsim.validation.gpus.event_driven import EVENT_DRIVEN
 from mimdsim.validation.gpus.networks import NETWORKS
 from mimdsim.validation.gpus.products import PRODUCTS
@@ -142,6 +143,7 @@ def cells_of(path: Path, column: str) -> dict[int, str]:
 FORMATS: tuple[ReferenceTable, ...] = (
     VENDOR_CODELETS,
     PRODUCTS,
+    CONVOLUTIONS,
     TILED_PRODUCTS,
     NETWORKS,
     TRAINING_STEPS,

@@ -50,9 +50,52 @@ for build in (programs.listed, *(() if recurs else (programs.hoisted,))):
 """
 
 
+PLANES = """
+import torch
+from benchmarks.gpu import planes
+from benchmarks.gpu.measure_convolutions import layouts
+from mimdsim.graph.notation import convolutions_of
+
+draw = torch.Generator().manual_seed(1)
+layers, steps, batch = convolutions_of("{case}"), 4, 2
+fired = torch.rand((steps * batch, layers[0].planes.neurons), generator=draw) < 0.3
+weights = [
+    4 * torch.randn((of.channels, of.read.channels, *of.window.kernel), generator=draw) / of.fan_in**0.5
+    for of in layers
+]
+problem = planes.Problem(
+    layers=layers, timesteps=steps, batch=batch, weights=weights,
+    ids=torch.argsort(fired.to(torch.int8), dim=1, descending=True, stable=True).to(torch.int32),
+    counts=fired.sum(1, dtype=torch.int32),
+    biases=[0.1 * torch.randn(len(w), generator=draw) for w in weights],
+    labels=torch.randint(layers[-1].channels, (batch,), generator=draw),
+)
+exact = planes.reference(torch, problem, torch.float64)()
+assert all(float(each.abs().max()) > 0 for each in exact)
+for build in (planes.hoisted, planes.looped):
+    for last, pad in layouts("fp16"):
+        own = planes.Buffers(torch, problem, torch.float32, last=last, pad=pad)
+        step = build(own)
+        step()
+        step()
+        for mine, theirs in zip(own.found(), exact, strict=True):
+            assert float((mine - theirs).abs().max()) <= 2e-5 * float(theirs.abs().max()), (build, last, pad)
+"""
+
+
+def run(script: str) -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("case", ["2x7x6-3c3p1s2-avg2-4-3", "1x6x7-3c2:max2-max2-5", "2x6x6-4c3p1-sum2-4"])
+def test_programs_of_planes_have_the_gradients_of_automatic_differentiation(case: str) -> None:
+    run(PLANES.format(case=case))
+
+
 @pytest.mark.parametrize("case", [((20, 14, 10, 4), False), ((20, 14, 4), True)])
 def test_all_programs_have_the_same_gradients(case: tuple[tuple[int, ...], bool]) -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    script = [sys.executable, "-c", COMPARE.format(case=case)]
-    done = subprocess.run(script, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run(COMPARE.format(case=case))

@@ -146,7 +146,7 @@ def test_batch_norm_in_eval_is_folded_and_its_weights_go_back() -> None:
 
 
 REFUSED: dict[str, tuple[Build, str]] = {
-    "batch norm in train()": (lambda: Net(norm=True), r"'bn' \(BatchNorm2d\) is not among.*nearest: module.eval\(\)"),
+    "of all batches": (lambda: of_all_batches(), r"momentum=None\); nearest: momentum=0.1"),
     "after a pool": (lambda: Net(pooled=lambda: nn.BatchNorm2d(4)).eval(), "nearest: right after it"),
     "without a shift": (
         lambda: without_shift(),
@@ -156,6 +156,12 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "everything": (lambda: Net(lambda: nn.Dropout(1.0)), "dropout with p = 1 leaves nothing"),
     "of currents": (lambda: Net(pooled=lambda: nn.Dropout(0.5)), "reads what dropout leaves of a product"),
 }
+
+
+def of_all_batches() -> Any:
+    module = Net(norm=True)
+    module.bn.momentum = None
+    return module
 
 
 def without_shift() -> Any:
@@ -168,3 +174,114 @@ def without_shift() -> Any:
 def test_what_is_not_understood_is_refused_with_what_comes_near(build: Build, message: str) -> None:
     with pytest.raises(DescriptionError, match=message):
         mimdsim.from_torch(build(), example()[0])
+
+
+class Recurrent(nn.Module):  # type: ignore[misc]
+    """A norm of every timestep, and a recurrent current that is added after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.fc, self.bn, self.rec = nn.Linear(72, 8), nn.BatchNorm1d(8, momentum=0.3), nn.Linear(8, 8, bias=False)
+        self.out, self.bn2 = nn.Linear(8, 5, bias=False), nn.BatchNorm1d(5)
+        self.lif1, self.lif2 = snn.Leaky(beta=0.8), snn.Leaky(beta=0.9)
+
+    def forward(self, x: Any) -> Any:
+        first, second, found = self.lif1.init_leaky(), self.lif2.init_leaky(), []
+        spikes = torch.zeros(x.shape[1], 8, dtype=x.dtype)
+        for now in x.flatten(2):
+            spikes, first = self.lif1(self.bn(self.fc(now)) + self.rec(spikes), first)
+            out, second = self.lif2(self.bn2(self.out(spikes)), second)
+            found.append(out)
+        return torch.stack(found)
+
+
+class InTime(nn.Module):  # type: ignore[misc]
+    """SpikingJelly's blocks in multi-step mode: statistics of all timesteps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from spikingjelly.activation_based import functional, layer, neuron
+
+        torch.manual_seed(2)
+        self.net = nn.Sequential(
+            layer.Conv2d(2, 4, 3), layer.BatchNorm2d(4, momentum=0.6), neuron.LIFNode(detach_reset=True),
+            layer.MaxPool2d(2, 2), layer.Flatten(), layer.Linear(16, 5, bias=False),
+            layer.BatchNorm1d(5, momentum=0.6), neuron.LIFNode(detach_reset=True),
+        )  # fmt: skip
+        with torch.no_grad():
+            for each in (self.net[1], self.net[6]):
+                each.weight.fill_(3.0)
+        self.begin = lambda: functional.reset_net(self.net)
+        functional.set_step_mode(self.net, "m")
+
+    def forward(self, x: Any) -> Any:
+        self.begin()
+        return self.net(x)
+
+
+@pytest.mark.parametrize("make", [lambda: Net(norm=True), Recurrent, InTime], ids=["snntorch", "recurrent", "in time"])
+def test_batch_norm_in_train_is_trained_as_pytorch_does(make: Build) -> None:
+    pytest.importorskip("spikingjelly")
+    module, (spikes, labels) = make(), example()
+    before = {name: each.clone() for name, each in module.named_buffers()}
+    workload = mimdsim.from_torch(module, spikes)
+    assert all(torch.equal(each, before[name]) for name, each in module.named_buffers())
+    per = "sequence" if isinstance(module, InTime) else "timestep"
+    assert workload.network.batch_norm == (per, per)
+    program = mimdsim.torch_function(workload, "tiny")
+    losses = []
+    for run in (lambda: program(spikes.flatten(2)), lambda: module(spikes).sum(0)):
+        loss = nn.functional.cross_entropy(run(), labels)
+        loss.backward()
+        losses.append(float(loss))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    held, compared = dict(module.named_parameters()) | dict(module.named_buffers()), 0
+    from mimdsim.frameworks.reading import _public, parameter_names
+
+    for name, array, turned, _, bias in parameter_names(workload):
+        mine = program.get_parameter(_public(array).replace(".", "_"))
+        theirs = held[name]
+        if "running" in name:
+            kept = theirs - (held[bias].detach() if bias else 0)
+            assert float((mine.reshape(-1) - kept).abs().max()) < 1e-5 * float(kept.abs().max())
+            continue
+        found = mine.grad.T if turned and mine.shape[0] > 1 else mine.grad
+        error = float((found.reshape(theirs.shape) - theirs.grad).abs().max())
+        assert error < 2e-5 * float(theirs.grad.abs().max()), name
+        compared += 1
+    assert compared == len({name for name, each in module.named_parameters() if each.ndim > 1 or "bn" in name}) or (
+        isinstance(module, InTime) and compared == 6
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*is folded into:UserWarning")
+@pytest.mark.parametrize("make", [lambda: Net(norm=True), Recurrent, InTime], ids=["snntorch", "recurrent", "in time"])
+def test_what_was_trained_is_judged_as_the_module_in_eval(make: Build) -> None:
+    """Weights and running averages go back, and the folded network has the scores of the module."""
+    pytest.importorskip("spikingjelly")
+    from mimdsim.graph import inference_graph, inference_network, interpret
+    from mimdsim.graph.batch_norm import folded
+    from mimdsim.workload import network_of
+
+    module, (spikes, labels) = make(), example()
+    workload = mimdsim.from_torch(module, spikes)
+    program = mimdsim.torch_function(workload, "tiny")
+    optimiser = torch.optim.SGD(program.parameters(), lr=0.1)
+    for _ in range(3):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(program(spikes.flatten(2)), labels).backward()
+        optimiser.step()
+    mimdsim.to_torch(module, program)
+    network = network_of(workload)
+    public = {each.public: name for name, each in network.parameters.items()}
+    weights = folded(network.layers, {public[key]: value for key, value in program.weights.items()})
+    forward = inference_network(network, network.batch)
+    made = interpret(inference_graph(forward), {"input": spikes.flatten(2).numpy(), **weights})
+    scores = module.eval()(spikes).sum(0).detach().numpy()
+    assert scores.sum() > 0
+    np.testing.assert_array_equal(made["counts"], scores)
+    with pytest.raises(DescriptionError, match="eval\\(\\) normalises by running averages"):
+        program.eval()(spikes.flatten(2))
+    with pytest.raises(DescriptionError, match="a batch norm needs all"):
+        program.train()(spikes.flatten(2)[:, :2])

@@ -229,13 +229,6 @@ class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
         return torch.stack(out)
 
 
-def gesture_net() -> Any:
-    """As SpikingJelly ships it."""
-    from spikingjelly.activation_based.model.parametric_lif_net import DVSGestureNet
-
-    return DVSGestureNet(channels=4, spiking_neuron=zoo.neuron.LIFNode)
-
-
 def conv(*more: Any, **options: Any) -> Any:
     return lambda: chain(nn.Conv2d(2, 3, 3, **options), *more, outputs=48)
 
@@ -261,8 +254,7 @@ REFUSED = {
     "'1' (Conv3d) is not among the layers that run here; nearest: torch.nn.Conv1d or Conv2d": lambda: chain(
         Reshaped(1, 2, 6, 6), nn.Conv3d(1, 3, (2, 3, 3)), outputs=48
     ),
-    "'1' (BatchNorm2d) is not among the layers that run here; nearest: module.eval()": conv(nn.BatchNorm2d(3)),
-    "'conv_fc.1' (BatchNorm2d) is not among the layers that run here": gesture_net,
+    "'1' (GroupNorm) is not among the layers that run here; nearest: torch.nn.BatchNorm1d": conv(nn.GroupNorm(1, 3)),
     "'0' (Twice) does more than its class says; write it as torch.nn.Conv2d": lambda: chain(
         Twice(2, 3, 3), outputs=48
     ),

@@ -81,6 +81,7 @@ def counted_of_kernel(name: str) -> tuple[str, str]:
     return said[1], said[2]
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_check_compares_as_much_as_ever(name: str) -> None:
     assert_as_pinned(counted(name), PINNED[name], __file__)

@@ -84,6 +84,7 @@ def on_copies(chips: int, on_each: int, replicas: int = 2, **changes: Any) -> Co
     return compile_graph(training_graph(network), network, on, MappingOptions(split=split, program="best"))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("on_each", [1, 2])
 def test_copies_on_chips_meet_only_before_and_after_the_timesteps(on_each: int) -> None:
     made = on_copies(4, on_each)
@@ -250,6 +251,7 @@ def test_layers_on_more_chips_than_there_are_do_not_fit() -> None:
         compiled(network, 2, 60, split={"hidden0": Split(batch=4, neurons=1, chips=3)})
 
 
+@pytest.mark.slow
 def test_a_run_shows_both_answers_to_who_waits() -> None:
     parts = {"batch": 2, "chips": 2, "neurons": 8}
     changes = {"data.timesteps": 3, "training.batch": 8, "training.max_training_steps": 1, "links.chips": 2}

@@ -68,6 +68,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_convolutions_run_on_tiles_as_they_are_meant(chain: tuple[Convolution, ...], delay: int) -> None:
@@ -100,6 +101,7 @@ NEURONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("case", NEURONS.values(), ids=NEURONS)
 @pytest.mark.parametrize("chain", ["plain", "average after"])
 def test_neurons_of_planes(chain: str, case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
@@ -243,15 +245,18 @@ def test_a_convolution_on_a_gpu_is_one_product_that_gathers_its_patches() -> Non
     network = network_of_planes(PLAIN, second, timesteps=5, batch=3)
     program = lower_to_kernels(training_graph(network), STRATEGIES["hoisted"], precision="fp32")
     products = {kernel.name.split(".", 1)[1]: kernel for kernel in program.kernels if isinstance(kernel, Product)}
-    forward = products["current.hidden1"]
+    forward, weights, planes, last = (
+        products[name]
+        for name in ("current.hidden1", "backward.hidden1.dw_now", "backward.hidden1.d_input", "current.output")
+    )
     assert (forward.m, forward.n, forward.k) == (5 * 3 * 3 * 3, 4, 3 * 2 * 2)  # 3 x 3 places, windows of 2 x 2
-    assert forward.gathered == 5 * 3 * PLAIN.result.neurons
-    weights = products["backward.hidden1.dw_now"]
-    assert (weights.m, weights.n, weights.k, weights.gathered) == (12, 4, 5 * 3 * 9, forward.gathered)
-    planes = products["backward.hidden1.d_input"]
-    assert (planes.m, planes.n) == (5 * 3 * 16, 3)
-    assert planes.k == -(-9 * 4 * 12 // (16 * 3))  # as many multiplications as there are
-    assert planes.gathered == 5 * 3 * second.result.neurons
+    assert (weights.m, weights.n, weights.k) == (12, 4, 5 * 3 * 9)
+    for product, what in ((forward, "forward"), (weights, "weight gradient"), (planes, "input gradient")):
+        found = product.convolution
+        assert found is not None
+        assert (found.what, found.samples, found.channels) == (what, 5 * 3, 4)
+        assert (found.patches.planes, found.patches.window) == (second.planes, second.window)
+    assert last.convolution is None  # reads all there is
     kinds = {kind for kernel in program.kernels for kind in kernel.op.split("+")}
     assert not kinds & {"unfold", "fold"}
 
@@ -347,6 +352,7 @@ def test_planes_of_the_input_are_those_of_the_sensor(described: Path) -> None:
     assert convolution.planes == INPUT
 
 
+@pytest.mark.slow
 def test_a_mapping_of_convolutions_is_checked(described: Path) -> None:
     """In every draw, strictly; sums whose terms cancel are held against these terms."""
     pools = {

@@ -47,6 +47,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("form", ["calls", "traced", "fused"])
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
 @pytest.mark.parametrize("name", NETWORKS)

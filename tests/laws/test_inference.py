@@ -87,12 +87,14 @@ CASES: dict[str, tuple[SpikingNetwork, MappingOptions]] = {
 }
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_forward_program_alone_does_as_the_training_program(case: str) -> None:
     network, options = CASES[case]
     assert_same_forward(replace(network, optimiser=ADAM), options, seed=11)
 
 
+@pytest.mark.slow
 @SMALL
 @given(network=networks(), options=MAPPINGS, seed=SEEDS, delay=st.sampled_from([0, 1]))
 def test_it_does_so_for_any_network(network: SpikingNetwork, options: MappingOptions, seed: int, delay: int) -> None:

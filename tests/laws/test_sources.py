@@ -120,6 +120,7 @@ def test_whatever_a_layer_reads_execution_is_interpretation(
     assert_agrees(executed(made, values), interpreted(network, values))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("stash", ["carry", "every:2"])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_what_is_made_anew_reads_all_sources(delay: int, stash: str) -> None:
@@ -183,7 +184,12 @@ def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], del
         ({"output": ("hidden1", "hidden1")}, "layer 'output' reads hidden1, hidden1; name each once"),
         ({"output": ("hidden1", "output")}, "layer 'output' cannot read 'output'"),
         ({"hidden0": ("input", "hidden1@t")}, "layer 'hidden0' cannot read 'hidden1' 0 timesteps old"),
-        ({"output": ("hidden1", "input@t-1")}, "layer 'output' cannot read 'input' 1 timesteps old"),
+        ({"output": ("hidden1", "input@t-5")}, "layer 'output' cannot read 'input' 5 timesteps old: of 5 timesteps"),
+        (
+            {"output": ("hidden1", "hidden1@t-1")},
+            "layer 'output' reads hidden1, hidden1; name each once, or with other",
+        ),
+        ({"output": ("hidden1@t-2", "hidden1")}, "layer 'output' reads 'hidden1' at several ages; write that of the"),
     ],
 )
 def test_sources_that_make_no_network_are_refused(sources: dict[str, tuple[str, ...]], said: str) -> None:
@@ -202,7 +208,11 @@ def test_weights_of_every_source_have_a_name_of_their_own() -> None:
 
 @pytest.mark.parametrize("sources", [SKIP, PARALLEL, AGES], ids=["skip", "parallel", "ages"])
 def test_a_nir_file_has_all_sources(sources: dict[str, tuple[str, ...]]) -> None:
-    network = network_reading(sources, delay=0, capacities=None)
+    assert_nir_has(network_reading(sources, delay=0, capacities=None))
+
+
+def assert_nir_has(network: SpikingNetwork) -> None:
+    """A file of the network, run node by node, sends what the network sends."""
     values = given_values(network, 3)
     weights = {name: values.arrays[name] for name in network.parameters}
     file = nir_of_network(*network_of_layers(network, weights, DT))
@@ -226,7 +236,7 @@ KEYS = {"network.hidden": (24, 16), "network.capacity": (24, 16, 10)}
         ({"hiden1": ["input"]}, "network.sources.hiden1: no such layer; did you mean 'hidden1'"),
         ({"output": ["hidden2"]}, "network.sources.output: no layer 'hidden2'; did you mean"),
         ({"hidden1": ["hidden1"]}, "network.sources.hidden1: write network.recurrence"),
-        ({"output": ["hidden1@t-2"]}, "'hidden1@t-2' is no source; write 'hidden1', 'hidden1@t' or 'hidden1@t-1'"),
+        ({"output": ["hidden1@t-0"]}, "'hidden1@t-0' is no source; write 'hidden1', 'hidden1@t' or, of spikes 3"),
         ({"output": []}, "network.sources.output"),
     ],
 )

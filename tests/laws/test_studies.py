@@ -278,6 +278,7 @@ def test_what_is_wrong_is_said_of_the_study_file(tmp_path: Path) -> None:
     assert "--set" not in wrong
 
 
+@pytest.mark.slow
 def test_a_sweep_is_a_study_that_can_be_saved(tmp_path: Path) -> None:
     arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz,2 GHz", "--fill", "1", "--processes", "1")
     mimdsim(*arguments, "--out", str(tmp_path / "a"), "--save", str(tmp_path / "s.toml"))
@@ -380,6 +381,7 @@ def test_a_study_goes_on_and_several_workloads_stand_side_by_side(tmp_path: Path
     assert [row["exchange.bytes_per_cycle"] for row in as_is.rows] == [2]
 
 
+@pytest.mark.slow
 def test_a_point_belongs_to_who_claims_it(tmp_path: Path) -> None:
     keys = [f"{number:064x}" for number in (1 << 200, 2 << 200, 7 << 250)]
     script = (

@@ -22,6 +22,7 @@ from mimdsim.program import Codelet, VertexTable
 from mimdsim.workload import MappingOptions
 
 
+@pytest.mark.slow
 @SMALL
 @given(network=networks(), options=MAPPINGS, seed=SEEDS, threads=st.sampled_from([2, 3]))
 def test_threads_leave_the_same_bits(network: SpikingNetwork, options: MappingOptions, seed: int, threads: int) -> None:

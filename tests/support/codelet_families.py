@@ -6,9 +6,11 @@ from itertools import product
 from typing import Any
 
 from mimdsim.codelets import (
+    cells,
     dense,
     elementwise,
     fan_in,
+    learned_constants,
     losses,
     neurons,
     planes,
@@ -19,16 +21,24 @@ from mimdsim.codelets import (
     truncation,
 )
 from mimdsim.graph.convolution import POOLS, Patches, Planes, Pooling, Window
+from mimdsim.graph.elementwise import FUNCTIONS
+from mimdsim.graph.learned_constants import Coefficients, ConstantGradient
+from mimdsim.graph.linear_neurons import RowGradient
+from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.numerics.optimisers import FORMS
 from mimdsim.program import Codelet
 
 MODULES = (
     *(neurons, spikes, fan_in, truncation, recurrence_and_bias),
-    *(dense, losses, training, elementwise, products, planes),
+    *(dense, losses, training, elementwise, products, planes, cells, learned_constants),
 )
 BOXES = ("boxes", "boxes of states")
 OVER: dict[str, Any] = {"planes": Planes(channels=3, height=12, width=12)}
 POOL = Window(kernel=(2, 2), stride=(2, 2))
+LEARNED = tuple(
+    Coefficients(neuron=neuron_of(model, {}, learned=(name,)), neurons=8)
+    for model, name in (("leaky", "beta"), ("spikingjelly_plif", "share"))
+)
 MADE = {
     dense: (
         *(dense.slice_codelet(along, shift) for along, shift in (("rows", 0), ("slots", 0), ("slots", -1))),
@@ -44,7 +54,26 @@ MADE = {
         for make in (elementwise.add_surrogate, elementwise.surrogate_boxes)
         for name in elementwise.SURROGATE_CALLS
     )
-    + tuple(map(elementwise.dropout_masks, (False, True))),
+    + tuple(map(elementwise.dropout_masks, (False, True)))
+    + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True))),
+    cells: (
+        *(make(name) for make in (cells.function, cells.function_gradient) for name in FUNCTIONS),
+        *(cells.binary(kind, place) for kind in cells.BINARY for place in (None, 0, 1)),
+        *(cells.affine(scales, shifts) for scales in (False, True) for shifts in (False, True)),
+        *(cells.affine(True, False, 0), cells.function("tanh", 0)),
+    ),
+    learned_constants: (
+        *(learned_constants.coefficients(each) for each in LEARNED),
+        *(
+            make(ConstantGradient(coefficients=LEARNED[0], constant=0))
+            for make in (
+                *(learned_constants.constant_gradient, learned_constants.shared_constant_part),
+                learned_constants.shared_constant_gradient,
+            )
+        ),
+        learned_constants.coefficient_gradient(RowGradient(neuron=LEARNED[0].neuron, row=0, told=True)),
+        learned_constants.coefficient_pieces(RowGradient(neuron=LEARNED[0].neuron, row=0, told=True)),
+    ),
     planes: (
         *(make(Patches(**OVER, window=Window(kernel=(5, 5)))) for make in (planes.unfold, planes.fold)),
         *(

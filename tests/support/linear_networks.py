@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from networks import Given, parameter_keys, small_network
 
-from mimdsim.graph import SpikingNetwork
+from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.linear_neurons import Affine, LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, neuron_of
 from mimdsim.graph.surrogates import SURROGATES
@@ -27,6 +27,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "norse_lif_box": {"tau_mem_inv": 300.0, "v_leak": 0.125, "v_reset": -0.25},
     "norse_lsnn": {"tau_mem_inv": 300.0, "tau_adapt_inv": 50.0, "beta": 0.3, "v_reset": -0.25},
     "spikingjelly_lif": {"v_reset": -0.125},
+    "spikingjelly_plif": {"share": 0.25, "v_reset": -0.125},
     "if": {"v_reset": 0.125},
     "nir_lif": {"tau": 4e-3, "r": 2.0, "v_leak": 0.125, "v_reset": -0.25},
     "cuba_lif": {"tau_mem": 4e-3, "tau_syn": 3e-3, "r": 2.0, "w_in": 2.0, "v_leak": 0.125, "v_reset": -0.25},
@@ -103,7 +104,7 @@ def spike_function(surrogate: str, slope: float, second: float = -np.inf) -> Any
 def start(model: str, p: dict[str, Any], like: Any) -> list[Any]:
     """The states of a fresh layer in the framework's own coordinates."""
     zero = like * 0
-    rest = zero + p.get("v_leak", p["v_reset"] if model == "spikingjelly_lif" else 0.0)
+    rest = zero + p.get("v_leak", p["v_reset"] if model.startswith("spikingjelly") else 0.0)
     if model == "norse_lsnn":
         return [rest, zero, zero + p["v_th"]]
     return [rest] + [zero] * (len(MODELS[model].states) - 1)
@@ -155,6 +156,9 @@ def advanced(model: str, reset: str, p: dict[str, Any], states: list[Any], curre
     elif model == "spikingjelly_lif":
         v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract
         v = v - (v - p["v_reset"]) / p["tau"] + current / (p["tau"] if p["decay_input"] else 1)
+    elif model == "spikingjelly_plif":
+        v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract
+        v = v - (v - p["v_reset"]) * p["share"] + current * (p["share"] if p["decay_input"] else 1)
     elif model == "if":
         v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract + p["r"] * current
     elif model == "nir_lif":
@@ -240,3 +244,50 @@ def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str,
     loss.backward()  # type: ignore[no-untyped-call]
     gradients = {key: parameter.grad.numpy() for key, parameter in parameters.items()}
     return float(loss.detach()), gradients, counts.detach().numpy(), closest
+
+
+def by_layer_in_torch(
+    network: SpikingNetwork, given: Given
+) -> tuple[float, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Loss, gradients and running averages by parameter of a network with batch norms, a layer over all timesteps at
+    once, in the words of PyTorch."""
+    import torch
+
+    trained = {name: torch.tensor(given.arrays[name], requires_grad=True) for name in network.trained}
+    averages = {name: torch.tensor(given.arrays[name]) for name in network.averages}
+    sent = torch.tensor(given.dense)
+    for layer in network.layers:
+        if network.delay and layer is not network.layers[0]:
+            sent = torch.cat([torch.zeros_like(sent[:1]), sent[:-1]])
+        current = sent @ trained[f"w.{layer.name}"]
+        norm = layer.norm
+        assert norm is not None
+        kept = [averages[f"{role}.{layer.name}"][0] for role in ("mean", "variance")]
+        rows = [trained[f"{role}.{layer.name}"][0] for role in ("gain", "b")]
+        batches = [current.flatten(0, 1)] if norm.per == "sequence" else list(current)
+        how = {"training": True, "eps": norm.epsilon, "momentum": norm.momentum}
+        made = [torch.nn.functional.batch_norm(each, *kept, *rows, **how) for each in batches]
+        current = torch.stack(made).reshape(current.shape)
+        sent = _run_in_torch(layer, current, trained)
+    loss = torch.nn.functional.cross_entropy(network.logit_scale * sent.sum(dim=0), torch.tensor(given.labels).long())
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = {name: each.grad.numpy() for name, each in trained.items()}
+    return float(loss.detach()), gradients, {name: each.numpy() for name, each in averages.items()}
+
+
+def _run_in_torch(layer: Layer, current: Any, trained: dict[str, Any]) -> Any:
+    """Spikes of all timesteps from currents [timesteps, batch, neurons]."""
+    import torch
+
+    spiked = spike_function(layer.selection.surrogate, layer.selection.slope)
+    states = current.new_zeros(len(layer.neuron.states), *current.shape[1:])
+    above, spikes, sent = current[0].detach() * 0 - 1, current[0].detach() * 0, []
+    for now in current:
+        if layer.recurrence != "none":
+            own = trained[f"r.{layer.name}"]
+            now = now + (spikes @ own if layer.recurrence == "all_to_all" else spikes * own)
+        states, u = _stepped(layer.neuron, states, now, spiked(above))
+        above = u - layer.selection.threshold
+        spikes = spiked(above)
+        sent.append(spikes)
+    return torch.stack(sent)

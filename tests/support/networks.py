@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
-from mimdsim.graph.names import random_name
+from mimdsim.graph.learned_constants import first_value
+from mimdsim.graph.names import random_name, spikes_of
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import STATE_BITS, Selection
 from mimdsim.machine import MimdMachine, load_machine
@@ -171,6 +172,10 @@ def given_values(
         weights = draw.uniform(-limit, 2 * limit, shape)
         if parameter.role != "weights":  # around zero: neither silence nor every neuron at once
             weights = draw.uniform(-0.25, 0.25, shape)
+        if parameter.constant:
+            neuron = next(layer.linear for layer in network.layers if layer.name == parameter.layer)
+            known = next(each for each in neuron.learned if each.name == parameter.constant)
+            weights = first_value(known) + weights / 8
         if dyadic:
             weights = np.round(weights / DYADIC_UNIT) * DYADIC_UNIT
         arrays[name] = weights.astype(dtype)
@@ -304,7 +309,9 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
 
 
 def potential_of(layer: Layer) -> str:
-    """The body value that is held against the threshold."""
+    """The body value that is held against the threshold; of cells, what they send."""
+    if layer.cell:
+        return spikes_of(layer.name)
     return f"{'v' if layer.acting_neuron.fused else 'u'}.{layer.name}"
 
 

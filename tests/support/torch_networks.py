@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ neuron = pytest.importorskip("spikingjelly.activation_based.neuron")
 jelly = pytest.importorskip("spikingjelly.activation_based.layer")
 functional = pytest.importorskip("spikingjelly.activation_based.functional")
 surrogate = pytest.importorskip("snntorch.surrogate")
+parametric_lif_net = pytest.importorskip("spikingjelly.activation_based.model.parametric_lif_net")
 jelly_surrogate = pytest.importorskip("spikingjelly.activation_based.surrogate")
 
 nn: Any = torch.nn
@@ -111,6 +113,36 @@ class Masked(nn.Module):  # type: ignore[misc]
             weight = self.first.weight * self.mask
             spk, mem1 = self.lif1(torch.nn.functional.linear(step, weight, self.first.bias), mem1)
             spk, mem2 = self.lif2(self.last(spk), mem2)
+            out.append(spk)
+        return torch.stack(out)
+
+
+class Delays(nn.Module):  # type: ignore[misc]
+    """A delay for each synapse from the input, as of DCLS once they are rounded, and axonal ones between layers."""
+
+    AGES = (0, 2, 5)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synapses = nn.ParameterList([nn.Parameter(torch.rand(INPUTS, HIDDEN) - 0.3) for _ in self.AGES])
+        delays = torch.randint(0, len(self.AGES), (INPUTS, HIDDEN))
+        self.register_buffer("masks", torch.stack([(delays == place).float() for place in range(len(self.AGES))]))
+        self.late, self.later = nn.Linear(HIDDEN, CLASSES), nn.Linear(HIDDEN, CLASSES, bias=False)
+        self.lif1, self.lif2 = snn.Leaky(beta=0.9), snn.Leaky(beta=0.8)
+
+    def forward(self, x: Any) -> Any:
+        mem1, mem2, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        past = deque([torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)] * 3, maxlen=3)  # what the first layer sent
+        for t in range(len(x)):
+            current = sum(
+                x[t - age] @ (weight * mask)
+                for age, weight, mask in zip(self.AGES, self.synapses, self.masks, strict=True)
+                if age <= t
+            )
+            spk, mem1 = self.lif1(current, mem1)
+            read = self.late(past[-1]) + self.later(past[-3])
+            past.append(spk)
+            spk, mem2 = self.lif2(read, mem2)
             out.append(spk)
         return torch.stack(out)
 
@@ -434,6 +466,90 @@ def _jelly_planes(step_mode: str) -> Any:
     return net
 
 
+def _gesture_net() -> Any:
+    """The network for DVS Gesture that SpikingJelly ships (Fang et al. 2021), on 32 x 32 pixels and without dropout."""
+    net = parametric_lif_net.DVSGestureNet(
+        channels=3, spiking_neuron=neuron.ParametricLIFNode, init_tau=2.0, detach_reset=True
+    )
+    kept = [part for part in net.conv_fc if not isinstance(part, jelly.Dropout)]
+    narrow = {
+        layer: jelly.Linear(*shape)
+        for layer, shape in zip(
+            (part for part in kept if isinstance(part, jelly.Linear)), ((3, 12), (12, 2 * CLASSES)), strict=True
+        )
+    }
+    votes = [narrow.get(part, jelly.VotingLayer(2) if isinstance(part, jelly.VotingLayer) else part) for part in kept]
+    net.conv_fc = nn.Sequential(*votes)
+    functional.set_step_mode(net, "m")
+    return net
+
+
+def _plif(planes: bool) -> Any:
+    """Neurons that learn how fast they forget, one number for a layer (Fang et al. 2021)."""
+    cells = [neuron.ParametricLIFNode(init_tau=tau, decay_input=tau < 3, detach_reset=True) for tau in (2.0, 4.0)]
+    if planes:
+        first = (nn.Unflatten(1, (3, 10)), nn.Conv1d(3, 4, 3, padding=1, bias=False), cells[0], nn.MaxPool1d(2))
+        return nn.Sequential(*first, nn.Flatten(), nn.Linear(20, CLASSES, bias=False), cells[1])
+    return nn.Sequential(nn.Linear(INPUTS, HIDDEN, bias=False), cells[0], nn.Linear(HIDDEN, CLASSES), cells[1])
+
+
+def _learning() -> Any:
+    """snnTorch's neurons that learn their decay and threshold, each its own or one for all."""
+    decays = torch.linspace(0.7, 0.95, HIDDEN)
+    first = snn.Leaky(beta=decays, learn_beta=True, threshold=0.75, learn_threshold=True)
+    return Loop(first, snn.Leaky(beta=0.8, learn_beta=True, learn_threshold=True))
+
+
+def _jelly_normed() -> Any:
+    """SpikingJelly's blocks of a convolution, batch norm and neurons, over all timesteps at once."""
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), jelly.BatchNorm2d(4), neuron.LIFNode(detach_reset=True),
+        jelly.MaxPool2d(2, 2), jelly.Conv2d(4, 4, 3, padding=1, bias=False), jelly.BatchNorm2d(4),
+        neuron.LIFNode(detach_reset=True), jelly.MaxPool2d(2, 2), jelly.Flatten(), jelly.Linear(16, CLASSES),
+        neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, "m")
+    return net
+
+
+class NormedLoop(Loop):
+    """snnTorch, a loop over time with a batch norm in every timestep."""
+
+    def __init__(self) -> None:
+        super().__init__(_leaky(), _leaky(), bias=False)
+        self.bn1, self.bn2 = nn.BatchNorm1d(HIDDEN), nn.BatchNorm1d(CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        one, two, out = self.lif1.reset_mem(), self.lif2.reset_mem(), []
+        for step in x:
+            spikes, one = self.lif1(self.bn1(self.fc1(step)), one)
+            last, two = self.lif2(self.bn2(self.fc2(spikes)), two)
+            out.append(last)
+        return torch.stack(out)
+
+
+class NormedSequence(nn.Module):  # type: ignore[misc]
+    """The wiring of recurrent layers in sparch: the current of the input is normalised over samples and timesteps, that
+    of the layer itself is added to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.norm = nn.Linear(INPUTS, HIDDEN, bias=False), nn.BatchNorm1d(HIDDEN, momentum=0.05)
+        self.own, self.out = nn.Linear(HIDDEN, HIDDEN, bias=False), nn.Linear(HIDDEN, CLASSES)
+        self.cells = nn.ModuleList([_leaky(), _leaky()])
+
+    def forward(self, x: Any) -> Any:
+        current = self.fc(x)
+        current = self.norm(current.reshape(-1, HIDDEN)).reshape(current.shape)
+        spikes = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        states, out = [cell.reset_mem() for cell in self.cells], []
+        for now in current:
+            spikes, states[0] = self.cells[0](now + self.own(spikes), states[0])
+            last, states[1] = self.cells[1](self.out(spikes), states[1])
+            out.append(last)
+        return torch.stack(out)
+
+
 def _snntorch_planes() -> Any:
     """snnTorch's convolutional tutorial."""
     return nn.Sequential(
@@ -448,6 +564,37 @@ def _one_dimension() -> Any:
         nn.AvgPool1d(2, padding=1), nn.Conv1d(4, 5, 2), nn.MaxPool1d(2), _leaky(init_hidden=True), nn.Flatten(),
         nn.Linear(10, CLASSES), _leaky(init_hidden=True, output=True),
     )  # fmt: skip
+
+
+class Gated(nn.Module):  # type: ignore[misc]
+    """A GRU or LSTM over the sequence, and a linear layer that reads its last timestep."""
+
+    def __init__(self, cells: Any, by_state: bool = False):
+        super().__init__()
+        self.cells, self.out, self.by_state = cells, nn.Linear(HIDDEN, CLASSES), by_state
+
+    def forward(self, x: Any) -> Any:
+        sent, state = self.cells(x)
+        if self.by_state:
+            return self.out(state.squeeze(0))
+        return self.out(sent[:, -1] if self.cells.batch_first else sent[-1])
+
+
+class GatedLoop(nn.Module):  # type: ignore[misc]
+    """Two cells called timestep by timestep; the mean over time of what a linear layer makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.GRUCell(INPUTS, HIDDEN), nn.LSTMCell(HIDDEN, HIDDEN)
+        self.out = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        h, state, made = None, None, []
+        for step in x:
+            h = self.first(step, h)
+            state = self.second(h, state)
+            made.append(self.out(state[0]))
+        return torch.stack(made).mean(0)
 
 
 def _leaky(**more: Any) -> Any:
@@ -508,8 +655,34 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly, a loop": TorchNetwork(make=JellyLoop, judge=of_counts, scale=5.0),
     "spikingjelly in time": TorchNetwork(make=_jelly_in_time, judge=of_counts, scale=4.0),
     "spikingjelly, mean over time": TorchNetwork(make=JellyMean, loss="", judge=of_counts, scale=4.0),
+    "spikingjelly's own network for DVS Gesture": TorchNetwork(
+        make=_gesture_net, judge=of_counts, sample=(2, 32, 32), scale=8.0
+    ),
+    "spikingjelly PLIF": TorchNetwork(make=lambda: _plif(False), judge=of_counts, single=True, scale=4.0),
+    "spikingjelly PLIF after a convolution": TorchNetwork(
+        make=lambda: _plif(True), judge=of_counts, single=True, scale=6.0
+    ),
+    "snntorch, learned decays and thresholds": TorchNetwork(make=_learning, judge=of_counts),
+    "snntorch, learned decays of Synaptic": TorchNetwork(
+        make=lambda: Loop(
+            snn.Synaptic(alpha=0.7, beta=0.8, learn_alpha=True, learn_beta=True, reset_mechanism="zero"),
+            snn.RSynaptic(alpha=0.6, beta=0.8, learn_beta=True, linear_features=CLASSES),
+        ),
+        judge=of_counts,
+    ),
+    "snntorch, a membrane that learns its decay": TorchNetwork(
+        make=lambda: Loop(_leaky(learn_threshold=True), _leaky(learn_beta=True)),
+        judge=of_every_membrane, loss=EVERY, options={"output": "membrane"},
+    ),
+    "snntorch, a membrane without reset": TorchNetwork(
+        make=lambda: Loop(
+            _leaky(), snn.Leaky(beta=0.8, threshold=torch.linspace(0.5, 1.5, CLASSES), reset_mechanism="none")
+        ),
+        judge=of_every_membrane, loss=EVERY, options={"output": "membrane"},
+    ),
     "a timestep between layers": TorchNetwork(make=Delayed, loss="", judge=of_counts, scale=4.0),
     "a reservoir, whose read-out learns": TorchNetwork(make=_reservoir, judge=of_counts, scale=2.0),
+    "delays of synapses and axons": TorchNetwork(make=Delays, judge=of_counts, scale=1.0),
     "skip, side by side": TorchNetwork(make=Skip, judge=of_counts),
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
@@ -534,10 +707,26 @@ ZOO: dict[str, TorchNetwork] = {
     "spikingjelly, gestures": TorchNetwork(
         make=lambda: _jelly_planes("s"), judge=of_counts, single=True, sample=(2, 8, 8), scale=8.0
     ),
+    "GRU": TorchNetwork(make=lambda: Gated(nn.GRU(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "GRU without biases, samples first": TorchNetwork(
+        make=lambda: Gated(nn.GRU(INPUTS, HIDDEN, bias=False, batch_first=True)), loss="", judge=of_counts,
+        batch_first=True, scale=2.0,
+    ),
+    "GRU, its last state": TorchNetwork(
+        make=lambda: Gated(nn.GRU(INPUTS, HIDDEN), by_state=True), loss="", judge=of_counts, scale=2.0
+    ),
+    "LSTM": TorchNetwork(make=lambda: Gated(nn.LSTM(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "GRUCell and LSTMCell, a loop": TorchNetwork(make=GatedLoop, loss="", judge=of_counts, scale=2.0),
     "spikingjelly, gestures in time": TorchNetwork(
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
     ),
+    "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
+    "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
+    "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
 }  # fmt: skip
+
+
+CONSTANTS = ("V", "alpha", "beta", "threshold", "w")  # of neurons, which stay as they are
 
 
 def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
@@ -546,7 +735,8 @@ def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
     module = network.make()
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            parameter.mul_(1.0 if name.endswith("V") else network.scale).mul_(1024).round_().div_(1024)
+            constant = name.rpartition(".")[2] in CONSTANTS
+            parameter.mul_(1.0 if constant else network.scale).mul_(1024).round_().div_(1024)
     spikes = (torch.rand(TIMESTEPS, BATCH, *network.sample) < 0.3).float()
     labels = torch.randint(0, CLASSES, (BATCH,))
     return module, spikes.movedim(0, 1) if network.batch_first else spikes, labels

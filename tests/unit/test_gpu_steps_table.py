@@ -47,6 +47,16 @@ def test_widths_that_are_no_multiple_of_16_bytes_take_longer(tmp_path: Path) -> 
     assert odd > 1.5 * even
 
 
+def test_a_network_of_planes_is_written_as_the_literature_does(tmp_path: Path) -> None:
+    planes = {"widths": "2x34x34-12c5-sum2-64c5-sum2-10", "batch": "20", "timesteps": "25", "listed": "", "mJ": ""}
+    (half,) = validate(written(tmp_path, precision="fp16", **planes))
+    (single,) = validate(written(tmp_path, precision="fp32", **planes))
+    assert half.kind == "hoisted fp16, convolutions"
+    assert half.predicted is not None
+    assert single.predicted is not None
+    assert 0.2 < half.predicted < single.predicted < 1.5
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -57,6 +67,8 @@ def test_widths_that_are_no_multiple_of_16_bytes_take_longer(tmp_path: Path) -> 
         ({"gpu": "B100"}, "no description of device 'B100'"),
         ({"precision": "fp4"}, "column 'precision': 'fp4' has no model"),
         ({"strategy": "hoist"}, "no such strategy; did you mean 'hoisted'"),
+        ({"widths": "2x34x34-12c5-sum2"}, "'sum2' is not expected there"),
+        ({"widths": "2x34x34-12c5-10", "strategy": "eager"}, "no such strategy"),
         ({"batch": "0"}, "column 'batch': '0' is not a whole number of at least 1"),
         ({"ms": "-1"}, "column 'ms': '-1' is not a number above 0"),
         ({"widths": "999999999-999999999-999999999-999999999"}, "needs"),

@@ -346,7 +346,7 @@ def test_every_field_that_names_files_says_so() -> None:
             if any(word in name.rpartition(".")[2] for word in looks):
                 assert NAMES_FILES in field.metadata, name
     marked = {name for name, field in texts(Workload).items() if NAMES_FILES in field.metadata}
-    assert marked == {"data.path", "network.imported", "training.initial_weights"}
+    assert marked == {"data.path", "network.imported", "network.models", "training.initial_weights"}
     sources = set(get_args(Data.model_fields["source"].annotation))
     assert sources == set(SOURCES)
 

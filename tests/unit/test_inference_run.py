@@ -45,6 +45,7 @@ def test_an_inference_is_told_and_read_back(made: Run, tmp_path: Path) -> None:
     assert mimdsim.run("digits", "tiny", gpus=(), changes=SMALL).inference == ()
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
     keys = ["network.hidden=[24]", "network.capacity=[6, 10]", "training.max_training_steps=8"]
     changes = [part for key in keys for part in ("--set", key)]

@@ -186,7 +186,7 @@ def test_trained_weights_go_to_nir_and_come_back(tmp_path: Path, small: Path) ->
     write_safetensors(tmp_path / "weights.safetensors", weights)
     said = typed("export", small, "--weights", tmp_path / "weights.safetensors", "--out", tmp_path / "out/small.nir")
     assert "6-5-3, a timestep of 0.001 s = tau / r" in said
-    assert "note: layers read each other a timestep later" in said
+    assert "note: layers read each other some timesteps later" in said
     again = network_of_nir(Path("x"), read_nir(tmp_path / "out/small.nir"))
     assert again.dt_seconds == pytest.approx(1e-3)
     assert [each.delay for each in again.populations] == [0, 1]

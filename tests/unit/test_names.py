@@ -53,6 +53,8 @@ def test_no_name_of_a_value_is_taken_apart() -> None:
         ("weights", ("w.a", "a", "a", "moment1.a")),
         ("recurrent", ("r.a", "r.a", "a.recurrent", "moment1.r.a")),
         ("bias", ("b.a", "b.a", "a.bias", "moment1.b.a")),
+        ("recurrent_bias", ("rb.a", "rb.a", "a.recurrent_bias", "moment1.rb.a")),
+        ("threshold", ("threshold.a", "threshold.a", "a.threshold", "moment1.threshold.a")),
     ],
 )
 def test_names_of_a_parameter(role: str, names: tuple[str, ...]) -> None:

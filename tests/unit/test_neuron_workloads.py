@@ -191,7 +191,7 @@ def test_the_docs_page_is_the_table_of_models_and_surrogates() -> None:
 
 
 def test_the_model_of_the_docs_page_works() -> None:
-    code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    code = re.search(r"```python\n(.*?)```", PAGE.partition("## Add a model")[2], re.DOTALL)
     assert code is not None
     names = vars(neuron_catalogue) | {"MODELS": MODELS}
     exec(code.group(1).replace("\nModel(", "\nmade = Model("), names)

@@ -105,6 +105,10 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "dropout of a sequence": {
         **DENSE, "network.dropout": 0.5, "network.dropout_per": "sequence", "mapping.neurons_per_tile": 0,
     },
+    "batch norm": {**DENSE, "network.batch_norm": "timestep", "mapping.neurons_per_tile": 0},
+    "batch norm of a sequence": {
+        **DENSE, "network.batch_norm": "sequence", "network.delay": 0, "mapping.neurons_per_tile": 0,
+    },
     "pruned": {"training.pruned.hidden0": 0.5},
     "planes": {
         **PLANES, "network.hidden": (72, 8), f"{FIRST}.kernel": 3, f"{SECOND}.channels": 2, f"{SECOND}.kernel": 5,

@@ -123,6 +123,7 @@ def test_bands_side_by_side_count_as_bands_one_by_one(monkeypatch: pytest.Monkey
         assert np.array_equal(one.columns, other.columns)
 
 
+@pytest.mark.slow
 def test_tiles_are_those_that_compute_everywhere() -> None:
     """A mapping has one number of tiles, in a run, in full timing and in an estimate; a limit is of these."""
     case = small_case("digits")
@@ -270,6 +271,7 @@ def test_every_option_of_a_mapping_is_searched_or_named() -> None:
     assert {*SEARCHED, *ALSO_TRIED, *given, *left} >= set(MappingOptions.model_fields)
 
 
+@pytest.mark.slow
 def test_the_result_as_text() -> None:
     text = "\n".join(result_lines(found()))
     assert "published" in text
@@ -462,6 +464,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "is no batch" in mimdsim("place", "digits", "bow", "--batch", "4;8", code=2)
 
 
+@pytest.mark.slow
 def test_a_sweep_with_the_best_mapping_is_never_slower(tmp_path: Path) -> None:
     axes = {"chip.tiles": (40, 60)}
     loaded = {key: value for key, value in QUICK.items() if key != "chip.tiles"}

@@ -69,6 +69,7 @@ def test_columns_of_ones_own_are_let_pass(tmp_path: Path) -> None:
     checked(tmp_path, f"comment,date,lab,{HEADER}\na,b,c,{ROW}")
 
 
+@pytest.mark.slow
 def test_a_machine_is_honoured_in_every_kind_of_table(tmp_path: Path) -> None:
     """Tables whose rows name no machine are predicted for one that they do name, or say that they cannot be."""
     own = files_of("references", ".csv")

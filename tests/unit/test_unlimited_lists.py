@@ -46,6 +46,7 @@ def by_interpreter(workload: Workload, weights: dict[str, np.ndarray]) -> float:
     return right / test.samples
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("changes", [{}, FEEDBACK, {"data.input_capacity": 12}], ids=["lists", "feedback", "input"])
 def test_it_is_the_accuracy_of_dense_spikes(changes: dict[str, Any]) -> None:
     made = mimdsim.run("digits", "tiny", gpus=(), changes=SHORT | changes)
@@ -57,6 +58,7 @@ def test_it_is_the_accuracy_of_dense_spikes(changes: dict[str, Any]) -> None:
     assert training.test_accuracy_all_spikes != training.test_accuracy
 
 
+@pytest.mark.slow
 def test_it_is_left_out_where_nothing_can_be_dropped() -> None:
     for more in ({}, {"training.evaluate": "never"}, {"network.spikes": "dense"}):
         made = mimdsim.run("digits", "tiny", gpus=(), changes=SHORT | WIDE | more)
@@ -83,6 +85,7 @@ def test_the_verdict_leads_with_it_where_it_differs(tmp_path: Path) -> None:
         assert ("raise the capacity of 'hidden0'" in text) == (mood == "bad")
 
 
+@pytest.mark.slow
 def test_weights_that_rest_on_lists_say_so_when_they_leave(tmp_path: Path) -> None:
     made = mimdsim.run("digits", "tiny", gpus=(), changes=SHORT, report=tmp_path / "run")
     training = made.profile.training

@@ -31,7 +31,7 @@ class ArrayLowering(Lowering):
     def states(self, layer: str) -> Blocks:
         """Where the neurons of a layer lie, all samples."""
         found = self.layer(layer)
-        if found.convolution and found.convolution.after:
+        if found.gates > 1 or (found.convolution and found.convolution.after):
             return self.arrays.spread(*self.shape_of(layer))
         return self.arrays.forward(self.product_rows(layer), *found.parameters[0].shape).result
 
@@ -132,9 +132,22 @@ class ArrayLowering(Lowering):
 
     def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
         """As the product of the currents wants it; one number per neuron in a row."""
-        blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self._weights(shape, layer)
-        self.inputs[name] = self.matrix(name, shape, blocks, category, persistent=True)
+        self.inputs[name] = self.numbers(name, shape, category, layer, persistent=True)
         self.storage[name] = (name,)
+
+    def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
+        """Declare a matrix that lies as a parameter of this shape does."""
+        blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self._weights(shape, layer)
+        return self.matrix(name, shape, blocks, category, persistent=persistent)
+
+    def over_row(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Tiles and columns of what is mapped `by_neuron`."""
+        row = self.arrays.row(self.layer(layer).columns)
+        return row.tiles, {"start": row.start, "stop": row.stop}
+
+    def copies_of(self, layer: str) -> int:
+        """Every neuron of a sample is there once."""
+        return 1
 
     def _weights(self, shape: tuple[int, int], layer: str) -> Blocks:
         return self.arrays.forward(self.product_rows(layer), *shape).right

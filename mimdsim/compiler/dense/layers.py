@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
+from mimdsim.codelets.learned_constants import coefficient_pieces
 from mimdsim.compiler.context import WORD_BYTES
-from mimdsim.compiler.dense import planes
+from mimdsim.compiler.dense import cells, planes
 from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.learned_constants import constants_of_row
 from mimdsim.compiler.losses import add_penalty, keep
-from mimdsim.compiler.place.products import ProductPlace
+from mimdsim.compiler.place.products import Blocks, ProductPlace
 from mimdsim.graph import Operation
 from mimdsim.graph.dropout import Masks
-from mimdsim.graph.linear_neurons import constants_of
+from mimdsim.graph.linear_neurons import RowGradient, constants_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import Codelet, Copy, TileMapping
 
@@ -139,10 +142,13 @@ def lower_surrogate(low: ArrayLowering, ops: Operations) -> None:
     constants: dict[str, object] = {"kind": surrogates.kind_of(selection.surrogate)}
     constants |= {"threshold": np.float32(selection.threshold), "slope": np.float32(selection.slope)}
     g, v = (low.storage[name][0] for name in gradient.inputs)
-    if not add:
+    apart = bool(add) and low.layer(gradient.layer).cell is not None  # others may read what it is added to
+    if not add or apart:
         target = low.result(gradient, low.blocks[v], "gradients")
         codelet, operands = elementwise.surrogate_boxes(selection.surrogate), {"target": target, "g": g, "v": v}
         low.make("spike gradient", gradient, codelet, operands, target, **constants)
+        if apart:
+            lower_sum(low, (add[0],))
         return
     dv = low.accumulate(gradient, add[0])
     codelet, operands = elementwise.add_surrogate(selection.surrogate), {"dv": dv, "g": g, "v": v}
@@ -177,6 +183,9 @@ def lower_sum(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     one, other = (low.storage[name][0] for name in op.inputs)
     target = low.result(op, low.blocks[one], "gradients")
+    if target in (one, other):
+        cells.lower_binary(low, ops)
+        return
     low.make("sum", op, elementwise.SUM_BOXES, {"one": one, "other": other, "target": target}, target)
 
 
@@ -204,20 +213,19 @@ def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
     """A gradient of a row and its sum over time: samples added up where they lie, then over tiles."""
     gradient, add = ops
     total = low.accumulate(gradient, add)
-    names = [low.storage[name][0] for name in gradient.inputs]
-    blocks, width = low.blocks[names[0]], low.variables[total].shape[1]
-    spans, piece = np.unique(np.stack([blocks.row_start, blocks.row_stop], axis=1), axis=0, return_inverse=True)
-    piece = piece.ravel()
-    bounds = np.stack([np.stack([piece, piece + 1], axis=1), np.stack([blocks.start, blocks.stop], axis=1)], axis=1)
-    shape = (len(spans), width)
-    mapping = TileMapping.of_boxes(blocks.tiles, bounds, shape)
-    pieces = low.variable(f"pieces.{gradient.name}", shape, "float32", mapping, "exchange buffers")
-    codelet = elementwise.SUM_SAMPLES if len(names) == 1 else elementwise.SUM_PRODUCTS  # of a bias, or of own spikes
-    fields = (item.name for item in codelet.fields)
-    operands = dict(zip(fields, (*names, pieces), strict=True))
-    low.on_boxes("sum samples", gradient, codelet, blocks, operands, {"piece": piece}, mergeable=False)
-    if shape[0] > PIECES_AT_ONCE:
-        pieces = _sum_some(low, gradient, pieces)
+    names, about = [low.storage[name][0] for name in gradient.inputs], gradient.attributes
+    blocks = low.blocks[names[0]]
+    piece, (pieces,) = _pieces(low, blocks, f"pieces.{gradient.name}")
+    constants: dict[str, object] | None = None
+    if isinstance(about, RowGradient):
+        codelet, constants = coefficient_pieces(about), constants_of_row(about)
+        operands = dict(zip(about.reads, names, strict=True)) | {"pieces": pieces}
+    else:  # of a bias, or of own spikes
+        codelet = elementwise.SUM_SAMPLES if len(names) == 1 else elementwise.SUM_PRODUCTS
+        operands = dict(zip((item.name for item in codelet.fields), (*names, pieces), strict=True))
+    how: dict[str, Any] = {"constants": constants, "mergeable": False}
+    low.on_boxes("sum samples", gradient, codelet, blocks, operands, {"piece": piece}, **how)
+    pieces = _sum_some(low, gradient, pieces)
     operands, defines = {"total": total, "pieces": pieces}, ((total, add.outputs[0]),)
     ends = low.blocks[total]
     low.on_boxes("add pieces", gradient, elementwise.ADD_PIECES, ends, operands, defines=defines, mergeable=False)
@@ -226,12 +234,24 @@ def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
 PIECES_AT_ONCE = 128  # assumed: more rows are first added up in groups, as many as there are rows in each
 
 
-def _sum_some(low: ArrayLowering, gradient: Operation, pieces: str) -> str:
-    """Rows added up in groups, which all tiles share."""
+def _pieces(low: ArrayLowering, blocks: Blocks, *names: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """For sums over the rows of each box: which row of the pieces it makes, and the variables of these rows."""
+    spans, piece = np.unique(np.stack([blocks.row_start, blocks.row_stop], axis=1), axis=0, return_inverse=True)
+    piece = piece.ravel()
+    bounds = np.stack([np.stack([piece, piece + 1], axis=1), np.stack([blocks.start, blocks.stop], axis=1)], axis=1)
+    shape = (len(spans), int(blocks.stop.max()))
+    mapping = TileMapping.of_boxes(blocks.tiles, bounds, shape)
+    return piece, tuple(low.variable(name, shape, "float32", mapping, "exchange buffers") for name in names)
+
+
+def _sum_some(low: ArrayLowering, gradient: Operation, pieces: str, of: str = "") -> str:
+    """The pieces, or where there are many, rows added up in groups, which all tiles share. of: what they are of."""
     rows, width = low.variables[pieces].shape
+    if rows <= PIECES_AT_ONCE:
+        return pieces
     shape = (round(rows**0.5), width)
     ends = low.arrays.spread(*shape)
-    sums = low.matrix(f"sums.{gradient.name}", shape, ends, "exchange buffers")
+    sums = low.matrix(f"sums.{gradient.name}{of}", shape, ends, "exchange buffers")
     if (ends.row_stop - ends.row_start > 1).any():  # fewer tiles than sums: a vertex for each row
         ends = ends.by_row
     edges = np.arange(shape[0] + 1) * rows // shape[0]
@@ -239,6 +259,94 @@ def _sum_some(low: ArrayLowering, gradient: Operation, pieces: str) -> str:
     operands = {"source": pieces, "pieces": sums}
     low.on_boxes("add pieces", gradient, elementwise.SUM_SAMPLES, ends, operands, rows_of, mergeable=False)
     return sums
+
+
+def _average(low: ArrayLowering, op: Operation, output: int, pieces: str, values: int) -> str:
+    """The row of an output of a batch norm: its pieces added up and divided by a number of values."""
+    name = op.outputs[output]
+    if name not in low.storage:
+        shape = low.values[name].shape
+        low.storage[name] = (low.matrix(name, shape, low.arrays.row(shape[1]), "neuron states"),)
+    row = low.storage[name][0]
+    pieces = _sum_some(low, op, pieces, f".{output}")
+    operands, ends = {"average": row, "pieces": pieces}, low.blocks[row]
+    constants, defines = {"values": np.float32(values)}, ((row, name),)
+    codelet = elementwise.AVERAGE_PIECES
+    low.on_boxes("average pieces", op, codelet, ends, operands, constants=constants, defines=defines, mergeable=False)
+    return row
+
+
+def _normalising(low: ArrayLowering, name: str, of: str) -> tuple[Codelet, Blocks, int]:
+    """A codelet of batch norm for what `of` is, its boxes, and the values in a column: of a matrix, or a sequence."""
+    *timesteps, rows, _ = low.variables[of].shape
+    return elementwise.of_norm(name, bool(timesteps)), low.blocks[of], int(np.prod([*timesteps, rows]))
+
+
+def _made_like(low: ArrayLowering, op: Operation, output: int, of: str, category: str) -> str:
+    """The variable of an output that lies as `of` does."""
+    name = op.outputs[output]
+    if name not in low.storage:
+        *timesteps, rows, columns = low.variables[of].shape
+        whole = timesteps[0] if timesteps else 0
+        low.storage[name] = (low.matrix(name, (rows, columns), low.blocks[of], category, timesteps=whole),)
+    return low.storage[name][0]
+
+
+def lower_batch_norm(low: ArrayLowering, ops: Operations) -> None:
+    """batch_norm: the mean over all rows, then the variance about it, then what is made of both, where the current
+    lies; tiles hand on sums over their rows, and get rows of statistics."""
+    (op,) = ops
+    x, gain, bias = (low.storage[name][0] for name in op.inputs)
+    codelet, blocks, values = _normalising(low, "SumRows", x)
+    piece, (sums, squares) = _pieces(low, blocks, f"pieces.{op.name}.mean", f"pieces.{op.name}.variance")
+    columns = {"piece": piece}
+    operands = {"source": x, "pieces": sums}
+    low.on_boxes("sum samples", op, codelet, blocks, operands, columns, mergeable=False)
+    mean = _average(low, op, 1, sums, values)
+    operands = {"source": x, "mean": mean, "pieces": squares}
+    codelet, *_ = _normalising(low, "SquaresApart", x)
+    low.on_boxes("sum squares", op, codelet, blocks, operands, columns, mergeable=False)
+    variance = _average(low, op, 2, squares, values)
+    target = _made_like(low, op, 0, x, "neuron states")
+    operands = {"source": x, "mean": mean, "variance": variance, "gain": gain, "bias": bias, "target": target}
+    codelet, *_ = _normalising(low, "Normalise", x)
+    low.make("normalise", op, codelet, operands, target, epsilon=np.float32(op.attributes.epsilon))
+
+
+def lower_batch_norm_sums(low: ArrayLowering, ops: Operations) -> None:
+    """batch_norm_sums: the gradients of gain and bias, as those of other rows."""
+    (op,) = ops
+    q, x, mean, variance = (low.storage[name][0] for name in op.inputs)
+    codelet, blocks, _ = _normalising(low, "SumNormalised", q)
+    piece, (gains, biases) = _pieces(low, blocks, f"pieces.{op.name}.gain", f"pieces.{op.name}.bias")
+    operands = {"q": q, "x": x, "mean": mean, "variance": variance, "gains": gains, "biases": biases}
+    constants = {"epsilon": np.float32(op.attributes.epsilon)}
+    low.on_boxes("sum samples", op, codelet, blocks, operands, {"piece": piece}, constants=constants, mergeable=False)
+    for output, pieces in enumerate((gains, biases)):
+        row = _average(low, op, output, pieces, 1)
+        if len(low.variables[q].shape) == 3:  # of all timesteps: the whole gradient
+            low.outputs[op.outputs[output]] = row
+
+
+def lower_batch_norm_gradient(low: ArrayLowering, ops: Operations) -> None:
+    """batch_norm_input_gradient: where the gradient of what was normalised lies."""
+    (op,) = ops
+    names = ("q", "x", "mean", "variance", "gain", "d_gain", "d_bias")
+    operands = {name: low.storage[value][0] for name, value in zip(names, op.inputs, strict=True)}
+    codelet, _, values = _normalising(low, "NormGradient", operands["q"])
+    operands["target"] = target = _made_like(low, op, 0, operands["q"], "gradients")
+    constants = {"epsilon": np.float32(op.attributes.epsilon), "values": np.float32(values)}
+    low.make("norm gradient", op, codelet, operands, target, **constants)
+
+
+def lower_running_average(low: ArrayLowering, ops: Operations) -> None:
+    """running_average: in place."""
+    (op,) = ops
+    held, now = (low.storage[name][0] for name in op.inputs)
+    low.storage[op.outputs[0]] = (held,)
+    low.outputs[op.outputs[0]] = held
+    constants = {name: np.float32(getattr(op.attributes, name)) for name in ("kept", "share")}
+    low.make("running average", op, elementwise.RUNNING_AVERAGE, {"held": held, "now": now}, held, **constants)
 
 
 def lower_steady(low: ArrayLowering, ops: Operations) -> None:
@@ -257,7 +365,7 @@ def lower_masks(low: ArrayLowering, ops: Operations) -> None:
     )
     blocks = low.arrays.spread(masks.rows, masks.columns)
     if masks.positions == 1 and not layer.convolution:
-        blocks = low.arrays.forward(masks.rows, masks.columns, layer.neurons).left
+        blocks = low.arrays.forward(masks.rows, masks.columns, layer.parameters[0].shape[1]).left
     shape = masks.rows, masks.columns
     made = low.matrix(op.outputs[0], shape, blocks, "neuron states", timesteps=masks.timesteps)
     low.storage[op.outputs[0]] = (made,)
@@ -331,6 +439,9 @@ def lower_add_read_out(low: ArrayLowering, ops: Operations) -> None:
     """add_read_out: the read-out's gradient of this timestep added to the adjoint in place."""
     (op,) = ops
     adjoint, now = (low.storage[name][0] for name in op.inputs)
+    if low.layer(op.layer).cell:  # whose adjoints others read
+        cells.lower_sum(low, op)
+        return
     low.storage[op.outputs[0]] = (adjoint,)
     low.make("add read out", op, elementwise.ADD_BOXES, {"target": adjoint, "more": now}, adjoint)
 
@@ -358,6 +469,7 @@ def lower_add_even(low: ArrayLowering, ops: Operations) -> None:
 
 RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     **planes.RULES,
+    **cells.RULES,
     ("matmul",): lower_product,
     ("matmul_input_gradient",): lower_input_gradient,
     ("matmul_weight_gradient", "add"): lower_weight_gradient,
@@ -380,6 +492,11 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("spike_counts_gradient",): lower_counts_gradient,
     ("bias_add",): lower_bias,
     ("bias_gradient", "add"): lower_row_gradient,
+    ("coefficient_gradient", "add"): lower_row_gradient,
+    ("batch_norm",): lower_batch_norm,
+    ("batch_norm_sums",): lower_batch_norm_sums,
+    ("batch_norm_input_gradient",): lower_batch_norm_gradient,
+    ("running_average",): lower_running_average,
     ("self_synapse",): lower_self_synapse,
     ("self_synapse_weight_gradient", "add"): lower_row_gradient,
     ("self_synapse_spike_gradient",): lower_self_synapse,

@@ -231,8 +231,11 @@ def _where_planes_lie(low: ArrayLowering, op: Operation) -> Blocks:
     """Of a gradient: as the neurons of the layer whose spikes it is of, else spread over all tiles."""
     (made,) = op.outputs
     shape = low.values[made].shape
-    spikes = {spikes_of(layer.name): layer.name for layer in low.network.layers}
-    of = {**spikes, **{before(name): layer for name, layer in spikes.items()}}.get(low.values[made].of)
+    of = {
+        before(spikes_of(layer.name), age): layer.name
+        for index, layer in enumerate(low.network.layers)
+        for age in range(low.network.oldest(index) + 1)
+    }.get(low.values[made].of)
     return low.states(of) if of else low.arrays.spread(*shape)
 
 

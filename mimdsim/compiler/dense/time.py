@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from mimdsim.base.errors import MappingError
 from mimdsim.codelets import dense as codelets
+from mimdsim.codelets.elementwise import TRANSPOSE_BOXES
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.dense.layers import backward_weights
 from mimdsim.compiler.place.products import Blocks
-from mimdsim.compiler.time_slices import count_timestep, offset_of, set_counters
+from mimdsim.compiler.time_slices import by_age, count_timestep, offset_of, set_counters, waiting
 from mimdsim.graph import Graph, Operation, Scan
+from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.names import INPUT
 
 LowerBody = Callable[[ArrayLowering, Scan], None]
@@ -26,19 +29,30 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
     low.values = scan.body.values
     for constant in scan.constants:
         low.storage.setdefault(constant, (constant,))
-    for carry in scan.carries:
+    for carry, start in zip(scan.carries, op.inputs, strict=False):
         value = scan.body.value(carry.enters)
-        name = low.matrix(carry.leaves, value.shape, low.states(value.layer), "neuron states")
-        low.storage[carry.leaves] = (name,)
-        low.fill(name, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
-        low.storage[carry.enters] = (name,)
-    slice_now, *others = scan.slices
-    source, *sequences = op.inputs[len(scan.carries) : len(scan.carries) + len(scan.slices)]
-    held = _declare_input(low, scan, slice_now.inside, source)
+        if value.role in STATISTICS:  # running averages stay where the host has put them
+            low.storage[carry.leaves] = low.storage[carry.enters] = low.storage[start]
+            continue
+        if low.traced and value.shift < -1:
+            raise MappingError(
+                f"spikes of '{value.layer}' are read {-value.shift} timesteps later, which a traced call "
+                '(mapping.dense_neurons = "traced") does not hand on: write mapping.dense_neurons = "calls"'
+            )
+        names = [carry.leaves] * (value.shift == -1) + [carry.enters] * (carry.enters in waiting(scan))
+        for name in names:
+            held = low.matrix(name, value.shape, low.states(value.layer), "neuron states")
+            low.fill(held, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
+            low.storage[name] = low.storage[carry.enters] = (held,)
+    sequences = list(zip(scan.slices, op.inputs[len(scan.carries) :], strict=False))
+    inputs = [item.inside for item, _ in sequences if scan.body.value(item.inside).layer == INPUT]
+    for item, outer in sequences:
+        if item.inside in inputs and outer not in low.storage:
+            _declare_input(low, scan, item.inside, outer)
     with _turns(low, scan, "forward", -1, 1):
-        low.storage[slice_now.inside] = (_now(low, held, slice_now.inside, 0),)
-        for item, outer in zip(others, sequences, strict=True):
-            low.storage[item.inside] = (_now(low, low.storage[outer][0], f"{item.inside}.now", 0),)
+        for item, outer in sequences:
+            now = item.inside if item.inside in inputs else f"{item.inside}.now"
+            low.storage[item.inside] = (_now(low, low.storage[outer][0], now, item.shift),)
         lower_body(low, scan)
         finals = len(scan.carries)
         for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
@@ -62,12 +76,15 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
         name = _declare_adjoint(low, scan, carry.enters, carry.leaves)
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
+    _let_wait(low, scan)
     with _turns(low, scan, "backward", scan.timesteps, -1):
         for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
             (held,) = low.storage[outer]
             low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
         lower_body(low, scan)
-    for outer, carry in zip(op.outputs, scan.carries, strict=True):
+        for name, outer in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
+            low.storage[outer] = (_stash(low, name, low.storage[name][0], scan.timesteps),)
+    for outer, carry in zip(op.outputs, scan.carries, strict=False):
         low.storage[outer] = low.storage[carry.leaves]
         if scan.body.value(carry.enters).role == "gradient":
             low.outputs[outer] = low.storage[outer][0]
@@ -81,12 +98,38 @@ def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> I
         set_counters(low, phase, first)
     with low.repeat(scan.timesteps, reverse=scan.reverse):
         if not low.traced:
-            count_timestep(low, by)
+            count_timestep(low, by, scan.slices)
+        _hand_on(low, scan)
         held_outside = _pass_parameters(low, scan)
         carried = _pass_carries(low, scan)
         yield
         _return_carries(low, carried)
     low.storage.update(held_outside)
+
+
+def _let_wait(low: ArrayLowering, scan: Scan) -> None:
+    """Adjoints that wait enter where the one before them leaves, so that the body adds to them in place; the first of
+    them, which the body uses up, enters in a variable of its own."""
+    values = {name: scan.body.value(name) for name in waiting(scan)}
+    left = {(value.layer, value.shift): low.storage[name][0] for name, value in values.items()}
+    for name, value in values.items():
+        first = left[value.layer, 0]
+        low.storage[name] = (
+            (left[value.layer, value.shift + 1],)
+            if value.shift
+            else (low.matrix(f"{name}.taken", value.shape, low.blocks[first], "gradients"),)
+        )
+
+
+def _hand_on(low: ArrayLowering, scan: Scan) -> None:
+    """Older spikes, and adjoints that wait, a place further: a copy per timestep and age."""
+    for carry in by_age(scan):
+        (source,), (target,) = low.storage[carry.leaves], low.storage[carry.enters]
+        if source != target:
+            blocks, held = low.blocks[target], low.blocks[source]
+            codelet = codelets.copy_codelet("boxes") if held.fastest == blocks.fastest else TRANSPOSE_BOXES
+            operands, layer = {"source": source, "target": target}, scan.body.value(carry.enters).layer
+            low.on_boxes("hand on", "carry", codelet, blocks, operands, layer=layer)
 
 
 def _pass_parameters(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
@@ -112,7 +155,7 @@ def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
     for carry in scan.carries:
         value = scan.body.value(carry.enters)
         (held,) = low.storage[carry.enters]
-        if value.role == "gradient":
+        if value.role in ("gradient", *STATISTICS):
             continue
         if carry.leaves in scan.stacked:
             whole = _sequence(low, carry.leaves, held, scan.timesteps)
@@ -130,7 +173,7 @@ def _return_carries(low: ArrayLowering, carried: dict[str, tuple[str, ...]]) -> 
         low.storage[leaves] = (held,)
 
 
-def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> str:
+def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> None:
     """The network's input as its first product wants it: a sequence, or one matrix for all timesteps."""
     shape = _matrix_shape(scan.body, inside)
     timesteps = 0 if source in low.steady else scan.timesteps
@@ -140,7 +183,6 @@ def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> 
     low.inputs[INPUT] = held
     low.storage[source] = (held,)
     low.recorded[INPUT] = (held,)
-    return held
 
 
 def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -> str:

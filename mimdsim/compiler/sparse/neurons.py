@@ -23,6 +23,7 @@ from mimdsim.compiler.sparse.selection import received
 from mimdsim.compiler.sparse.spikes import emit_reduction, listed_gradient, partial_sums, replicate_spikes
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.linear_neurons import Gradient, LinearNeuron, constants_of
+from mimdsim.graph.names import coefficient_of
 from mimdsim.program import Codelet, Copy, Hits, Listed, Spikes, TileMapping
 
 FLAG_THRESHOLD = 0.5  # between the zero and the one of a flag
@@ -40,9 +41,11 @@ def _codelets(low: Lowering) -> Any:
 def _packed(low: Lowering, layer: str, switched: bool | None = None) -> tuple[Packed, dict[str, str]]:
     """The layer's coefficients, by default those of the forward update, and the operand that holds those of every
     neuron its own."""
-    neuron = low.layer(layer).neuron
+    neuron = low.layer(layer).acting_neuron
     switched = neuron.resets if switched is None else switched
     coefficients = pack_terms(neuron, low.layer(layer).columns, switched=switched)
+    if neuron.rows:
+        return coefficients, {"own": low.storage[coefficient_of(layer, 0)][0]}
     own = coefficients.own
     if own is None:
         return coefficients, {}
@@ -88,7 +91,7 @@ def lower_emitted(low: Lowering, ops: Operations) -> None:
     )
 
 
-def _threshold(neuron: LinearNeuron) -> float:
+def flag_threshold(neuron: LinearNeuron) -> float:
     """What is compared with: potentials, or flags."""
     return neuron.threshold if neuron.reset_by == "state" else FLAG_THRESHOLD
 
@@ -100,12 +103,12 @@ def lower_neuron(low: Lowering, ops: Operations) -> None:
     x, current = (low.storage[name][0] for name in op.inputs[:2])
     u = low.plane(f"u.{layer}", layer, "neuron states")
     low.storage[op.outputs[0]], low.storage[op.outputs[1]] = (x,), (u,)
-    switched = len(op.inputs) == 3
+    switched = len(op.inputs) - len(neuron.rows) == 3
     fired = low.storage[op.inputs[2]][0] if switched else ""
     source = ("u" if fired == u else "flags") if switched else ""
     coefficients, own = _packed(low, layer, switched)
     constants = {name: getattr(coefficients, name) for name in ("terms", "uniform", "readout", "weights")}
-    constants |= {"threshold": _threshold(neuron), "switched": switched}
+    constants |= {"threshold": flag_threshold(neuron), "switched": switched}
     codelet = _codelets(low).update(coefficients.structure, source)
     operands = {"x": x, "u": u, "current": current, "flags": fired, **own}
     _emit(low, "neuron update", op, codelet, operands, constants, ((x, op.outputs[0]), (u, op.outputs[1])))
@@ -183,7 +186,7 @@ def lower_gradient(low: Lowering, ops: Operations) -> None:
     constants: dict[str, object] = {
         "terms": coefficients.terms,
         "uniform": coefficients.uniform,
-        "threshold": _threshold(attributes.neuron),
+        "threshold": flag_threshold(attributes.neuron),
         "switched": attributes.switched,
     }
     defines = [(dx, op.outputs[0]), (q, op.outputs[1])]

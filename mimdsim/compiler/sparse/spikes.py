@@ -21,7 +21,7 @@ from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
 from mimdsim.compiler.context import Chips, Lowering, in_bands
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
-from mimdsim.graph.names import Parameter
+from mimdsim.graph.layer import labels_of
 from mimdsim.program import Codelet, Copy, Hits, Listed, SpikesOver, TileMapping, Within
 from mimdsim.program.loop_extents import Recorded
 
@@ -160,13 +160,14 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
 
 def _stem(low: Lowering, op: Operation) -> str:
     """What variables of an input gradient are named by: the layer, and whose spikes those were."""
-    source, _ = low.origin(op.inputs[1])
+    source, shift = low.origin(op.inputs[1])
     if op.kind == "emitted_gradient":
         return f"{op.layer}.reset"
     if source == op.layer:
         return f"{op.layer}.own"
-    first = low.network.sources(low.layer(op.layer))[0]
-    return op.layer if source == first.name else f"{op.layer}.from.{source}"
+    read = low.network.sources(low.layer(op.layer))
+    place = [(each.name, each.lag) for each in read].index((source, -shift))
+    return f"{op.layer}.from.{labels_of(read)[place]}" if place else op.layer
 
 
 def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
@@ -235,22 +236,21 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     )
 
 
-def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
+def sum_replicas(low: Lowering, outer: str, layer: str, short: str) -> None:
     """The gradient of a parameter from the replicas of its worker contexts; of several copies of a layer, each sums its
     own, and on several chips each chip those of its copies, which then come together along trees; at last every copy
     has a share of the rows."""
-    layer = parameter.layer
     placed = low.placed(layer)
     held = low.storage[outer][0]
     _, rows, neurons = low.variables[held].shape
     chips = placed.chips_of_copies
     in_copies = placed.copies > chips and placed.replicas > 1
-    summed = _sum_in_copies(low, parameter, held) if in_copies else held
+    summed = _sum_in_copies(low, layer, short, held) if in_copies else held
     trees = low.trees(layer, rows)
     if chips > 1:
-        summed = _sum_over_chips(low, parameter, summed, trees)
+        summed = _sum_over_chips(low, layer, short, summed, trees)
     gradient = low.variable(
-        f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
+        f"gradient.{short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
     )
     codelet, tiles, columns = low.over_matrix(SUM_REPLICAS, gradient, layer)
     if trees.steps > 1:  # of the chip's own, and of those that pass theirs on last
@@ -267,13 +267,12 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     low.outputs[outer] = gradient
 
 
-def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
+def _sum_in_copies(low: Lowering, layer: str, short: str, held: str) -> str:
     """Sums [copies, rows, neurons] of the replicas of each copy, where they lie."""
-    layer = parameter.layer
     _, rows, neurons = low.variables[held].shape
     placed = low.placed(layer)
     summed = low.variable(
-        f"sums.{parameter.short}",
+        f"sums.{short}",
         (placed.copies, rows, neurons),
         "float32",
         _in_copies(low, layer, 1, rows),
@@ -286,11 +285,10 @@ def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     return summed
 
 
-def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, trees: Trees) -> str:
+def _sum_over_chips(low: Lowering, layer: str, short: str, parts: str, trees: Trees) -> str:
     """Sums [chips, rows, neurons] of the parts of every chip, each row on one of its tiles, in the order in which the
     chips are reached along the tree of the chip whose share a row is; and what comes to each of them but the first,
     added step by step."""
-    layer = parameter.layer
     number, rows, neurons = low.variables[parts].shape
     placed = low.placed(layer)
     chips = trees.members
@@ -303,7 +301,7 @@ def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, trees: Tree
         bands[place[share, chip]].append((begin, end, low.on_tiles(placed, tiles, 2)))
         at.setdefault((share, chip), []).append((begin, end, tiles))
     summed = low.variable(
-        f"chips.{parameter.short}",
+        f"chips.{short}",
         (chips, rows, neurons),
         "float32",
         in_bands(0, ((number, number + 1, in_bands(1, own)) for number, own in enumerate(bands))),

@@ -15,7 +15,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.time_slices import (
     count,
-    count_previous,
+    count_earlier,
     count_timestep,
     set_counters,
     slice_neurons,
@@ -24,6 +24,7 @@ from mimdsim.compiler.time_slices import (
 )
 from mimdsim.graph import Graph, Scan, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT
+from mimdsim.graph.records import Slice
 from mimdsim.graph.stash import Recomputation, StashPolicy, recomputation, stash_policy
 from mimdsim.program import Repeat
 
@@ -116,7 +117,8 @@ def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: L
     again."""
     if stash is None or not stash.segment:
         with low.repeat(scan.timesteps, reverse=True):
-            count_timestep(low, -1)
+            recorded = stash.anew.sources.values() if stash is not None else ()
+            count_timestep(low, -1, (*scan.slices, *(Slice(inside=name, shift=shift) for name, shift in recorded)))
             yield
         return
     segment, carried = stash.segment, low.carried
@@ -127,8 +129,8 @@ def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: L
         _restore(low, scan, stash)
         with low.repeat(segment):
             count(low, {"timestep": 1, "place": 1})
-            if any(shift for _, shift in stash.anew.sources.values()):
-                count_previous(low, ("timestep",))
+            shifts = {shift for _, shift in stash.anew.sources.values() if shift}
+            count_earlier(low, [("timestep", shift) for shift in sorted(shifts, reverse=True)])
             again(low, stash, lower_body)
             body = stash.forward.body
             for name in stash.anew.values:
@@ -137,7 +139,9 @@ def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: L
         count(low, {"timestep": 1, "place": 1})
         with low.repeat(segment, reverse=True):
             count(low, {"timestep": -1, "place": -1})
-            count_previous(low, ("timestep", "place") if _read_before(scan, stash) else ("timestep",))
+            shifts = {item.shift for item in scan.slices if item.shift} | {-1}
+            places = [("place", -1)] if _read_before(scan, stash) else []
+            count_earlier(low, [*(("timestep", shift) for shift in sorted(shifts, reverse=True)), *places])
             low.values, low.carried = scan.body.values, carried
             yield
 

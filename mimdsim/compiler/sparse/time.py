@@ -1,11 +1,14 @@
 """The scan on tiles: a repeat whose body slices sequences, hands spikes on, does the work and stashes.
 
 Forward, a carry that is written in place needs nothing; spikes are copied into the slots that the next layer reads, as
-the published program does. Backward, every carry lives in place.
+the published program does, and from there on for every timestep that somebody reads them later. Backward, every carry
+lives in place, and adjoints that wait for an earlier timestep are copied as spikes are. (A ring of slots would need no
+copies, but another address in every timestep.)
 """
 
 from __future__ import annotations
 
+from mimdsim.codelets.dense import copy_codelet
 from mimdsim.compiler.context import LINEAR_BYTES, Lowering
 from mimdsim.compiler.sparse import stash as lower_stash
 from mimdsim.compiler.sparse.neurons import declare_constants, declare_thresholds
@@ -13,6 +16,7 @@ from mimdsim.compiler.sparse.selection import declare_random, handed_on, list_va
 from mimdsim.compiler.sparse.spikes import declare_replicas, gradient_chips, sum_replicas
 from mimdsim.compiler.sparse.stash import LowerBody
 from mimdsim.compiler.time_slices import (
+    by_age,
     count_timestep,
     fill_neurons,
     fill_rows,
@@ -23,9 +27,11 @@ from mimdsim.compiler.time_slices import (
     slice_slots,
     update_neurons,
     update_slots,
+    waiting,
 )
 from mimdsim.graph import Operation, Scan, Value
-from mimdsim.graph.names import INPUT, listed
+from mimdsim.graph.names import INPUT, before, listed
+from mimdsim.graph.records import Carry
 from mimdsim.program import Copy
 
 
@@ -37,13 +43,11 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     low.carried = frozenset(carry.enters for carry in scan.carries)
     for constant in scan.constants:
         low.storage.setdefault(constant, (constant,))
-    previous: list[Value] = []  # spikes of the timestep before
     for carry in scan.carries:
         value = scan.body.value(carry.enters)
         layer = value.layer
         if value.form == "sparse":
-            _declare_carried_spikes(low, value)
-            previous.append(value)
+            _declare_carried_spikes(low, value, whole=carry.enters in waiting(scan))
         elif value.role == "generator":
             declare_random(low, carry, layer)
         else:
@@ -55,17 +59,19 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     low.inputs |= dict(zip(listed(INPUT), sequence, strict=True))
     low.storage[INPUT] = sequence
     low.recorded[INPUT] = sequence
-    now = low.spikes(INPUT, network.input_capacity, home, INPUT)
-    low.storage[scan.slices[0].inside] = now
+    for item in scan.slices:
+        name = before(INPUT, -item.shift)
+        low.storage[item.inside] = low.spikes(name, network.input_capacity, home, INPUT)
     stash = low.stash
     set_counters(low, "forward", -1)
     with lower_stash.forward_turns(low, scan, stash):
-        count_timestep(low, 1)
-        for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, 0)
-        for value in previous:
-            for source, target in zip(handed_on(low, value.layer), low.storage[value.name], strict=True):
-                low.copies("hand on spikes", "carry", Copy(source=source, target=target), layer=value.layer)
+        count_timestep(low, 1, scan.slices)
+        for item in scan.slices:
+            for whole, part in zip(sequence, low.storage[item.inside], strict=True):
+                slice_slots(low, whole, part, item.shift)
+        for carry in by_age(scan):
+            if (value := scan.body.value(carry.enters)).form == "sparse":
+                _hand_on_spikes(low, value, carry)
         lower_body(low, scan)
         finals = len(scan.carries)
         left_out = stash.anew.values if stash is not None else ()
@@ -79,24 +85,44 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             low.storage[lower_stash.sequence_of(stash, name)] = _stash(low, scan.body.value(name))
 
 
-def _declare_carried_spikes(low: Lowering, value: Value) -> None:
+def _hand_on_spikes(low: Lowering, value: Value, carry: Carry) -> None:
+    """From where a layer leaves them to the slots that others read, and from these, where they lie, to those of older
+    ones: a copy per timestep and age."""
+    layer, held = value.layer, low.storage[carry.enters]
+    if value.shift < -1:
+        for source, target in zip(low.storage[carry.leaves], held, strict=True):
+            _keep_slots(low, "hand on older spikes", source, target, layer)
+        return
+    for source, target in zip(handed_on(low, layer), held, strict=True):
+        low.copies("hand on spikes", "carry", Copy(source=source, target=target), layer=layer)
+
+
+def _keep_slots(low: Lowering, stage: str, source: str, target: str, layer: str) -> None:
+    low.compute(
+        stage, "carry", copy_codelet("slots"), *low.slots_of(target), {"source": source, "target": target}, layer=layer
+    )
+
+
+def _declare_carried_spikes(low: Lowering, value: Value, whole: bool) -> None:
     """Slots that the next layer reads, and what a layer leaves for them, known before the body writes it because the
-    carry reads it first; no spikes have been emitted before the first timestep."""
+    carry reads it first; no spikes have been emitted before the first timestep. whole: slots are handed on."""
     layer, enters = value.layer, value.name
-    chips = gradient_chips(low, layer)
+    chips, name = gradient_chips(low, layer), "in" if value.shift == -1 else before("in", -value.shift)
     if low.options.spike_exchange == "dense":
         width = low.layer(layer).neurons
         row = low.spread(
-            f"row.{layer}.in", width, "uint8", "spike ids", chips, least_bytes=LINEAR_BYTES, family=("ids", layer)
+            f"row.{layer}.{name}", width, "uint8", "spike ids", chips, least_bytes=LINEAR_BYTES, family=("ids", layer)
         )
         low.storage[enters] = (row,)
     else:
-        low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chips, layer, least_bytes=LINEAR_BYTES)
-    # of ids and counts, only the counts need a value
-    fill_slots(low, low.storage[enters][-1], "zero spikes")
-    list_variables(low, layer)
-    leaves = handed_on(low, layer)
-    fill_rows(low, leaves[-1], low.placed(layer).combine_tiles, "zero spikes")
+        low.storage[enters] = low.spikes(f"{layer}.{name}", value.capacity, chips, layer, least_bytes=LINEAR_BYTES)
+    valued = slice(None) if whole else slice(-1, None)  # of ids and counts, only the counts need a value
+    for held in low.storage[enters][valued]:
+        fill_slots(low, held, "zero spikes")
+    if value.shift == -1:
+        list_variables(low, layer)
+        for held in handed_on(low, layer)[valued]:
+            fill_rows(low, held, low.placed(layer).combine_tiles, "zero spikes")
 
 
 def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
@@ -127,8 +153,7 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         if value.role == "gradient":
             name = declare_replicas(low, value, layer)
         elif value.capacity:
-            chips = gradient_chips(low, layer)
-            name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chips, family=("gradients", layer))
+            name = _listed_adjoint(low, value, before(f"g.{layer}", -value.shift))
             fill_slots(low, name, "zero adjoints")
         else:
             name = low.with_neurons(f"d{value.of}", value.shape, layer, "gradients")
@@ -136,12 +161,19 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             declare_constants(low, layer)
             if low.options.state_gradient == "per_batch":
                 declare_thresholds(low, layer)
-        low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
+        if carry.enters in waiting(scan):  # read from another place, as what waits takes this one
+            one_less = before(f"g.{layer}", -value.shift - 1) if value.shift else f"g.{layer}.taken"
+            name = _listed_adjoint(low, value, one_less)
+        low.storage[carry.enters] = (name,)
         _add_in_place(low, scan, carry.leaves)
     offset = len(scan.carries)
     set_counters(low, "backward", scan.timesteps)
     with lower_stash.backward_turns(low, scan, low.stash, lower_body):
+        for carry in by_age(scan):
+            (source,), (target,) = low.storage[carry.leaves], low.storage[carry.enters]
+            if source != target:
+                _keep_slots(low, "hand on adjoints", source, target, scan.body.value(carry.enters).layer)
         made = lower_stash.again_in_timestep(low, scan, low.stash, lower_body)
         for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
             if item.inside in made:
@@ -154,7 +186,14 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         low.storage[outer] = low.storage[carry.leaves]
         value = scan.body.value(carry.enters)
         if value.role == "gradient":
-            sum_replicas(low, outer, low.network.parameters[value.of])
+            parameter = low.network.parameters.get(value.of)
+            sum_replicas(low, outer, value.layer, parameter.short if parameter else value.of)
+
+
+def _listed_adjoint(low: Lowering, value: Value, name: str) -> str:
+    layer = value.layer
+    chips, family = gradient_chips(low, layer), ("gradients", layer)
+    return low.spread(name, value.capacity, "float32", "gradients", chips, family=family)
 
 
 def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:

@@ -203,6 +203,103 @@ def add_pieces(total, pieces, start, stop):  # type: ignore[no-untyped-def]
             total[0, n] += value
 
 
+@compiled
+def in_time(matrix):  # type: ignore[no-untyped-def]
+    """[timesteps, rows, columns] of a matrix or a sequence of it."""
+    if matrix.ndim == 2:
+        return np.expand_dims(matrix, 0)
+    return matrix
+
+
+@compiled
+def average_pieces(average, pieces, start, stop, values):  # type: ignore[no-untyped-def]
+    """average[0, n] = sum over the first axis of pieces[:, n], divided by the number of values."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            total = pieces[0, n]
+            for p in range(1, pieces.shape[0]):
+                total += pieces[p, n]
+            average[0, n] = total / values
+
+
+@compiled
+def sum_rows(source, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
+    """pieces[piece, n] = sum of source[..., n] over the rows of the box, in all timesteps of a sequence."""
+    every = in_time(source)
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            total = every.dtype.type(0)
+            for t in range(every.shape[0]):
+                for b in range(row_start[i], row_stop[i]):
+                    total += every[t, b, n]
+            pieces[piece[i], n] = total
+
+
+@compiled
+def sum_squares_apart(source, mean, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
+    """pieces[piece, n] = sum of (source[..., n] - mean[0, n])^2 likewise."""
+    every = in_time(source)
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            total = every.dtype.type(0)
+            for t in range(every.shape[0]):
+                for b in range(row_start[i], row_stop[i]):
+                    apart = every[t, b, n] - mean[0, n]
+                    total += apart * apart
+            pieces[piece[i], n] = total
+
+
+@compiled
+def normalise_boxes(source, mean, variance, gain, bias, target, row_start, row_stop, start, stop, epsilon):  # type: ignore[no-untyped-def]
+    """target = gain * (source - mean) / sqrt(variance + epsilon) + bias, rows for every sample and timestep."""
+    every, made = in_time(source), in_time(target)
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            scale = gain[0, n] / np.sqrt(variance[0, n] + epsilon)
+            for t in range(every.shape[0]):
+                for b in range(row_start[i], row_stop[i]):
+                    made[t, b, n] = (every[t, b, n] - mean[0, n]) * scale + bias[0, n]
+
+
+@compiled
+def sum_normalised(q, x, mean, variance, gains, biases, row_start, row_stop, start, stop, piece, epsilon):  # type: ignore[no-untyped-def]
+    """biases[piece, n] = sum of q[..., n] over the rows of the box, gains of q times what the norm makes of x."""
+    every, of = in_time(q), in_time(x)
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            gained = total = every.dtype.type(0)
+            for t in range(every.shape[0]):
+                for b in range(row_start[i], row_stop[i]):
+                    gained += every[t, b, n] * (of[t, b, n] - mean[0, n])
+                    total += every[t, b, n]
+            gains[piece[i], n] = gained / np.sqrt(variance[0, n] + epsilon)
+            biases[piece[i], n] = total
+
+
+@compiled
+def norm_gradient(  # type: ignore[no-untyped-def]
+    q, x, mean, variance, gain, d_gain, d_bias, target, row_start, row_stop, start, stop, epsilon, values
+):
+    """target = the gradient of x, of which `values` in every column have the mean and the variance."""
+    every, of, made = in_time(q), in_time(x), in_time(target)
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            inverse = every.dtype.type(1) / np.sqrt(variance[0, n] + epsilon)
+            scale, shift, slope = gain[0, n] * inverse, d_bias[0, n] / values, d_gain[0, n] * inverse / values
+            for t in range(every.shape[0]):
+                for b in range(row_start[i], row_stop[i]):
+                    made[t, b, n] = scale * (every[t, b, n] - shift - slope * (of[t, b, n] - mean[0, n]))
+
+
+@compiled
+def average_boxes(held, now, row_start, row_stop, start, stop, kept, share):  # type: ignore[no-untyped-def]
+    """held = kept * held + share * now."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                held[b, n] = kept * held[b, n] + share * now[b, n]
+
+
 def multiply_blocks(left_transposed: bool, right_transposed: bool) -> Callable[..., None]:
     """The partial products of a table: partial[part, rows, columns] = left[rows, inner] @ right[inner, columns].
 

@@ -1,7 +1,8 @@
 """Training steps of spiking networks on a GPU: rows of `references/gpu_training_steps.csv`, time and energy.
 
-benchmarks/gpu/measure_steps.py timed a program for each strategy of the GPU model; a row says how many neurons fired.
-The strategy `as_published` is what XLA makes of a loop over timesteps.
+benchmarks/gpu/measure_steps.py, and measure_convolutions.py for networks with convolutions ('2x34x34-12c5-...' in the
+column `widths`), timed a program for each strategy of the GPU model; a row says how many neurons fired. The strategy
+`as_published` is what XLA makes of a loop over timesteps.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import numpy as np
 
 from mimdsim.base.errors import MimdsimError, shortened
 from mimdsim.gpu import find_strategy, time_on_gpu
+from mimdsim.gpu.kernels import InputEncoding
 from mimdsim.graph import Adam, Graph, Layer, SpikingNetwork, training_graph
 from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.notation import convolutions_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.gpus.products import LARGEST_EXTENT, device_of, find_precision
@@ -29,35 +32,31 @@ RECURRENT = {"none": "none", "hidden layers": "all_to_all"}
 
 def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     """Fields of the milliseconds and, where the row has them, millijoules of one step."""
-    widths = _numbers(row, "widths", "-", whole=True)
-    batch, timesteps = row.whole("batch"), row.whole("timesteps")
-    spikes, listed = _numbers(row, "spikes", " "), _numbers(row, "listed", " ")
-    if not 2 <= len(widths) <= MOST_LAYERS or len(spikes) != len(widths) or len(listed) != len(widths) - 1:
-        raise MimdsimError("column 'spikes' needs a number for each of 'widths', and 'listed' for all but the last")
+    planes = "x" in row["widths"].split("-")[0]
+    batch, timesteps, spikes = row.whole("batch"), row.whole("timesteps"), _numbers(row, "spikes", " ")
     if row["recurrent"] not in RECURRENT:
         raise MimdsimError(f"column 'recurrent': '{shortened(row['recurrent'])}' is none of {', '.join(RECURRENT)}")
     (gpu, remark), precision = device_of(row["gpu"]), find_precision(row["precision"])
     if precision is None:
         raise MimdsimError(f"column 'precision': '{shortened(row['precision'])}' has no model")
-    strategy = replace(find_strategy(row["strategy"]), pads_widths=False)  # the widths are those of the program
-    graph = _graph(tuple(map(int, widths)), RECURRENT[row["recurrent"]], batch, timesteps, max(listed))
-    layers = ["input", *(f"hidden{index}" for index in range(len(widths) - 2)), "output"]
-    entries = zip(layers, spikes, [*listed, spikes[-1]], strict=True)
-    counts = {name: np.full((timesteps, batch, 2), (fired, near)) for name, fired, near in entries}
+    strategy = find_strategy(row["strategy"])
+    activity = None
+    # the programs unfold lists; a graph with dense spikes takes bits, of about as many bytes
+    encoding: InputEncoding = "dense" if strategy.copies_dense_input else "bits" if planes else "as_graph"
+    if planes:
+        graph = _graph_of_planes(row["widths"], batch, timesteps)
+    else:
+        strategy = replace(strategy, pads_widths=False)  # the widths are those of the program
+        graph, activity = _fully_connected(row, batch, timesteps, spikes)
     profile = time_on_gpu(
-        graph,
-        gpu,
-        strategy=strategy,
-        precision=precision,
-        input_encoding="dense" if strategy.copies_dense_input else "as_graph",
-        activity=RecordedActivity(ids={}, counts=counts, dropped={}),
+        graph, gpu, strategy=strategy, precision=precision, input_encoding=encoding, activity=activity
     )
-    low, high = strategy.band[precision]
+    low, high = strategy.interval(precision, convolutions=planes)
     milliseconds = 1e3 * sum(span.seconds for span in profile.spans)
     common: Fields = {"tolerance": TOLERANCE, "note": remark}
     name = f"{row['gpu']} {row['widths']}{', recurrent' * (row['recurrent'] != 'none')} B={batch} T={timesteps} "
     name += f"{spikes[1]:g} spikes, {row['strategy']} {row['precision']}"
-    kind = f"{row['strategy']} {row['precision']}"
+    kind = f"{row['strategy']} {row['precision']}{', convolutions' * planes}"
     made = [
         common
         | {
@@ -72,10 +71,47 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
             | {
                 "name": f"{name}, energy", "unit": "mJ", "predicted": 1e3 * energy.joules,
                 "low": 1e3 * energy.joules_low, "high": 1e3 * energy.joules_high,
-                "published": row.number("mJ", above=0), "kind": "energy",
+                "published": row.number("mJ", above=0), "kind": f"energy{', convolutions' * planes}",
             }
         )  # fmt: skip
     return made
+
+
+def _fully_connected(row: Cells, batch: int, timesteps: int, spikes: list[float]) -> tuple[Graph, RecordedActivity]:
+    widths, listed = _numbers(row, "widths", "-", whole=True), _numbers(row, "listed", " ")
+    if not 2 <= len(widths) <= MOST_LAYERS or len(spikes) != len(widths) or len(listed) != len(widths) - 1:
+        raise MimdsimError("column 'spikes' needs a number for each of 'widths', and 'listed' for all but the last")
+    layers = ["input", *_names(len(widths) - 1)]
+    entries = zip(layers, spikes, [*listed, spikes[-1]], strict=True)
+    counts = {name: np.full((timesteps, batch, 2), (fired, near)) for name, fired, near in entries}
+    graph = _graph(tuple(map(int, widths)), RECURRENT[row["recurrent"]], batch, timesteps, max(listed))
+    return graph, RecordedActivity(ids={}, counts=counts, dropped={})
+
+
+def _names(layers: int) -> list[str]:
+    return [*(f"hidden{index}" for index in range(layers - 1)), "output"]
+
+
+@lru_cache(maxsize=32)
+def _graph_of_planes(text: str, batch: int, timesteps: int) -> Graph:
+    convolutions = convolutions_of(text)
+    layers = tuple(
+        Layer(
+            name=name,
+            inputs=convolution.planes.neurons,
+            neurons=convolution.result.neurons,
+            neuron=neuron_of("lif"),
+            selection=Selection(threshold=1.0, second_threshold=-100.0, capacity=1, slope=10.0),
+            bias=True,
+            convolution=convolution,
+        )
+        for name, convolution in zip(_names(len(convolutions)), convolutions, strict=True)
+    )
+    network = SpikingNetwork(
+        layers=layers, timesteps=timesteps, batch=batch, input_capacity=layers[0].inputs, spikes="dense",
+        logit_scale=1.0, optimiser=Adam(learning_rate=0.001), delay=0,
+    )  # fmt: skip
+    return training_graph(network)
 
 
 def _numbers(row: Cells, column: str, between: str, *, whole: bool = False) -> list[float]:
@@ -93,7 +129,7 @@ def _numbers(row: Cells, column: str, between: str, *, whole: bool = False) -> l
 @lru_cache(maxsize=32)
 def _graph(widths: tuple[int, ...], recurrence: str, batch: int, timesteps: int, longest: float) -> Graph:
     """The training graph; the lists of the network's input are as long as its rows need."""
-    names = [*(f"hidden{index}" for index in range(len(widths) - 2)), "output"]
+    names = _names(len(widths) - 1)
     layers = tuple(
         Layer(
             name=name,

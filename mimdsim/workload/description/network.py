@@ -12,6 +12,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.units import exact_product
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.batch_norm import BatchNorm
+from mimdsim.graph.cells import Cell
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
@@ -62,9 +64,10 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 f"many (given: {neurons:,})"
             )
         second = network.output_second_threshold if is_output else network.second_threshold
+        cells = isinstance(neuron, Cell)  # which hold what they like against their own thresholds
         selection = Selection(
-            threshold=neuron.threshold,
-            second_threshold=second,
+            threshold=0.0 if isinstance(neuron, Cell) else neuron.threshold,
+            second_threshold=0.0 if cells else second,
             capacity=min(capacities[index], neurons),
             slope=network.of_layer("surrogate_slope", index),
             surrogate=network.of_layer("surrogate", index),
@@ -86,6 +89,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 convolution=convolution,
                 dropout=network.of_layer("dropout", index),
                 dropout_per=network.dropout_per,
+                norm=_norm(network, index),
             )
         )
     return SpikingNetwork(
@@ -126,6 +130,12 @@ def _convolution(workload: Workload, layers: list[Layer], name: str, sources: tu
         raise MappingError(f"network.convolutions.{name}: {problem}") from None
 
 
+def _norm(network: Network, index: int) -> BatchNorm | None:
+    """The batch norm of a layer."""
+    per, *constants = (network.of_layer(f"batch_norm{key}", index) for key in ("", "_epsilon", "_momentum"))
+    return None if per == "none" else BatchNorm(per=per, **dict(zip(("epsilon", "momentum"), constants, strict=True)))
+
+
 def _pool(keys: PoolKeys | None) -> Pool | None:
     if keys is None:
         return None
@@ -149,7 +159,9 @@ def _input_planes(data: Data, keys: ConvolutionKeys, inputs: int) -> Planes:
 
 def _named(layers: tuple[Layer, ...], key: str, names: Iterable[str]) -> tuple[str, ...]:
     """Parameters that a key of [training] names, by the graph's names; raises MappingError for what no layer has."""
-    known = {parameter.public: parameter.name for layer in layers for parameter in layer.parameters}
+    known = {
+        parameter.public: parameter.name for layer in layers for parameter in layer.parameters if parameter.trained
+    }
     for name in names:
         if name not in known:
             raise MappingError(

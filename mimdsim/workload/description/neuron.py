@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from mimdsim.base.errors import MappingError
+from mimdsim.graph.cell_catalogue import CELL_MODELS, cell_of
+from mimdsim.graph.cells import Cell, CellModel
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_catalogue import LIF
 from mimdsim.graph.neuron_models import MODELS, model_of, neuron_of
 from mimdsim.graph.neuron_parts import Model
 from mimdsim.graph.surrogates import known_surrogate
+from mimdsim.workload.description.own_models import models_with
 from mimdsim.workload.description.sections import PER_LAYER, Network
 
 OF_LIF_ONLY = tuple(parameter.name for parameter in LIF.parameters)  # keys of their own in the description
 
 
-def neurons_of(network: Network) -> tuple[LinearNeuron, ...]:
+def neurons_of(network: Network) -> tuple[LinearNeuron | Cell, ...]:
     """The neurons of every layer, output layer last; raises MappingError for inconsistent keys."""
-    found = []
+    found: list[LinearNeuron | Cell] = []
     for index in range(len(network.hidden) + 1):
         try:
             known_surrogate(network.of_layer("surrogate", index))
@@ -33,23 +36,51 @@ def neurons_of(network: Network) -> tuple[LinearNeuron, ...]:
 def change_neuron(network: dict[str, Any], neurons: Any) -> None:
     """Remove from a [network] table the constants that none of `neurons`, a name or one per layer, has."""
     names = neurons if isinstance(neurons, (list, tuple)) else [neurons]
-    if not all(isinstance(name, str) and name in MODELS for name in names):
+    models: dict[str, Model | CellModel] = {**MODELS, **CELL_MODELS}
+    if not all(isinstance(name, str) for name in names):
         return  # refused where the table is checked
     if LIF.name not in names:
         for key in OF_LIF_ONLY:
             network.pop(key, None)
-    if neurons == network.get("neuron", LIF.name):
-        return
-    known = {parameter.name for name in names for parameter in MODELS[name].parameters}
+    if neurons == network.get("neuron", LIF.name) or not all(name in models for name in names):
+        return  # the same, or of a file
+    known = {parameter.name for name in names for parameter in models[name].parameters}
     given = network.pop("neuron_parameters", {})
     if isinstance(given, dict) and (kept := {key: value for key, value in given.items() if key in known}):
         network["neuron_parameters"] = kept
 
 
-def _neuron(network: Network, index: int) -> LinearNeuron:
+def _cell(network: Network, model: CellModel, index: int) -> Cell:
+    """The cells of one layer."""
+    last, unread = index == len(network.hidden), ""
+    for key in ("reset", "reset_gradient"):
+        unread = unread or (key if network.of_layer(key, index) else "")
+    if network.spikes != "dense":
+        raise MappingError(f'network.neuron = "{model.name}" sends numbers, not lists: set network.spikes = "dense"')
+    if network.learned.get(network.layers[index]):
+        raise MappingError(
+            f'network.learned is for linear neurons; cells "{model.name}" learn what their equations say'
+        )
+    if unread or network.reset_by != "state":
+        raise MappingError(
+            f'network.{unread or "reset_by"} is for linear neurons; the equations of "{model.name}" say what a spike '
+            "resets: leave it out, or give one value per layer"
+        )
+    if last and network.output != "membrane" and not (network.output == "spikes" and model.spiking):
+        raise MappingError(
+            f'network.neuron = "{model.name}" of the output layer sends no spikes: set network.output = "membrane", '
+            "which reads what it sends"
+        )
+    return cell_of(model, _parameters(network, model, index))
+
+
+def _neuron(network: Network, index: int) -> LinearNeuron | Cell:
     """The neurons of one layer."""
-    last = index == len(network.hidden)
-    model = model_of(network.of_layer("neuron", index))
+    last, name = index == len(network.hidden), network.of_layer("neuron", index)
+    found = models_with(network.models).get(name) or model_of(name)
+    if isinstance(found, CellModel):
+        return _cell(network, found, index)
+    model = found
     if not model.spiking and not (last and network.output == "membrane"):
         raise MappingError(
             f'network.neuron = "{model.name}" never fires; hidden layers need one of '
@@ -57,11 +88,12 @@ def _neuron(network: Network, index: int) -> LinearNeuron:
             'without output = "membrane"'
         )
     neuron = neuron_of(
-        model.name,
+        model,
         _parameters(network, model, index),
         reset=network.of_layer("reset", index) or None,
         reset_by=network.reset_by,
         reset_gradient=network.of_layer("reset_gradient", index) or None,
+        learned=network.learned.get(network.layers[index], ()),
     )
     key = "output_second_threshold" if last else "second_threshold"
     if getattr(network, key) >= neuron.threshold:
@@ -72,7 +104,7 @@ def _neuron(network: Network, index: int) -> LinearNeuron:
     return neuron
 
 
-def _parameters(network: Network, model: Model, index: int) -> dict[str, float | tuple[float, ...]]:
+def _parameters(network: Network, model: Model | CellModel, index: int) -> dict[str, float | tuple[float, ...]]:
     """What is given of the model's parameters, those of "lif" also by keys of their own."""
     given = dict(network.of_layer("neuron_parameters", index))
     keys = [key for key in OF_LIF_ONLY if key in network.model_fields_set]
@@ -87,6 +119,6 @@ def _parameters(network: Network, model: Model, index: int) -> dict[str, float |
     if unread:
         raise MappingError(
             f'network.{unread[0]} is for neuron = "lif"; leave it out and write network.neuron_parameters with '
-            f"{', '.join(parameter.name for parameter in model.parameters)}"
+            f"{', '.join(parameter.name for parameter in model.parameters) or 'nothing'}"
         )
     return given

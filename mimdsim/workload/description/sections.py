@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -18,6 +19,7 @@ IMAGE_SOURCES = ("digits", "mnist5k")
 PER_LAYER = (
     *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
     *("reset", "reset_gradient", "surrogate", "surrogate_slope", "recurrence", "bias", "dropout"),
+    *("batch_norm", "batch_norm_epsilon", "batch_norm_momentum"),
 )
 Extent = Annotated[int, Field(ge=0, le=65_536)]
 Pair = Annotated[tuple[Extent, Extent], Field()]
@@ -95,10 +97,14 @@ class ConvolutionKeys(Section):
 class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
-    `neuron` is a model of docs/neurons.md with its `neuron_parameters`, each a number or one per neuron; those of "lif"
-    may also be given as `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by
-    default. These, `surrogate`, `surrogate_slope`, `recurrence`, `bias` and `dropout` take one value for all layers or
-    a list with one per layer, output layer last. Second thresholds count from the resting potential.
+    `neuron` is a model of docs/neurons.md, or of the Python file `models` (run only where code is allowed), with its
+    `neuron_parameters`, each a number or one per neuron; those of "lif" may also be given as `decay`, `current_gain`
+    and `threshold`. `reset`, `reset_gradient`: the neuron's own by default. These, `surrogate`, `surrogate_slope`,
+    `recurrence`, `bias`, `dropout` and `batch_norm` with its constants take one value for all layers or a list with one
+    per layer, output layer last. Second thresholds count from the resting potential.
+
+    `learned`: by layer, the parameters of its neurons that are trained, from what is given of them on; one number is
+    shared by the layer.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
     them); alternatively `activity` is the share of a layer's neurons that fits, converted to
@@ -107,10 +113,14 @@ class Network(Section):
     `convolutions`: by layer, how it reads planes of the layer before it, or of the input; its entry of `hidden` is the
     channels times the pixels that come of it.
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
-    default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-1" say it of one
-    source. Spikes of a layer that comes later are always those of the timestep before. `bias`: a trained current per
-    neuron, output layer included. `dropout`: of dense spikes, the share of what a layer reads that is left out of a
-    training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest grows; nothing is in tests.
+    default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
+    source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
+    `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
+    reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
+    grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
+    the samples (and positions of planes) of every timestep, or of the whole sequence, then times a trained gain, plus a
+    bias; what comes from the layer itself is added to that. `batch_norm_epsilon` is added to the variance;
+    `batch_norm_momentum` is the share of a new value in the running averages, by which tests and inference normalise.
     `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
     from it; second thresholds are then shares of a layer's threshold.
     """
@@ -128,6 +138,7 @@ class Network(Section):
     output_second_threshold: float = -100.0
     surrogate: OneOrMore[str] = "superspike"
     surrogate_slope: OneOrMore[Annotated[float, Field(gt=0)]] = 10.0
+    models: PathText = ""  # a Python file with neuron models or cells of one's own
     neuron: OneOrMore[str] = "lif"
     neuron_parameters: OneOrMore[Annotated[dict[str, OneOrMore[float]], Field(max_length=64)]] = Field(
         default_factory=dict
@@ -138,6 +149,9 @@ class Network(Section):
     truncation: Literal["lowest", "random"] = (
         "lowest"  # which spikes a full list keeps: lowest ids, or from a random start
     )
+    learned: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]] = Field(
+        default_factory=dict, max_length=MAX_LAYERS
+    )
     recurrence: OneOrMore[Literal["none", "one_to_one", "all_to_all"]] = "none"
     sources: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_LAYERS)]] = Field(
         default_factory=dict, max_length=MAX_LAYERS
@@ -147,6 +161,9 @@ class Network(Section):
     bias: OneOrMore[bool] = False
     dropout: OneOrMore[Annotated[float, Field(ge=0, lt=1)]] = 0.0
     dropout_per: Literal["timestep", "sequence"] = "timestep"  # how often what is left out is drawn
+    batch_norm: OneOrMore[Literal["none", "timestep", "sequence"]] = "none"
+    batch_norm_epsilon: OneOrMore[Annotated[float, Field(gt=0, le=1)]] = 1e-5
+    batch_norm_momentum: OneOrMore[Annotated[float, Field(ge=0, le=1)]] = 0.1
     # of the last layer; "membrane": it neither spikes nor is reset; "membrane_of_spiking": it is reset where it would
     output: Literal["spikes", "membrane", "membrane_of_spiking"] = "spikes"
     neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
@@ -162,32 +179,32 @@ class Network(Section):
         return value[index] if isinstance(value, tuple) else value
 
 
-AGES = {"t": 0, "t-1": 1}
+AGE = re.compile(r"t(?:-([1-9][0-9]{0,8}))?")
 
 
 def source_of(text: str) -> tuple[str, int | None]:
-    """(the layer, how many timesteps old its spikes are, None: as from layer to layer) of 'hidden0', 'hidden0@t-1'."""
+    """(the layer, how many timesteps old its spikes are, None: as from layer to layer) of 'hidden0', 'hidden0@t-3'."""
     name, at, age = text.partition("@")
-    if at and age not in AGES:
-        raise MappingError(f"network.sources: '{text}' is no source; write '{name}', '{name}@t' or '{name}@t-1'")
-    return name, AGES[age] if at else None
+    found = AGE.fullmatch(age)
+    if at and found is None:
+        raise MappingError(
+            f"network.sources: '{text}' is no source; write '{name}', '{name}@t' or, of spikes 3 timesteps old, "
+            f"'{name}@t-3'"
+        )
+    return name, int(found.group(1) or 0) if found else None
 
 
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
-    for layer in network.convolutions:
-        if layer not in network.layers:
-            raise MappingError(
-                f"network.convolutions.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
-                f"{', '.join(network.layers)}"
-            )
+    for key in ("convolutions", "learned", "sources"):
+        for layer in getattr(network, key):
+            if layer not in network.layers:
+                raise MappingError(
+                    f"network.{key}.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
+                    f"{', '.join(network.layers)}"
+                )
     for layer, names in network.sources.items():
-        if layer not in network.layers:
-            raise MappingError(
-                f"network.sources.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
-                f"{', '.join(network.layers)}"
-            )
         for name, _ in map(source_of, names):
             if name == layer:
                 raise MappingError(f"network.sources.{layer}: write network.recurrence for its synapses onto itself")

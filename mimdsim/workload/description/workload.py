@@ -31,10 +31,11 @@ from mimdsim.workload.description.sections import (
     check_sources,
 )
 
-PATHS = (("data", "path"), ("network", "imported"), ("training", "initial_weights"))  # keys that name files
+# keys that name files
+PATHS = (("data", "path"), ("network", "imported"), ("network", "models"), ("training", "initial_weights"))
 MOST_SHORT_IDS = (1 << 16) - 1
 DECIDED_BY_MODEL = (
-    *("decay", "current_gain", "threshold", "recurrence", "sources", "convolutions", "delay", "bias"),
+    *("decay", "current_gain", "threshold", "recurrence", "sources", "convolutions", "delay", "bias", "batch_norm"),
     *("neuron", "neuron_parameters", "reset", "reset_by"),
 )
 

@@ -11,7 +11,10 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.layer import Source, labels_of
+from mimdsim.graph.learned_constants import settled
 from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.names import INPUT
 from mimdsim.graph.neuron_parts import Model, Parts, compose
 from mimdsim.graph.spikes import Selection
 from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset
@@ -23,20 +26,19 @@ Array = npt.NDArray[Any]
 def layers_of(
     where: str, network: ImportedNetwork, selections: Sequence[Selection], reset_gradients: Sequence[str]
 ) -> tuple[tuple[Layer, ...], int]:
-    """(layers, timesteps from one layer to the next); raises DescriptionError for delays that layers do not have.
+    """(layers, timesteps from one layer to the next); raises DescriptionError for what layers cannot be.
 
-    A model file does not say how many spikes a layer lists and how gradients pass them: `selections` do, whose second
-    thresholds are shares of the layer's threshold, and `reset_gradients`.
+    Delays that differ from layer to layer are those of what each reads. A model file does not say how many spikes a
+    layer lists and how gradients pass them: `selections` do, whose second thresholds are shares of the layer's
+    threshold, and `reset_gradients`.
     """
-    if network.populations[0].delay:
-        raise _refused(where, f"delays its input by {network.populations[0].delay} timesteps; shift the data instead")
-    delays = {each.delay for each in network.populations[1:]} or {0}
-    if not delays <= {0, 1} or len(delays) > 1:
-        raise _refused(where, f"has delays of {sorted(delays)} timesteps between layers; all 0 or all 1 can run")
-    layers = []
+    delay = int({each.delay for each in network.populations[1:]} == {1})
+    layers: list[Layer] = []
     for index, (name, each) in enumerate(network.layers):
         if not each.spiking and each is not network.populations[-1]:
             raise _refused(where, f"layer '{name}' does not spike; only the last one may send its potential")
+        before, usual = (layers[-1].name, delay) if layers else (INPUT, 0)
+        late = Source(name=before, neurons=each.inputs, lag=each.delay)
         neuron, selection = linear_neuron(each.dynamics, each.kind, reset_gradients[index]), selections[index]
         layers.append(
             Layer(
@@ -53,9 +55,10 @@ def layers_of(
                 recurrence=each.recurrence,
                 spiking=each.spiking,
                 convolution=each.convolution,
+                sources=() if each.delay == usual else (late,),
             )
         )
-    return tuple(layers), delays.pop()
+    return tuple(layers), delay
 
 
 def linear_neuron(dynamics: Dynamics, kind: str, reset_gradient: str = "mask") -> LinearNeuron:
@@ -94,11 +97,13 @@ def network_of_layers(
 ) -> tuple[ImportedNetwork, tuple[str, ...]]:
     """(a network with its weights as populations, their names); raises DescriptionError for neurons that do not fit."""
     populations = []
-    for layer in network.layers:
+    for layer in (with_constants(each, weights) for each in network.layers):
         bias, recurrent = weights.get(f"b.{layer.name}"), weights.get(f"r.{layer.name}")
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
-        first, *others = network.sources(layer)
+        read = network.sources(layer)
+        first, *others = read
+        of_others = [weights[f"w.{layer.name}.from.{label}"] for label in labels_of(read)[1:]]
         populations.append(
             Population(
                 node=layer.name,
@@ -110,8 +115,8 @@ def network_of_layers(
                 delay=first.lag or 0,
                 source=first.name,
                 also=tuple(
-                    (one.name, np.asarray(weights[f"w.{layer.name}.from.{one.name}"], np.float64), one.lag or 0)
-                    for one in others
+                    (one.name, np.asarray(each, np.float64), one.lag or 0)
+                    for one, each in zip(others, of_others, strict=True)
                 ),
                 convolution=layer.convolution,
             )
@@ -120,10 +125,19 @@ def network_of_layers(
     return ImportedNetwork(populations=tuple(populations), dt_seconds=dt_seconds), names
 
 
+def with_constants(layer: Layer, weights: Mapping[str, Array]) -> Layer:
+    """The layer with what its neurons have learned of their constants, which are fixed then."""
+    trained = [weights[each.name] for each in layer.parameters if each.constant]
+    return replace(layer, neuron=settled(layer.acting_neuron, layer.columns, trained)) if trained else layer
+
+
 def _dynamics(layer: Layer) -> Dynamics:
     """The constants of a layer's neurons."""
     wide = np.ones(layer.columns)
-    neuron = layer.neuron
+    if layer.cell:
+        why = f"cells '{layer.cell.model}' have no counterpart in NIR, whose nodes are linear between spikes"
+        raise _refused(f"layer '{layer.name}'", f"{why}; nearest: cuba_lif, or a state dict by mimdsim.to_torch")
+    neuron = layer.acting_neuron
     states = len(neuron.states)
     matrix, drive, constant = (array * wide for array in neuron.quiet.arrays)
     plain = not constant.any() and np.array_equal(neuron.readout[0] * wide, wide) and not neuron.readout[1:].any()

@@ -16,6 +16,7 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MissingExtra
 from mimdsim.base.files import writable_folder, write_atomically
+from mimdsim.graph.batch_norm import folded
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.workload.description.network import network_of
 from mimdsim.workload.description.workload import Workload
@@ -100,6 +101,7 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
         main = nearest, population.weights, population.delay
         for source, weights, lag in (main, *population.also):
             product = f"{name}_weights{f'_{source}' if f'{name}_weights' in nodes else ''}"
+            product += f"_{lag}" if product in nodes else ""  # of a source that it reads at several ages
             given = senders[source]
             if lag:
                 waits = product.replace("_weights", "_delay")
@@ -245,9 +247,10 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
             )
         arrays = found
     dt = dt_seconds or workload.data.bin_seconds
-    populations, names = network_of_layers(network, arrays, dt)
+    populations, names = network_of_layers(network, folded(network.layers, arrays), dt)
     writable_folder(out.parent)
     write_nir(out, nir_of_network(populations, names))
+    normed = [layer.name for layer in network.layers if layer.norm]
     lines = [f"{populations.title}, a timestep of {dt:g} s = tau / r, written to {out}"]
     if weights is not None and (differing := neuron_differences(weights, workload)):
         lines.append(
@@ -256,6 +259,8 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
         )
     if weights is not None and (right := accuracies_of(weights)):
         lines.append(f"note: these weights are right about {right}, as in the written file")
+    if normed:
+        lines.append(f"note: batch norm of {', '.join(normed)} is folded into weights, with the running averages fixed")
     noted = {each.dynamics.reset for each in populations.populations if each.spiking} - {"zero"}
     lines += [
         f"note: NIR resets to a value; '{reset}' is recorded in the metadata, which other programs do not read"
@@ -263,6 +268,6 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     ]
     if any(lag for each in populations.populations for lag in (each.delay, *(also[2] for also in each.also))):
         lines.append(
-            "note: layers read each other a timestep later, written as Delay nodes, which not all programs read"
+            "note: layers read each other some timesteps later, written as Delay nodes, which not all programs read"
         )
     return lines

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, deserialize
 from mimdsim.base.errors import DataFileError, shortened, suggest
 from mimdsim.base.files import open_data, parse_json, write_atomically
 from mimdsim.base.npz_reader import NpzFile
+from mimdsim.graph.names import ROLES
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES
 
 MAX_HEADER_BYTES = 4 << 20  # assumed: a tensor takes about 100 bytes of it; the format allows 100 MB
@@ -99,7 +100,7 @@ def check_weights(
             problems.append(f"'{name}' has the shape {list(arrays[name].shape)}, the network's is {list(shape)}")
         elif not np.all(np.abs(arrays[name]) <= np.finfo(np.float32).max):
             problems.append(f"'{name}' holds values that are not finite in float32")
-    unused = [name for name in arrays if name not in shapes and name[:2] in ("w.", "r.", "b.")]
+    unused = [name for name in arrays if name not in shapes and name.partition(".")[0] in ROLES.values()]
     problems += [f"'{name}' belongs to no layer of the network{suggest(name, shapes)}" for name in unused]
     if problems:
         raise DataFileError(path, "; ".join(problems[:20]))

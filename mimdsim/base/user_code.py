@@ -5,15 +5,12 @@ from __future__ import annotations
 import importlib.util
 import linecache
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, same_file, suggest, users_frame
 from mimdsim.base.files import open_regular
-from mimdsim.machine import MimdMachine
-from mimdsim.profile import Finding
 
 
 def load_file(path: Path, holds: str) -> ModuleType:
@@ -69,26 +66,3 @@ def _failure_text(failure: BaseException, file: str) -> str:
         return said
     line = linecache.getline(frame.filename, frame.lineno or 0).strip()
     return f"{said}\n    ({Path(frame.filename).name}, line {frame.lineno}: {line})"
-
-
-LABELS = {"good": "ok  ", "note": "note", "bad": "FAIL"}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CheckResult:
-    """The findings of a check; str() is one line each. heading: what was checked."""
-
-    machine: MimdMachine
-    findings: tuple[Finding, ...]
-    heading: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Whether every finding passed."""
-        return all(finding.passed for finding in self.findings)
-
-    def __str__(self) -> str:
-        lines = [f"{LABELS[finding.mood]}  {finding.name}: {finding.text}" for finding in self.findings]
-        return "\n".join([self.heading, *lines] if self.heading else lines)
-
-    __repr__ = __str__

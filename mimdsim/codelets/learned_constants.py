@@ -1,0 +1,208 @@
+"""Codelets of constants that neurons learn: the coefficients that follow from them, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mimdsim.codelets.elementwise import REDUCE_SOURCE, reduce_formula
+from mimdsim.codelets.linear_neurons import OWN_COUNT, compute_in_order
+from mimdsim.codelets.linear_terms import LOOP_BUNDLES, SELECT_BUNDLES
+from mimdsim.codelets.recurrence_and_bias import REPLICA
+from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
+from mimdsim.codelets.vertex_costs import cpp_cost
+from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, coefficients_of, link_slope
+from mimdsim.graph.linear_neurons import RowGradient
+from mimdsim.numerics.sparse import learned_constants as numerics
+from mimdsim.program import Codelet, Length, fields_of, terms_of
+
+WHENS = {"": numerics.ALWAYS, "after": numerics.AFTER, "quiet": numerics.QUIET}
+# of one constant: two comparisons that choose; or exponential, addition, division
+LINK_BUNDLES = {"clamp": 2 * SELECT_BUNDLES, "sigmoid": EXPONENTIAL + 2 + DIVIDE}
+COUNTED = f"{OWN_COUNT}; of a constant, 4 to clamp it, or an exponential (3), two additions and a division (3)"
+PIECE = ("piece", "row_start", "row_stop", "start", "stop")
+
+
+def _whole_or_part(name: str, shared: bool) -> str:
+    return f"read {name}[:, {':' if shared else 'start:stop'}]"
+
+
+def _by_runs(compute: Callable[..., None], cut: Sequence[bool]) -> Callable[..., None]:
+    """`compute` on the columns of every vertex in turn: of the arrays that are `cut`."""
+
+    def table(*given: Any) -> None:
+        *arrays, start, stop = given
+        for first, last in zip(start, stop, strict=True):
+            compute(*(array[:, first:last] if part else array for array, part in zip(arrays, cut, strict=True)))
+
+    return table
+
+
+def coefficients(about: Coefficients) -> Codelet:
+    """Every coefficient that follows from constants that are learned, for the neurons of the vertex."""
+    learned = about.neuron.learned
+    shared = [len(each.value) == 1 for each in learned]
+    names = [f"constant{index}" for index in range(len(learned))]
+    fields = ["write own[:, start:stop]", *map(_whole_or_part, names, shared)]
+
+    def compute(own: np.ndarray, *trained: np.ndarray) -> None:
+        for row, made in enumerate(coefficients_of(about, own.shape[1], trained)):
+            own[row] = made[0]
+
+    grown = sum(len(ConstantGradient(coefficients=about, constant=index).rows) for index in range(len(learned)))
+    links = sum(LINK_BUNDLES[each.link] + 1 for each in learned)
+    each = links + 2 * grown + len(about.neuron.rows) + LOOP_BUNDLES
+    return Codelet(
+        name=f"Coefficients({about.neuron.model})",
+        fields=fields_of("; ".join(fields)),
+        compute=_by_runs(compute, [True, *(not one for one in shared)]),
+        cost=cpp_cost({"neurons": each}, COUNTED, unpacked=(2, len(fields))),
+        flops=terms_of({"neurons": 2 * grown}),
+        code_bytes=256 + 16 * each,
+        extents={"neurons": Length("own", 1)},
+    )
+
+
+def _slope_bundles(about: ConstantGradient) -> int:
+    return LINK_BUNDLES[about.learned.link] + 3
+
+
+def constant_gradient(about: ConstantGradient) -> Codelet:
+    """The gradient of a constant of every neuron, from those of the coefficients that grow with it."""
+    rows = [f"row{row}" for row in about.rows]
+    fields = ["write gradient[:, start:stop]", "read constant[:, start:stop]"]
+    fields += [f"read {row}[:, start:stop]" for row in rows]
+
+    def compute(gradient: np.ndarray, constant: np.ndarray, *given: np.ndarray) -> None:
+        gradient[:] = link_slope(about.learned, constant) * _grown(about, given)
+
+    each = _slope_bundles(about) + 3 * len(rows) + LOOP_BUNDLES
+    return Codelet(
+        name="ConstantGradient",
+        fields=fields_of("; ".join(fields)),
+        compute=_by_runs(compute, [True] * len(fields)),
+        cost=cpp_cost({"neurons": each}, COUNTED, unpacked=(2, len(fields))),
+        flops=terms_of({"neurons": 2 * len(rows)}),
+        code_bytes=256,
+        extents={"neurons": Length("gradient", 1)},
+    )
+
+
+def _grown(about: ConstantGradient, given: Sequence[np.ndarray]) -> np.ndarray:
+    """What gradients of coefficients are for the constant that they grow with, neuron by neuron."""
+    slopes = (about.coefficients.slope(row, about.constant) for row in about.rows)
+    total = np.zeros_like(given[0])
+    for slope, each in zip(slopes, given, strict=True):
+        total += slope.astype(total.dtype) * each
+    return total
+
+
+def shared_constant_part(about: ConstantGradient) -> Codelet:
+    """What the neurons of a vertex give to the gradient of a constant that the layer shares."""
+    rows = [f"row{row}" for row in about.rows]
+    fields = [*(f"read {row}[:, start:stop]" for row in rows), "write partial[part]"]
+
+    def compute(*given: Any) -> None:
+        *arrays, partial, start, stop, part = given
+        for first, last, at in zip(start, stop, part, strict=True):
+            partial[at] = _grown(about, [array[:, first:last] for array in arrays]).sum()
+
+    return Codelet(
+        name="SharedConstantPart",
+        fields=fields_of("; ".join(fields)),
+        compute=compute,
+        cost=cpp_cost({"neurons": 3 * len(rows) + LOOP_BUNDLES}, OWN_COUNT, unpacked=(2, len(fields))),
+        flops=terms_of({"neurons": 2 * len(rows)}),
+        code_bytes=256,
+        extents={"neurons": Length(rows[0], 1)},
+    )
+
+
+def shared_constant_gradient(about: ConstantGradient) -> Codelet:
+    """The gradient of a constant that the layer shares, from what its tiles have."""
+
+    def compute(gradient: np.ndarray, constant: np.ndarray, partial: np.ndarray) -> None:
+        total = gradient.dtype.type(0)
+        for part in partial:
+            total += part
+        gradient[:] = link_slope(about.learned, constant) * total
+
+    return Codelet(
+        name="SharedConstantGradient",
+        fields=fields_of("write gradient[:, :]; read constant[:, :]; read partial[:]"),
+        compute=compute,
+        cost=cpp_cost({"parts": (2, 1)}, COUNTED, unpacked=(0, 3), more=_slope_bundles(about)),
+        flops=terms_of({"parts": 1}),
+        code_bytes=192,
+        extents={"parts": Length("partial", 0)},
+    )
+
+
+def _gradient_fields(about: RowGradient, target: str, samples: str) -> tuple[str, tuple[str, ...]]:
+    """The signature, and the arrays of the kernel in order."""
+    boxes = dict.fromkeys(("du", "fired", "current"), f"{samples}, start:stop")
+    boxes |= dict.fromkeys(("dx", "x"), f":, {samples}, start:stop")
+    order = ("dx", "du", "fired", "x", "current")
+    reads = [f"read {name}[{boxes[name]}]" for name in order if name in about.reads]
+    return "; ".join((target, *reads)), order
+
+
+def _row_of_neurons(about: RowGradient, target: str, samples: str, kernel: Any, **more: Any) -> Codelet:
+    signature, order = _gradient_fields(about, target, samples)
+    fields = fields_of(signature)
+    first = "dx" if "dx" in about.reads else "du"
+    axis = 1 if first == "dx" else 0
+    return Codelet(
+        fields=fields,
+        constants=("places", "threshold"),
+        compute=compute_in_order(kernel, (fields[0].name, *order), fields),
+        flops=terms_of({"samples neurons": 2 * len(about.places)}),
+        code_bytes=320 + 16 * len(about.places),
+        extents={"samples": Length(first, axis), "neurons": Length(first, axis + 1)},
+        **more,
+    )
+
+
+def coefficient_gradient(about: RowGradient) -> Codelet:
+    """The gradient of a learned coefficient, in a replica of its own for every worker context."""
+    told = sum(bool(place.when) for place in about.places)
+    # adjoint and operand loaded, multiplied, added; who fired loaded, compared, chosen by
+    each = 4 * len(about.places) + told * (2 + SELECT_BUNDLES) + LOOP_BUNDLES
+    return _row_of_neurons(
+        about,
+        "update dc[replica, :, start:stop]",
+        "sample_start:sample_stop",
+        numerics.replica_gradient,
+        name="CoefficientGradient",
+        columns=REPLICA,
+        joinable=True,
+        cost=cpp_cost(
+            {"samples neurons": each, "samples": LOOP_BUNDLES}, OWN_COUNT, unpacked=(5, 1 + len(about.reads))
+        ),
+    )
+
+
+def coefficient_pieces(about: RowGradient) -> Codelet:
+    """The gradient of a learned coefficient, summed over the samples of a box: calls of the element-wise library."""
+    told = sum(bool(place.when) for place in about.places)
+    calls = ("times",) * (len(about.places) + told) + ("above scalar",) * min(told, 1)
+    calls += ("plus in place",) * (len(about.places) - 1)
+    source = f"element-wise products and {REDUCE_SOURCE}, a call each"
+    library = reduce_formula("neurons", "samples", source, *calls)
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        elements = extents["samples"] * extents["neurons"]
+        return library.cycles({**extents, "elements": elements}, worker_contexts, vector_bytes)
+
+    return _row_of_neurons(
+        about,
+        "write pieces[piece, start:stop]",
+        "row_start:row_stop",
+        numerics.piece_gradient,
+        name="CoefficientPieces",
+        columns=PIECE,
+        cost=replace(library, cycles=cycles),
+    )

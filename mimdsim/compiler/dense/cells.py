@@ -1,0 +1,151 @@
+"""Cells on tiles: arithmetic element by element where the cells lie, and gates cut out of what a product leaves.
+
+A layer with several gates lies in even shares over all tiles, whatever its products want: what these leave lies by
+columns, of which those of a neuron are far apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mimdsim.codelets import cells as codelets
+from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.place.products import Blocks
+from mimdsim.graph import Operation
+from mimdsim.graph.elementwise import Line
+from mimdsim.numerics.dense.cells import KINDS
+from mimdsim.program import Codelet
+
+Operations = tuple[Operation, ...]
+
+
+def _category(low: ArrayLowering) -> str:
+    return "neuron states" if low.phase == "forward" else "gradients"
+
+
+def _blocks(low: ArrayLowering, value: str) -> Blocks:
+    """Where the cells lie, else over all tiles."""
+    rows, columns = low.values[value].shape
+    layer = low.values[value].layer
+    if layer and (rows, columns) == low.shape_of(layer):
+        return low.states(layer)
+    return low.arrays.spread(rows, columns)
+
+
+def _make(low: ArrayLowering, op: Operation, made: Callable[[int | None], Codelet], **constants: object) -> None:
+    """The result of an operation on matrices of its shape; made: its codelet, in place of an operand or of none."""
+    operands = [low.storage[name][0] for name in op.inputs]
+    target = low.result(op, _blocks(low, op.outputs[0]), _category(low))
+    in_place = operands.index(target) if target in operands else None
+    codelet = made(in_place)
+    if in_place is None:
+        every = [*operands, target]
+    else:
+        every = [target, *(each for place, each in enumerate(operands) if place != in_place)]
+    names = (item.name for item in codelet.fields)
+    stage = op.kind.replace("_", " ")
+    low.make(stage, op, codelet, dict(zip(names, every, strict=True)), target, **constants)
+
+
+def lower_function(low: ArrayLowering, ops: Operations) -> None:
+    """function and function_gradient."""
+    (op,) = ops
+    name = op.attributes
+    of = codelets.function if op.kind == "function" else codelets.function_gradient
+    _make(low, op, lambda place: of(name, place), kind=KINDS[name])
+
+
+def lower_binary(low: ArrayLowering, ops: Operations) -> None:
+    """add, subtract and times."""
+    (op,) = ops
+    _make(low, op, lambda place: codelets.binary(op.kind, place))
+
+
+def lower_sum(low: ArrayLowering, op: Operation) -> None:
+    """Of two matrices, into a third unless the sum has its place already; for operations of any kind."""
+    _make(low, op, lambda place: codelets.binary("add", place))
+
+
+def lower_affine(low: ArrayLowering, ops: Operations) -> None:
+    """affine"""
+    (op,) = ops
+    line: Line = op.attributes
+    known = {"scale": np.float32(line.scale), "shift": np.float32(line.shift)}
+    _make(low, op, lambda place: codelets.affine(line.scale != 1, line.shift != 0, place), **known)
+
+
+def lower_rescale(low: ArrayLowering, ops: Operations) -> None:
+    """rescale_gradient: the same value, which needs no other place."""
+    (op,) = ops
+    low.storage[op.outputs[0]] = low.storage[op.inputs[0]]
+
+
+def _move_columns(low: ArrayLowering, op: Operation, source: str, target: str, begin: int, blocks: Blocks) -> None:
+    """`blocks` of the target from the columns of the source that lie `begin` further on."""
+    columns = {"source_start": blocks.start + begin, "source_stop": blocks.stop + begin}
+    operands, stage = {"source": source, "target": target}, op.kind.replace("_", " ")
+    low.on_boxes(stage, op, codelets.SHIFT_COLUMNS, blocks, operands, columns)
+
+
+def lower_split(low: ArrayLowering, ops: Operations) -> None:
+    """split_columns: every part where the cells lie."""
+    (op,) = ops
+    source = low.storage[op.inputs[0]][0]
+    parts = []
+    for part in op.outputs:
+        blocks = _blocks(low, part)
+        rows, columns = low.values[part].shape
+        parts.append((low.matrix(part, (rows, columns), blocks, _category(low)), blocks, columns))
+        low.storage[part] = (parts[-1][0],)
+    defines = tuple((target, part) for (target, *_), part in zip(parts, op.outputs, strict=True))
+    with low.superstep("split columns", op.kind, layer=op.layer, defines=defines):
+        for number, (target, blocks, columns) in enumerate(parts):
+            _move_columns(low, op, source, target, number * columns, blocks)
+
+
+def lower_join(low: ArrayLowering, ops: Operations) -> None:
+    """join_columns: the parts, one after the other, over all tiles."""
+    (op,) = ops
+    whole = low.result(op, low.arrays.spread(*low.values[op.outputs[0]].shape), _category(low))
+    begin = 0
+    with low.superstep("join columns", op.kind, layer=op.layer, defines=((whole, op.outputs[0]),)):
+        for name in op.inputs:
+            end = begin + low.values[name].shape[1]
+            _move_columns(low, op, low.storage[name][0], whole, -begin, _columns_of(low.blocks[whole], begin, end))
+            begin = end
+
+
+def _columns_of(blocks: Blocks, begin: int, end: int) -> Blocks:
+    """What of the boxes lies in some columns."""
+    start, stop = np.maximum(blocks.start, begin), np.minimum(blocks.stop, end)
+    kept = stop > start
+    return Blocks(
+        tiles=blocks.tiles[kept],
+        row_start=blocks.row_start[kept],
+        row_stop=blocks.row_stop[kept],
+        start=start[kept],
+        stop=stop[kept],
+        fastest=blocks.fastest,
+    )
+
+
+def lower_repeat(low: ArrayLowering, ops: Operations) -> None:
+    """repeat_row: where the cells lie."""
+    (op,) = ops
+    target = low.result(op, _blocks(low, op.outputs[0]), _category(low))
+    low.make("repeat row", op, codelets.REPEAT_ROW, {"row": low.storage[op.inputs[0]][0], "target": target}, target)
+
+
+RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
+    ("function",): lower_function,
+    ("function_gradient",): lower_function,
+    ("times",): lower_binary,
+    ("subtract",): lower_binary,
+    ("affine",): lower_affine,
+    ("rescale_gradient",): lower_rescale,
+    ("split_columns",): lower_split,
+    ("join_columns",): lower_join,
+    ("repeat_row",): lower_repeat,
+}

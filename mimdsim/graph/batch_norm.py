@@ -1,0 +1,172 @@
+"""Batch norm of what a layer reads: its current, of mean 0 and variance 1 over the samples, times a gain, plus a bias.
+
+Gain and bias are trained, one number for each column: a neuron, or a channel of planes, whose positions count like
+samples. A training step normalises by the statistics of its batch and keeps running averages of them; what is not
+learned from uses those, which are then constants of the layer (`folded`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.records import Backward, OpDef, Operation, Value, elements, like, per_element, summed
+
+if TYPE_CHECKING:
+    from mimdsim.graph.layer import Layer
+
+PER = ("timestep", "sequence")
+STATISTICS = ("mean", "variance")  # roles of the running averages, which are kept like parameters and not trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchNorm:
+    """per: the statistics are those of every timestep, or of all timesteps of the sequence together. epsilon: added to
+    the variance. momentum: the share that a new value has of a running average (0 to 1)."""
+
+    per: str = "timestep"
+    epsilon: float = 1e-5
+    momentum: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.per not in PER:
+            raise MappingError(f"network.batch_norm = {self.per!r} is not a valid choice{suggest(self.per, PER)}")
+        if not self.epsilon > 0 or not 0 <= self.momentum <= 1:
+            raise MappingError(
+                f"batch norm with epsilon {self.epsilon} and momentum {self.momentum} is not valid: epsilon must be "
+                "above 0, momentum from 0 to 1"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Averaging:
+    """A running average: `kept` times what it was, plus `share` times the new value."""
+
+    kept: float
+    share: float
+
+
+def averaging(norm: BatchNorm, role: str, values: int) -> Averaging:
+    """Of a statistic of so many values; of the variance, the average is of the unbiased one, as in PyTorch."""
+    factor = values / (values - 1) if role == "variance" else 1.0
+    return Averaging(kept=1 - norm.momentum, share=norm.momentum * factor)
+
+
+def scale_of(layer: Layer, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """float64[1, columns]: what the running averages make of the gain; by parameter."""
+    assert layer.norm
+    named = {each.role: np.asarray(weights[each.name], np.float64) for each in layer.parameters}
+    scale: np.ndarray = named["gain"] / np.sqrt(named["variance"] + layer.norm.epsilon)
+    return scale
+
+
+def folded(layers: tuple[Layer, ...], weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters of the same layers without batch norm: weights and biases with the running averages in them."""
+    made = dict(weights)
+    for layer in layers:
+        if layer.norm is None:
+            continue
+        scale = scale_of(layer, weights).reshape(1, -1)
+        named = {each.role: each.name for each in layer.parameters}
+        kind = weights[named["bias"]].dtype
+        for each in layer.parameters:
+            if each.role == "weights":
+                made[each.name] = (weights[each.name] * scale).astype(kind)
+        mean, bias = (weights[named[role]].reshape(1, -1).astype(np.float64) for role in ("mean", "bias"))
+        made[named["bias"]] = (bias - mean * scale).astype(kind).reshape(weights[named["bias"]].shape)
+        for role in ("gain", *STATISTICS):
+            del made[named[role]]
+    return made
+
+
+def _batch_norm(norm: BatchNorm, x: np.ndarray, gain: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, ...]:
+    """[..., columns], and mean and variance [1, columns] over all other axes."""
+    flat = x.reshape(-1, x.shape[-1])
+    share = x.dtype.type(1 / len(flat))
+    mean = summed(flat) * share
+    apart = flat - mean
+    variance = summed(apart * apart) * share
+    made = apart * (gain * _inverse(variance, norm)) + bias
+    return made.reshape(x.shape), mean, variance
+
+
+def _inverse(variance: np.ndarray, norm: BatchNorm) -> np.ndarray:
+    kind = variance.dtype.type
+    found: np.ndarray = kind(1) / np.sqrt(variance + kind(norm.epsilon))
+    return found
+
+
+def _sums(
+    norm: BatchNorm, q: np.ndarray, x: np.ndarray, mean: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The gradients of gain and bias."""
+    flat, apart = q.reshape(-1, q.shape[-1]), x.reshape(-1, x.shape[-1]) - mean
+    return summed(flat * apart) * _inverse(variance, norm), summed(flat)
+
+
+def _input_gradient(
+    norm: BatchNorm,
+    q: np.ndarray,
+    x: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    gain: np.ndarray,
+    d_gain: np.ndarray,
+    d_bias: np.ndarray,
+) -> tuple[np.ndarray]:
+    inverse, share = _inverse(variance, norm), q.dtype.type(q.shape[-1] / q.size)
+    return (gain * inverse * (q - share * (d_bias + (x - mean) * inverse * d_gain)),)
+
+
+def _vjp(build: Backward, op: Operation, q: str | None, *_statistics: str | None) -> tuple[str | None, ...]:
+    """Only the normalised values have a gradient; statistics go nowhere else but to the running averages."""
+    assert q is not None
+    (x, gain, _), (_, mean, variance) = op.inputs, op.outputs
+    layer, norm = op.layer, op.attributes
+    given = (q, *(build.saved(name) for name in (x, mean, variance)))
+    names = f"{layer}.dgain_now", f"{layer}.db_now"
+    sums = build.add("batch_norm_sums", given, f"{layer}.norm_sums", layer=layer, attributes=norm, names=names)
+    inputs = (*given, build.saved(gain), *sums)
+    d_x = build.one("batch_norm_input_gradient", inputs, f"{layer}.d_current", layer=layer, attributes=norm)
+    return d_x, *sums
+
+
+def _row(value: Value) -> Value:
+    return Value(name="", shape=(1, value.shape[-1]))
+
+
+BATCH_NORM = (
+    OpDef(
+        name="batch_norm",
+        shapes=lambda values, _: (
+            ("", Value(name="", shape=values[0].shape)),
+            ("mean", _row(values[0])),
+            ("variance", _row(values[0])),
+        ),
+        evaluate=_batch_norm,
+        vjp=_vjp,
+        flops=lambda values, _: 7 * elements(values[0]) + 4 * values[0].shape[-1],
+    ),
+    OpDef(
+        name="batch_norm_sums",
+        shapes=lambda values, _: (("gain", _row(values[0])), ("bias", _row(values[0]))),
+        evaluate=_sums,
+        flops=lambda values, _: 4 * elements(values[0]) + 4 * values[0].shape[-1],
+    ),
+    OpDef(
+        name="batch_norm_input_gradient",
+        shapes=like(0),
+        evaluate=_input_gradient,
+        flops=lambda values, _: 5 * elements(values[0]) + 7 * values[0].shape[-1],
+    ),
+    OpDef(
+        name="running_average",
+        shapes=like(0),
+        evaluate=lambda how, held, now: (held.dtype.type(how.kept) * held + held.dtype.type(how.share) * now,),
+        flops=per_element(3),
+    ),
+)

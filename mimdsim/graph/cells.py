@@ -1,0 +1,239 @@
+"""Cells: neurons given by equations of a timestep, in arithmetic whose gradients are known, instead of by linear maps.
+
+A cell is one record (`CellModel`) with a function that writes its equations with terms, which are values of the graph:
+
+    def gru(cell):
+        r_in, z_in, n_in = cell.from_inputs()
+        r_own, z_own, n_own = cell.from_itself()
+        r, z = sigmoid(r_in + r_own), sigmoid(z_in + z_own)
+        n = tanh(n_in + r * n_own)
+        return {OUTPUT: n + z * (cell.before - n)}
+
+`cell_catalogue` has the records. What a cell sends is a number, for cells that spike 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.elementwise import Line
+from mimdsim.graph.names import before, spikes_of
+from mimdsim.graph.neuron_parts import Parameter
+from mimdsim.graph.records import Carry, GraphBuilder, Value
+from mimdsim.graph.spikes import Selection
+
+OUTPUT = "output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellModel:
+    """One row of the table of cells.
+
+    gates: blocks of as many columns as there are neurons in the weights [inputs, gates * neurons] and in the biases, in
+    the order of the equations. recurrent: the layer's outputs of the timestep before have such weights, and biases,
+    too. states: carried beside the output. parameters: numbers, the same for all neurons. rows: numbers per neuron that
+    are trained, by the parameter that they start from. equations: the terms of the output and of every state, by name.
+    spiking: outputs are 0 or 1. sparse: outputs that are 0 send nothing; else all are sent always.
+    """
+
+    name: str
+    gates: int
+    equations: Callable[[Equations], Mapping[str, Term]]
+    equation: str
+    source: str
+    recurrent: bool = False
+    states: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    rows: tuple[str, ...] = ()
+    spiking: bool = False
+    sparse: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The cells of a layer: a model with numbers for its parameters."""
+
+    of: CellModel
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.of, *sorted(self.values.items())))
+
+    @property
+    def model(self) -> str:
+        return self.of.name
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A value of the equations, [samples, neurons]; arithmetic with terms and numbers gives others."""
+
+    name: str
+    cell: Equations
+
+    def __add__(self, other: Term | float) -> Term:
+        return self.cell.made("add", self, other) if isinstance(other, Term) else self.line(1.0, other)
+
+    def __sub__(self, other: Term | float) -> Term:
+        return self.cell.made("subtract", self, other) if isinstance(other, Term) else self.line(1.0, -other)
+
+    def __mul__(self, other: Term | float) -> Term:
+        return self.cell.made("times", self, other) if isinstance(other, Term) else self.line(other)
+
+    def __radd__(self, other: float) -> Term:
+        return self.line(1.0, other)
+
+    def __rsub__(self, other: float) -> Term:
+        return self.line(-1.0, other)
+
+    def __rmul__(self, other: float) -> Term:
+        return self.line(other)
+
+    def __neg__(self) -> Term:
+        return self.line(-1.0)
+
+    def __truediv__(self, other: float) -> Term:
+        return self.line(1.0 / other)
+
+    def line(self, scale: float, shift: float = 0.0) -> Term:
+        """scale * term + shift."""
+        return self.cell.made("affine", self, attributes=Line(scale=float(scale), shift=float(shift)))
+
+
+def sigmoid(x: Term) -> Term:
+    """1 / (1 + e^-x)"""
+    return x.cell.made("function", x, attributes="sigmoid")
+
+
+def tanh(x: Term) -> Term:
+    return x.cell.made("function", x, attributes="tanh")
+
+
+def exponential(x: Term) -> Term:
+    """e^x"""
+    return x.cell.made("function", x, attributes="exponential")
+
+
+def relu(x: Term) -> Term:
+    """The larger of x and 0."""
+    return x.cell.made("function", x, attributes="relu")
+
+
+def damped(x: Term, factor: float) -> Term:
+    """x, whose gradient is multiplied by a number."""
+    return x.cell.made("rescale_gradient", x, attributes=float(factor))
+
+
+def detached(x: Term) -> Term:
+    """x, through which no gradient goes."""
+    return damped(x, 0.0)
+
+
+class Equations:
+    """What the equations of a layer's cells are written with, in the body of the scan.
+
+    p: the numbers of the parameters, by name. before: the outputs of the timestep before.
+    """
+
+    def __init__(
+        self, body: GraphBuilder, name: str, cell: Cell, selection: Selection, current: str, own: str | None, rows: int
+    ):
+        """current: what weights and biases make of the sources [rows, gates * neurons]; own: of the layer's outputs of
+        the timestep before."""
+        self.p = dict(cell.values)
+        self._body, self._layer, self._model, self._selection = body, name, cell.of, selection
+        self._current, self._own = current, own
+        columns = body.values[current].shape[1]
+        self._shape = rows, columns // cell.of.gates
+        self._states = {state: self._enter(state) for state in cell.of.states}
+        self._named: dict[str, str] = {}  # values that have got the name of what leaves the timestep
+
+    def _enter(self, state: str) -> str:
+        name = before(f"{state}.{self._layer}")
+        return self._body.declare(Value(name=name, shape=self._shape, layer=self._layer, shift=-1))
+
+    @property
+    def before(self) -> Term:
+        """Raises MappingError for cells without synapses onto themselves, whose outputs nothing carries."""
+        name = before(spikes_of(self._layer))
+        if name not in self._body.values:
+            raise MappingError(
+                f"cell '{self._model.name}' reads its output of the timestep before: name a state for it"
+            )
+        return Term(name, self)
+
+    def from_inputs(self) -> tuple[Term, ...]:
+        """One term per gate: sums over the sources."""
+        return self._split(self._current)
+
+    def from_itself(self) -> tuple[Term, ...]:
+        """One term per gate: sums over the layer's outputs of the timestep before."""
+        if self._own is None:
+            raise MappingError(f"cell '{self._model.name}' asks for synapses onto itself: set recurrent = True")
+        return self._split(self._own)
+
+    def gates(self) -> tuple[Term, ...]:
+        """One term per gate: sums over the sources and over the layer's own outputs."""
+        if self._own is None:
+            return self._split(self._current)
+        return self._split(self.made("add", Term(self._current, self), Term(self._own, self)).name)
+
+    def state(self, name: str) -> Term:
+        """A state as the timestep before left it; 0 at first."""
+        if name not in self._states:
+            raise MappingError(f"cell '{self._model.name}' has no state '{name}'{suggest(name, self._states)}")
+        return Term(self._states[name], self)
+
+    def row(self, name: str) -> Term:
+        """Trained numbers, one per neuron, for every sample."""
+        if name not in self._model.rows:
+            raise MappingError(f"cell '{self._model.name}' has no row '{name}'{suggest(name, self._model.rows)}")
+        return self.made("repeat_row", Term(f"{name}.{self._layer}", self), attributes=self._shape[0])
+
+    def spike(self, x: Term) -> Term:
+        """1 where x > 0, else 0; its gradient is the layer's surrogate at x."""
+        made = self.made("spike", x, attributes=replace(self._selection, threshold=0.0, second_threshold=0.0))
+        self._body.values[made.name] = replace(self._body.values[made.name], role="")
+        return made
+
+    def made(self, kind: str, *terms: Term, attributes: Any = None) -> Term:
+        """The term that an operation of the graph makes of others."""
+        names, layer = tuple(term.name for term in terms), self._layer
+        return Term(self._body.one(kind, names, f"{layer}.{kind}", layer=layer, attributes=attributes), self)
+
+    def _split(self, name: str) -> tuple[Term, ...]:
+        if self._model.gates == 1:
+            return (Term(name, self),)
+        given = (name,)
+        parts = self._body.add("split_columns", given, f"{name}.gate", layer=self._layer, attributes=self._model.gates)
+        return tuple(Term(part, self) for part in parts)
+
+    def finish(self) -> tuple[tuple[Carry, ...], str]:
+        """Write the equations; what they carry and the name of the output."""
+        model, found = self._model, dict(self._model.equations(self))
+        wanted = {OUTPUT, *model.states}
+        if found.keys() != wanted:
+            raise MappingError(
+                f"the equations of cell '{model.name}' give {', '.join(sorted(found))}; they must give "
+                f"{', '.join(sorted(wanted))}"
+            )
+        output = self._own_value(found[OUTPUT], spikes_of(self._layer))
+        self._body.values[output] = replace(self._body.values[output], role="spikes", layer=self._layer)
+        carries = []
+        for state in model.states:
+            left = self._own_value(found[state], f"{state}.{self._layer}")
+            carries.append(Carry(enters=self._states[state], leaves=left))
+        return tuple(carries), output
+
+    def _own_value(self, term: Term, name: str) -> str:
+        """The value of a term under a name, in which no other state or output leaves the timestep."""
+        body, given = self._body, self._named.get(term.name, term.name)
+        made = next((op for op in body.operations if given in op.outputs), None)
+        if made is None or given != term.name or len(made.outputs) > 1 or made.kind == "rescale_gradient":
+            return body.one("affine", (given,), name, layer=self._layer, attributes=Line(scale=1.0))
+        body.rename(given, name)
+        self._named[given] = name
+        return name

@@ -1,0 +1,119 @@
+"""GRU and LSTM of PyTorch as layers of cells: what is read, what is refused, and weights back in the module."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_networks import BATCH, CLASSES, HIDDEN, INPUTS, TIMESTEPS, ZOO, Gated, GatedLoop, example, nn, torch
+
+import mimdsim
+from mimdsim.base.errors import DescriptionError
+from mimdsim.workload import network_of
+
+
+def spikes() -> Any:
+    torch.manual_seed(1)
+    return (torch.rand(TIMESTEPS, BATCH, INPUTS) < 0.3).float()
+
+
+def read(module: Any, **options: Any) -> Any:
+    return network_of(mimdsim.from_torch(module, spikes(), **options))
+
+
+def test_layers_are_cells_and_a_linear_layer_reads_them() -> None:
+    workload = mimdsim.from_torch(GatedLoop(), spikes())
+    network = network_of(workload)
+    assert [layer.neuron.model for layer in network.layers] == ["gru", "lstm", "li"]
+    assert [layer.gates for layer in network.layers] == [3, 4, 1]
+    assert workload.training.reading == "mean"
+    assert network.spikes == "dense"
+
+
+@pytest.mark.parametrize("name", ["GRU", "GRU without biases, samples first", "GRU, its last state", "LSTM"])
+def test_the_last_timestep_is_what_is_read(name: str) -> None:
+    made = ZOO[name]
+    module, given, _ = example(made)
+    workload = mimdsim.from_torch(module, given)
+    assert workload.training.reading == "last"
+    assert workload.data.timesteps == TIMESTEPS
+    assert network_of(workload).layers[0].bias == ("without" not in name)
+
+
+def test_cells_at_the_end_are_read_themselves() -> None:
+    class Alone(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = nn.GRU(INPUTS, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            return self.cells(x)[0]
+
+    network = read(Alone(), loss={"loss": "cross_entropy", "reading": "last"})
+    assert [layer.neuron.model for layer in network.layers] == ["gru"]
+    assert not network.layers[0].spiking
+
+
+def test_trained_weights_go_back_into_the_module() -> None:
+    module = Gated(nn.GRU(INPUTS, HIDDEN))
+    before = copy.deepcopy(module.state_dict())
+    workload = mimdsim.from_torch(module, spikes(), changes={"training.max_training_steps": 2})
+    result = mimdsim.run(workload, "tiny")
+    mimdsim.to_torch(module, result)
+    held = {name: each.detach().numpy() for name, each in module.named_parameters()}
+    assert all(not np.array_equal(held[name], before[name].numpy()) for name in held)
+    np.testing.assert_array_equal(held["cells.weight_hh_l0"], result.weights["hidden0.recurrent"].T)
+    np.testing.assert_array_equal(held["cells.bias_hh_l0"], result.weights["hidden0.recurrent_bias"].reshape(-1))
+    np.testing.assert_array_equal(held["cells.bias_ih_l0"], result.weights["hidden0.bias"].reshape(-1))
+
+
+class Changed(nn.Module):  # type: ignore[misc]
+    def __init__(self, change: Any):
+        super().__init__()
+        self.cells, self.out, self.change = nn.GRU(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES), change
+
+    def forward(self, x: Any) -> Any:
+        return self.change(self, x)
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        (Gated(nn.GRU(INPUTS, HIDDEN, num_layers=2)), "2 layers; nearest: as many modules"),
+        (Gated(nn.GRU(INPUTS, HIDDEN // 2, bidirectional=True)), "nearest: one direction"),
+        (Gated(nn.LSTM(INPUTS, HIDDEN + 1, proj_size=HIDDEN)), "nearest: torch.nn.Linear after it"),
+        (Gated(nn.RNN(INPUTS, HIDDEN)), "nearest: torch.nn.GRU or LSTM"),
+        (Changed(lambda net, x: net.out(net.cells(x)[0][3])), "nor its last, mean, highest or summed value"),
+        (
+            Changed(lambda net, x: net.out(net.cells(x, torch.ones(1, BATCH, HIDDEN))[0][-1])),
+            "sends what differs by up to .* from what a 'gru' sends",
+        ),
+        (Changed(lambda net, x: net.out(torch.relu(net.cells(x)[0])[-1])), "does not return what its last layer"),
+    ],
+)
+def test_what_is_not_known_is_refused(module: Any, text: str) -> None:
+    with pytest.raises(DescriptionError, match=text):
+        read(module)
+
+
+def test_event_based_cells_by_hand_are_told_their_name_here() -> None:
+    class Events(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights, self.own = nn.Linear(INPUTS, 3 * HIDDEN), nn.Linear(HIDDEN, 3 * HIDDEN)
+
+        def forward(self, x: Any) -> Any:
+            y = c = torch.zeros(BATCH, HIDDEN)
+            for step in x:
+                z, r, g = torch.chunk(self.weights(step), 3, 1)
+                z_own, r_own, g_own = torch.chunk(self.own(y), 3, 1)
+                z = torch.sigmoid(z + z_own)
+                c = z * c + (1 - z) * torch.tanh(g + torch.sigmoid(r + r_own) * g_own)
+                event = (c > 0.1).float()
+                y, c = event * c, c - 0.1 * event
+            return y
+
+    with pytest.raises(DescriptionError, match=r'network\.neuron = "egru"'):
+        read(Events())
