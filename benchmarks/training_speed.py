@@ -176,7 +176,7 @@ def made_problem(
     normals = {}
     for index, layer in enumerate(network.layers):
         normals[index] = draw.normal(0, 1, layer.parameters[0].shape).astype(np.float32)
-        for other in layer.parameters[1:]:  # weak enough to leave the share of spikes to what is read first
+        for other in others_of(layer):  # weak enough to leave the share of spikes to what is read first
             of_pair = family == "populations"
             weak = draw.normal(0, INHIBITION if of_pair else 0.01, other.shape).astype(np.float32)
             problem[f"r{index}"] = -abs(weak) if of_pair else weak
@@ -192,6 +192,11 @@ def made_problem(
     engine.run()
     problem |= {f"gradient{index}": each for index, each in enumerate(gradients_of(engine, network))}
     return problem
+
+
+def others_of(layer: Any) -> list[Any]:
+    """Weights of what it reads beside the first, or of itself; no layer here has more than one of them."""
+    return [each for each in layer.parameters[1:] if each.role != "bias"]
 
 
 def scaled(engine: Any, layer: Any, normal: np.ndarray, activity: float) -> np.ndarray:
@@ -216,9 +221,8 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
     assert way == "whole"
     network = network_of(problem)
     values = {f"w.{layer.name}": problem[f"w{index}"] for index, layer in enumerate(network.layers)}
-    values |= {
-        each.parameters[1].name: problem[f"r{i}"] for i, each in enumerate(network.layers) if f"r{i}" in problem
-    }
+    every = enumerate(network.layers)
+    values |= {other.name: problem[f"r{index}"] for index, layer in every for other in others_of(layer)}
     engine = WholeTensors(network, threads)
     engine.write(values | {name: problem[key] for name, key in GIVEN.items()})
 

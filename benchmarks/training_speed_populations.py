@@ -1,4 +1,4 @@
-"""The PyTorch side of `training_speed.py --family populations`: excitatory and inhibitory neurons that drive each other.
+"""The PyTorch side of `training_speed.py --family populations`: excitatory and inhibitory neurons drive each other.
 
 Excitatory neurons read the input and the inhibitory ones, these read the excitatory ones, the output reads the
 excitatory ones, all a timestep later. No autograd: gradients are written out, with two thresholds and detached resets
@@ -34,7 +34,9 @@ def advance(v: torch.Tensor, current: torch.Tensor, beta: float) -> Step:
     return v, v > 1.0
 
 
-def go_back(q: torch.Tensor, g: torch.Tensor, u: torch.Tensor, beta: float, second: float, slope: float) -> torch.Tensor:
+def go_back(
+    q: torch.Tensor, g: torch.Tensor, u: torch.Tensor, beta: float, second: float, slope: float
+) -> torch.Tensor:
     """Adjoints of a timestep from those of the timestep after and gradients of the spikes."""
     near = ((u - 1.0).abs() * slope + 1.0) ** -2
     return q * beta + torch.where(u > second, g * near, 0.0)

@@ -222,8 +222,8 @@ class WholeLayer:
         self.lags, self.lag = lags, lags[0] if len(lags) == 1 else 0
         rows = np.cumsum([0, layer.inputs, *(each.neurons for each in sources[1:])]).tolist()
         self._rows: dict[str, list[tuple[int, int]]] = {each.name: [] for each in sources}
-        for each, lag, row in zip(sources, lags, rows, strict=False):
-            self._rows[each.name].append((lag, row))
+        for source, lag, row in zip(sources, lags, rows, strict=False):
+            self._rows[source.name].append((lag, row))
         roles: dict[str, tuple[Parameter, ...]] = {}
         for each in layer.parameters:
             roles[each.role] = *roles.get(each.role, ()), each

@@ -8,7 +8,7 @@ Lists. Spikes are those of `whole_tensors`, true ones only, numbered with channe
 spikes of a pixel go: (starts [pixels + 1], at, taps); entry e adds the weights of row channel * taps + taps[e] to the
 currents from at[e] on. One pixel and one tap are a product of all neurons with all.
 
-Dropout. `drop` is (states uint64[batch], step of the masks from one timestep to the next, limit, scale): what is read is
+Dropout. `drop` is (states uint64[batch], step of the masks from timestep to timestep, limit, scale): what is read is
 kept, and multiplied by `scale`, where the mixed sum of the sample's state, an offset of the neuron and `step` times the
 timestep is below `limit`. Without states nothing is dropped.
 
@@ -360,8 +360,8 @@ def fold(first, made, back, table, channels, pool, factor, spikes, offsets, drop
     of g [places, planes] that lie `back` places before.
 
     table: of the window. pool, factor: of the spikes before it; with `spikes`, bits by place, a largest is the first
-    under the pool that fired, or just the first; without places it is a sum. offsets: of what dropout keeps, by position
-    and channel.
+    under the pool that fired, or just the first; without places it is a sum. offsets: of what dropout keeps, in
+    the order of rows.
     """
     dropping = len(drop[0]) > 0
     pooled = np.zeros(len(offsets) if dropping else len(pool) * channels, g.dtype)
