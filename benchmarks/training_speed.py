@@ -45,13 +45,16 @@ DENSE = ("by_hand", "multi_step", "layer_wise", "step_wise")
 SPARSE = tuple("_".join(parts) for parts in product(("csr", "bag"), ("eager", "compiled"), ("uncut", "cut")))
 LINEAR_WAYS = ("linear_dense", "linear_bag")
 PLANES_WAYS = ("conv_first", "conv_last")
-THEIRS = (*DENSE, *SPARSE, *LINEAR_WAYS, *PLANES_WAYS)
-# synaptic: layers onto themselves; adaptive: potentials are read; planes: convolutions with dense spikes
-FAMILIES = ("lif", "leaky", "synaptic", "adaptive", "planes")
+PAIR_WAYS = tuple("_".join(("pair", *parts)) for parts in product(("dense", "bag"), ("eager", "compiled")))
+THEIRS = (*DENSE, *SPARSE, *LINEAR_WAYS, *PLANES_WAYS, *PAIR_WAYS)
+# synaptic: layers onto themselves; adaptive: potentials are read; planes: convolutions with dense spikes; populations:
+# excitatory and inhibitory neurons that drive each other
+FAMILIES = ("lif", "leaky", "synaptic", "adaptive", "planes", "populations")
 FACTORS = (1, 2, 3, 4)  # of what scales
 STEPS_IN_TURN = 3  # training steps of a turn; the first finds the caches full of another way's data and is not counted
 SETTLING_SECONDS = 0.3  # before a turn: threads of the way before spin on for a while after their last work
 CAPACITY_SHARE = 0.15  # ids listed at most, of a layer's neurons
+INHIBITION, SWEEPS = 0.002, 3  # deviation of inhibitory weights; how often populations are scaled again
 CONSTANTS: dict[str, Any] = {
     "decay": 0.95,
     "gain": 10.0,
@@ -70,6 +73,7 @@ MISSING = (
 def network_of(problem: Any) -> Any:
     """The problem as a network of mimdsim."""
     from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
+    from mimdsim.graph.layer import Source
     from mimdsim.graph.neuron_models import neuron_of
     from mimdsim.graph.spikes import Selection
 
@@ -81,9 +85,10 @@ def network_of(problem: Any) -> Any:
         constants = {"decay": float(problem["decay"]), "current_gain": float(problem["gain"])}
         neuron = neuron_of("lif", constants, reset_gradient="mask")
     else:
-        used = {"leaky": ("beta",), "synaptic": ("alpha", "beta"), "adaptive": ("beta", "rho", "kappa")}[family]
+        model = "leaky" if family == "populations" else family
+        used = {"leaky": ("beta",), "synaptic": ("alpha", "beta"), "adaptive": ("beta", "rho", "kappa")}[model]
         constants = {name: float(problem[name]) for name in used}
-        neuron = neuron_of(family, constants, reset="subtract", reset_gradient="pass")
+        neuron = neuron_of(model, constants, reset="subtract", reset_gradient="pass")
     for index, (inputs, neurons) in enumerate(pairwise(widths)):
         selection = Selection(
             threshold=1.0,
@@ -106,6 +111,13 @@ def network_of(problem: Any) -> Any:
                 recurrence=own,
             )
         )
+    if family == "populations":
+        excitatory, inhibitory, output = layers
+        back = Source(name="hidden1", neurons=inhibitory.neurons)
+        both = (Source(name="input", neurons=excitatory.inputs), back)
+        reads = (Source(name="hidden0", neurons=excitatory.neurons),)
+        output = replace(output, inputs=excitatory.neurons, sources=reads)
+        layers = [replace(excitatory, sources=both), inhibitory, output]
     adam = str(problem["optimiser"]) == "adam"
     return SpikingNetwork(
         layers=tuple(layers),
@@ -161,29 +173,45 @@ def made_problem(
     network = network_of(problem)
     engine = WholeTensors(network)
     engine.write({"input.ids": ids, "input.counts": problem["counts"], "labels": problem["labels"]})
+    normals = {}
     for index, layer in enumerate(network.layers):
-        normal = draw.normal(0, 1, layer.parameters[0].shape).astype(np.float32)
-        if layer.recurrence != "none":  # weak enough to leave the share of spikes to the input
-            problem[f"r{index}"] = (draw.normal(0, 0.01, (layer.neurons,) * 2)).astype(np.float32)
-            engine.write({f"r.{layer.name}": problem[f"r{index}"]})
-        if not layer.spiking:
-            problem[f"w{index}"] = normal * np.float32(0.1)
-            engine.write({f"w.{layer.name}": problem[f"w{index}"]})
-            continue
-        low, high = 1e-3, 10.0
-        for _ in range(12):
-            scale = (low * high) ** 0.5
-            engine.write({f"w.{layer.name}": normal * np.float32(scale)})
-            engine.run(phases=("forward",))
-            share = engine.activity().counts[layer.name][..., 0].mean() / layer.neurons
-            low, high = (low, scale) if share > activity else (scale, high)
-        problem[f"w{index}"] = normal * np.float32(scale)
+        normals[index] = draw.normal(0, 1, layer.parameters[0].shape).astype(np.float32)
+        for other in others_of(layer):  # weak enough to leave the share of spikes to what is read first
+            of_pair = family == "populations"
+            weak = draw.normal(0, INHIBITION if of_pair else 0.01, other.shape).astype(np.float32)
+            problem[f"r{index}"] = -abs(weak) if of_pair else weak
+            engine.write({other.name: problem[f"r{index}"]})
+        problem[f"w{index}"] = scaled(engine, layer, normals[index], activity)
+    for _ in range(SWEEPS if family == "populations" else 0):  # a layer changes those before it
+        for index, layer in enumerate(network.layers):
+            problem[f"w{index}"] = scaled(engine, layer, normals[index], activity)
     counted = engine.activity().counts
     shares = [counted[each.name].mean(axis=(0, 1)) / each.neurons for each in network.layers if each.spiking]
     problem["measured"] = np.array(shares)
+    problem["dropped"] = sum(engine.activity().dropped.values())
     engine.run()
     problem |= {f"gradient{index}": each for index, each in enumerate(gradients_of(engine, network))}
     return problem
+
+
+def others_of(layer: Any) -> list[Any]:
+    """Weights of what it reads beside the first, or of itself; no layer here has more than one of them."""
+    return [each for each in layer.parameters[1:] if each.role != "bias"]
+
+
+def scaled(engine: Any, layer: Any, normal: np.ndarray, activity: float) -> np.ndarray:
+    """Weights with which the layer spikes at `activity`, written to the engine."""
+    if not layer.spiking:
+        engine.write({f"w.{layer.name}": normal * np.float32(0.1)})
+        return normal * np.float32(0.1)
+    low, high = 1e-3, 10.0
+    for _ in range(12):
+        scale = (low * high) ** 0.5
+        engine.write({f"w.{layer.name}": normal * np.float32(scale)})
+        engine.run(phases=("forward",))
+        share = engine.activity().counts[layer.name][..., 0].mean() / layer.neurons
+        low, high = (low, scale) if share > activity else (scale, high)
+    return normal * np.float32(scale)
 
 
 def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
@@ -193,7 +221,8 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
     assert way == "whole"
     network = network_of(problem)
     values = {f"w.{layer.name}": problem[f"w{index}"] for index, layer in enumerate(network.layers)}
-    values |= {f"r.{each.name}": problem[f"r{i}"] for i, each in enumerate(network.layers) if f"r{i}" in problem}
+    every = enumerate(network.layers)
+    values |= {other.name: problem[f"r{index}"] for index, layer in every for other in others_of(layer)}
     engine = WholeTensors(network, threads)
     engine.write(values | {name: problem[key] for name, key in GIVEN.items()})
 
@@ -238,7 +267,7 @@ def child(path: str, way: str, threads: int) -> None:
         step = ours(problem, way, threads)
     else:
         kind = "torch" if way in DENSE else "linear" if way in LINEAR_WAYS else "sparse"
-        kind = "planes" if way in PLANES_WAYS else kind
+        kind = "planes" if way in PLANES_WAYS else "populations" if way in PAIR_WAYS else kind
         module = importlib.import_module(f"training_speed_{kind}")
         step = module.training_step(problem, way, threads)
     del problem  # every way has taken what it needs
@@ -325,9 +354,9 @@ def print_table(title: str, problem: dict[str, Any], contenders: list[Contender]
     shares = ", ".join(f"{spikes:.2%} ({listed:.2%} listed)" for spikes, listed in problem["measured"])
     best = [
         min((one.least(which) for one in contenders if one.way in kind), default=np.nan)
-        for kind in ((*DENSE, LINEAR_WAYS[0], *PLANES_WAYS), (*SPARSE, LINEAR_WAYS[1]))
+        for kind in ((*DENSE, LINEAR_WAYS[0], *PLANES_WAYS, *PAIR_WAYS[:2]), (*SPARSE, LINEAR_WAYS[1], *PAIR_WAYS[2:]))
     ]
-    print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}")
+    print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}; {problem['dropped']} dropped")
     print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}", end="")
     print(f"{'loss':>12s}{'off':>10s}  way / {contenders[0].way}")
     turns = contenders[0].by_turn(which)
@@ -401,11 +430,13 @@ def main() -> None:
         packages = "import torch, snntorch, spikingjelly"
         if subprocess.run([given.torch_python, "-c", packages], capture_output=True, check=False).returncode:
             raise SystemExit(MISSING)
-        theirs = {"lif": (*DENSE, *SPARSE), "planes": PLANES_WAYS}.get(given.family, LINEAR_WAYS)
+        theirs = {"lif": (*DENSE, *SPARSE), "planes": PLANES_WAYS, "populations": PAIR_WAYS}.get(
+            given.family, LINEAR_WAYS
+        )
         ways = tuple(given.ways or (*OURS, *theirs))
         if not (shutil.which("g++") or shutil.which("clang++")):
             print("no C++ compiler: torch.compile's ways are left out")
-            ways = tuple(way for way in ways if "compiled_" not in way)
+            ways = tuple(way for way in ways if "compiled" not in way)
         of_planes = given.family == "planes"
         for name in given.network or (PLANES if of_planes else NETWORKS):
             for activity in given.activity:

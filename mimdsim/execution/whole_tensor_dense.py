@@ -17,8 +17,9 @@ from mimdsim.execution.execute import Shares, aligned
 from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor, Times, Wanted
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
+from mimdsim.graph.dropout import OF_NUMBER, OF_SOURCE, OF_TIMESTEP, WORD
 from mimdsim.graph.layer import RECURRENCES
-from mimdsim.graph.names import Parameter
+from mimdsim.graph.names import INPUT, Parameter
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_dense, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
@@ -26,6 +27,7 @@ from mimdsim.numerics.fused.interpreted import WIDTH
 Cover = tuple[np.ndarray, np.ndarray, np.ndarray]
 CHUNK_FLOATS = 1 << 18  # of gradients of patches, which stay in a second-level cache
 ONE_THREAD = 1 << 19  # multiplications of a product so small that BLAS starts no threads beside ours
+NOTHING_DROPPED = np.zeros(0, np.uint64), np.uint64(0), np.uint64(0), np.float32(1)
 NO_POOL = np.zeros((0, 1), np.int64), np.float32(1)
 
 
@@ -61,6 +63,7 @@ class Reading:
     """How a layer reads a list: through a convolution, or all of it as channels of one pixel."""
 
     convolution: Convolution
+    dropping: bool = False
 
     @cached_property
     def window(self) -> np.ndarray:
@@ -75,17 +78,34 @@ class Reading:
     def pool(self) -> tuple[np.ndarray, np.float32]:
         return pool_of(self.convolution.before, self.convolution.planes)
 
+    @property
+    def pooled(self) -> bool:
+        """Whether what a pool makes is listed: once for the largest, for every spike where dropout is of a sum."""
+        return self.largest or (self.dropping and self.convolution.before is not None)
+
     @cached_property
     def cover(self) -> Cover:
-        """Of the spikes listed; those under a pool that sums are listed as they are."""
-        planes = self.convolution.read if self.largest else self.convolution.planes
-        tables = [self.window] if self.largest or not len(self.pool[0]) else [self.pool[0], self.window]
-        return cover_of(tables, planes.positions, self.convolution.channels)
+        """Of what is listed; other spikes under a pool that sums are listed as they are."""
+        tables = [self.window] if self.pooled or not len(self.pool[0]) else [self.pool[0], self.window]
+        return cover_of(tables, self.listed.positions, self.convolution.channels)
+
+    @cached_property
+    def pool_cover(self) -> Cover:
+        """Of spikes before the pool."""
+        return cover_of([self.pool[0]], self.convolution.planes.positions, 1)
+
+    @property
+    def most(self) -> int:
+        """How much a pool may list of a sample."""
+        if not self.pooled:
+            return 0
+        covered = int(np.diff(self.pool_cover[0]).sum()) * self.convolution.planes.channels
+        return self.listed.neurons if self.largest else covered
 
     @property
     def listed(self) -> Planes:
         """Of which ids are listed."""
-        return self.convolution.read if self.largest else self.convolution.planes
+        return self.convolution.read if self.pooled else self.convolution.planes
 
 
 class DenseLayer:
@@ -105,7 +125,8 @@ class DenseLayer:
         ]
         flat = Planes(channels=sum(widths), height=1, width=1)
         one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
-        self.reading = Reading(layer.convolution or one)
+        self.reading = Reading(layer.convolution or one, bool(layer.dropout))
+        self._offsets, self._drop = self._dropped(), NOTHING_DROPPED
         roles: dict[str, tuple[Parameter, ...]] = {}
         for each in layer.parameters:
             roles[each.role] = *roles.get(each.role, ()), each
@@ -136,8 +157,10 @@ class DenseLayer:
         largest = of_currents is not None and of_currents.kind == "max"
         self._winners = np.zeros((self.places, layer.neurons if largest else 0), np.uint8)
         self._made = aligned((self.places if of_currents else 0, self.reading.convolution.made.neurons))
-        listed = self.reading.listed.neurons
-        self._pooled = CsrSpikes.room(self.places, listed, listed if self.reading.largest else 0)
+        listed, most = self.reading.listed.neurons, self.reading.most
+        self._pooled = CsrSpikes.room(self.places, listed, most)
+        # what dropout keeps may be as long as what it is given
+        self._kept_lists = CsrSpikes.room(self.places, listed, (most or listed) if layer.dropout else 0)
         self._size, self._g = size, aligned((self.places, size))
 
     def room(self) -> np.ndarray:
@@ -157,9 +180,34 @@ class DenseLayer:
         every = self._kept[0].reshape(self.timesteps, self.batch, -1)
         return np.ascontiguousarray(every[..., : self.neurons])
 
-    def _listed(self, source: CsrSpikes) -> CsrSpikes:
-        """The list whose ids the weights see: of the largest spikes, where these are pooled."""
-        return self._pooled if self.reading.largest else source
+    def _dropped(self) -> np.ndarray:
+        """What dropout adds to the state of a sample, by id of what is listed: the number of the neuron, by position
+        and channel, and the source."""
+        if not self.layer.dropout:
+            return np.zeros(0, np.uint64)
+        convolution, parts = self.layer.convolution, []
+        read = [(planes, width) for _, planes, width in self._read]
+        if convolution:
+            by_id = self._read[0][0] == INPUT and not convolution.before  # the input is numbered as it is listed
+            read = [(None if by_id else self.reading.listed, self.reading.listed.neurons)]
+        for source, (planes, width) in enumerate(read):
+            number = np.arange(width, dtype=np.uint64)
+            if planes:
+                number = np.ascontiguousarray(number.reshape(planes.positions, planes.channels).T).reshape(-1)
+            parts.append(number * np.uint64(OF_NUMBER) + np.uint64(source * OF_SOURCE))
+        return np.concatenate(parts)
+
+    def draw(self, states: np.ndarray, keep: np.float32) -> None:
+        """What dropout keeps in the next training step, from a state for every sample."""
+        step = np.uint64(OF_TIMESTEP if self.layer.dropout_per == "timestep" else 0)
+        limit = np.uint64(int(float(keep) * (WORD + 1)))
+        self._drop = states.astype(np.uint64), step, limit, np.float32(1) / np.float32(keep)
+
+    def _listed(self, source: CsrSpikes) -> tuple[int, CsrSpikes]:
+        """The list whose ids the weights see, of what is pooled and what is kept, and how many places back it is."""
+        if self.layer.dropout:
+            return 0, self._kept_lists
+        return self.lag, self._pooled if self.reading.pooled else source
 
     def _row(self, role: str, width: int) -> np.ndarray:
         """A row of parameters, once for every position, and zeros beyond."""
@@ -172,7 +220,7 @@ class DenseLayer:
 
     def begin(self, second_threshold: np.float32) -> None:
         """Before the first timestep of a training step; the second threshold has no meaning for dense spikes."""
-        factor = np.float32(1) if self.reading.largest else self.reading.pool[1]
+        factor = self.reading.pool[1] * self._drop[3]
         weights = self.tensors["weights"].value[0]
         biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))
         recurrent = self.tensors["recurrent"].value[0] if "recurrent" in self.tensors else np.zeros((1, 1), np.float32)
@@ -182,12 +230,17 @@ class DenseLayer:
         """Spikes of timesteps first..last-1, for which there is room, from those of what it reads."""
         reading, convolution = self.reading, self.reading.convolution
         places = first * self.batch, last * self.batch
-        if reading.largest:
+        if reading.pooled:
             pixels, positions = convolution.planes.positions, convolution.read.positions
-            cover = cover_of([reading.pool[0]], pixels, 1)
-            whole_dense.list_pooled(*places, source.arrays, pixels, cover, positions, *self._pooled.arrays)
-        how = self._wiring, self.lag, reading.listed.positions, convolution.window.taps
-        listed, after = self._listed(source).arrays, (*self._after, self._winners)
+            of_pool = reading.largest, source.arrays, pixels, reading.pool_cover, positions
+            whole_dense.list_pooled(*places, *of_pool, *self._pooled.arrays)
+        if self.layer.dropout:
+            given = self._pooled if reading.pooled else source
+            drawn = self.lag, given.arrays, self._offsets, self._drop
+            whole_dense.list_kept(*places, *drawn, *self._kept_lists.arrays)
+        lag, lists = self._listed(source)
+        how = self._wiring, lag, reading.listed.positions, convolution.window.taps
+        listed, after = lists.arrays, (*self._after, self._winners)
 
         def samples(begin: int, end: int) -> None:
             of = (begin, end, self.batch), (first, last), how, listed, self._given, reading.cover, after
@@ -232,9 +285,9 @@ class DenseLayer:
         if "weights" in self.learning:
             gradient = self.tensors["weights"].gradient[0]
             how = reading.listed.positions, convolution.window.taps, reading.cover
-            self._add_products(self.lag, self._listed(source), how, q, gradient)
-            if not reading.largest and reading.pool[1] != 1:
-                gradient *= reading.pool[1]
+            self._add_products(*self._listed(source), how, q, gradient)
+            if (factor := reading.pool[1] * self._drop[3]) != 1:
+                gradient *= factor
         self._give(q, wanted, times)
 
     def _adjoint(self, g: np.ndarray, times: Times) -> None:
@@ -303,9 +356,18 @@ class DenseLayer:
             first = max(begin, lag)
             if name in wanted and first < end:
                 made = q[first:end, : self.neurons] @ rows.T
+                if self.layer.dropout:
+                    self._drop_rows(made, first, self._offsets[row - width : row])
                 channels, positions = (planes.channels, planes.positions) if planes else (width, 1)
                 by_position = made.reshape(-1, channels, positions).transpose(0, 2, 1)
                 wanted[name][0][first - lag : end - lag, :width].reshape(by_position.shape)[:] += by_position
+
+    def _drop_rows(self, made: np.ndarray, origin: int, offsets: np.ndarray) -> None:
+        """Gradients of what is read at places from `origin` on: of what is kept."""
+        self.share(
+            len(made),
+            lambda first, last: whole_dense.drop_rows(first, last, origin, offsets, self._drop, made),
+        )
 
     def _fold(self, q: np.ndarray, g: np.ndarray, read: CsrSpikes, origin: int, stop: int) -> None:
         """Gradients of spikes under a window."""
@@ -315,7 +377,9 @@ class DenseLayer:
         turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
         each = max(1, CHUNK_FLOATS // (positions * taps * channels))
         chunks = list(pairwise([*range(0, places, each), places]))
-        of = reading.window, channels, *reading.pool, read.bits if reading.largest else read.bits[:0], g
+        by_position = np.arange(reading.convolution.read.neurons, dtype=np.uint64) * np.uint64(OF_NUMBER)
+        bits = read.bits if reading.largest else read.bits[:0]
+        of = reading.window, channels, *reading.pool, bits, by_position, self._drop, g
 
         patches = q[origin:stop, : positions * len(turned)].reshape(places, positions, -1)
         whole = (patches[:, 0] @ turned)[:, None] if positions == 1 else None

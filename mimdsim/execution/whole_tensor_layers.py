@@ -389,7 +389,7 @@ class WholeLayer:
         none, many = np.zeros(0, np.float32), len(self._groups)
         given = (g, none.reshape(0, 0, 0)) if self.layer.spiking else (none, g)
         lists, recurrent = (self.spikes.starts, self.spikes.ids), self._parameters[2]
-        each = self._carry(1).size
+        each = self.batch * self._states * WIDTH
 
         def shares(first: int, last: int) -> None:
             for group in range(first, last) if self._coupled else (0,):

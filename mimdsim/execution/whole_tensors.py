@@ -29,6 +29,7 @@ from mimdsim.graph.names import (
     TRAINING_STEP,
     Parameter,
     gradient_of,
+    keep_of,
     listed,
     penalty_of,
     random_name,
@@ -56,8 +57,6 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
         elif layer.learned:
             problems.append(f"layer '{layer.name}': constants that it learns do not run as whole tensors{instead}")
-        if layer.dropout:
-            problems.append(f"layer '{layer.name}': dropout does not run as whole tensors{instead}")
         if layer.norm:
             problems.append(f"layer '{layer.name}': batch norm does not run as whole tensors{instead}")
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
@@ -161,10 +160,13 @@ class WholeTensors:
 
     @property
     def generators(self) -> dict[str, int]:
-        """Graph inputs that hold the generators of layers that drop spikes at random, and their samples."""
-        drawn = (layer.selection.truncation == "random" for layer in self.network.layers)
+        """Graph inputs that hold the generators of layers that drop spikes at random or have dropout, and their
+        samples."""
         sparse = self.network.spikes == "sparse"
-        layers = (layer for layer, random in zip(self.network.layers, drawn, strict=True) if sparse and random)
+        random = (
+            layer.selection.truncation == "random" if sparse else layer.dropout > 0 for layer in self.network.layers
+        )
+        layers = (layer for layer, drawn in zip(self.network.layers, random, strict=True) if drawn)
         return {random_name(layer.name): self.network.batch for layer in layers}
 
     @property
@@ -182,12 +184,13 @@ class WholeTensors:
         """Graph inputs that can be written."""
         network = self.network
         given = (*LISTS, INPUT) if network.spikes == "dense" else LISTS
-        return (*self.memory, *given, LABELS, *network.optimiser.scalars, *network.moving_thresholds, *self.generators)
+        moving = *network.moving_thresholds, *network.kept_shares, *self.generators
+        return (*self.memory, *given, LABELS, *network.optimiser.scalars, *moving)
 
     def write(self, values: dict[str, np.ndarray]) -> None:
         """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts' (of dense spikes also 'input',
         zeros and ones), 'labels', 'training_step', and what is scheduled or drawn: 'learning_rate',
-        'second_threshold.<layer>', 'random.<layer>'.
+        'second_threshold.<layer>', 'keep.<layer>', 'random.<layer>'.
 
         Raises MappingError for an unknown name or another shape.
         """
@@ -283,6 +286,8 @@ class WholeTensors:
             selection = each.layer.selection
             if isinstance(each, WholeLayer) and selection.truncation == "random":
                 each.draw(self._given[random_name(name)])
+            elif isinstance(each, DenseLayer) and each.layer.dropout:
+                each.draw(self._given[random_name(name)], np.float32(self._given[keep_of(name)][0]))
             second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
             each.begin(np.float32(second[0]))
         for names in self._components:

@@ -11,10 +11,12 @@ from gpu_execution import execute
 from networks import Given, compiled, executed, given_values, interpreted, relative_error, small_network
 from test_array_lowering import assert_agree
 from test_convolutions import CHAINS, network_of_planes
+from test_sources import reading
+from test_whole_tensors import TOLERANCE, assert_alike, outcome, run_whole
 
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.compiler import compile_graph
-from mimdsim.execution import Executor, initial_weights, scheduled_values
+from mimdsim.execution import Executor, WholeTensors, initial_weights, scheduled_values
 from mimdsim.execution.trainer import evaluate
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.dropout import Masks
@@ -60,6 +62,35 @@ def test_dropout_runs_on_tiles_as_it_is_meant(name: str, per: str, form: str) ->
     assert_agree(executed(made, values), expected)
     if form == "calls":
         assert_agree(executed(made, values, strict=True), expected)
+
+
+CYCLE = {"hidden0": ("input", "hidden1"), "hidden1": ("hidden0", "input"), "output": ("hidden0", "hidden1")}
+WHOLE = {
+    **NETWORKS,
+    **{f"{name} planes": network_of_planes(*CHAINS[name], gain=10.0, bias=True) for name in CHAINS},
+    "several": reading(small_network((9, 70, 6, 4), spikes="dense", gain=20.0, delay=0), CYCLE),
+}
+
+
+@pytest.mark.parametrize("per", ["timestep", "sequence"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_tensors_leave_the_same_out(name: str, per: str) -> None:
+    network = dropping(WHOLE[name], 0.5, per)
+    values = drawn(network, 3)
+    one, other = (outcome(run_whole(network, values, threads), network) for threads in (1, 3))
+    assert_alike(replace(one, ids={}, listed={}), interpreted(network, values), network)
+    for key, gradient in one.gradients.items():
+        assert gradient.tobytes() == other.gradients[key].tobytes()
+    engine = WholeTensors(network)
+    assert set(engine.generators) == {random_name(layer.name) for layer in network.layers}
+    assert set(engine.inputs) - {"input.ids", "input.counts"} == set(Executor(compiled(network).program).inputs)
+    plain = outcome(run_whole(WHOLE[name], given_values(WHOLE[name], 3)), WHOLE[name])
+    assert relative_error(one.gradients["output"], plain.gradients["output"]) > 1e-3
+    engine.write(values.for_program(network) | {name: np.ones(1, np.float32) for name in network.kept_shares})
+    engine.run()
+    kept = outcome(engine, network)
+    for key, gradient in plain.gradients.items():
+        assert relative_error(kept.gradients[key], gradient) <= TOLERANCE, key
 
 
 def masks_of(keep: float, **shape: int) -> np.ndarray:

@@ -24,6 +24,7 @@ from mimdsim.execution import (
     train,
 )
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import MimdMachine, load_machine
@@ -33,6 +34,7 @@ from mimdsim.workload import MappingOptions, load_workload
 NETWORK = small_network((20, 70, 12, 4), timesteps=6, batch=4, optimiser=Adam(learning_rate=0.01))
 DENSE = replace(NETWORK, spikes="dense")
 DROPPED = replace(DENSE, layers=(replace(DENSE.layers[0], dropout=0.5), *DENSE.layers[1:]))
+NORMED = replace(DENSE, layers=(replace(DENSE.layers[0], norm=BatchNorm()), *DENSE.layers[1:]))
 OPTIMISERS = {
     f"{name}{' scheduled' if scheduled else ''}": replace(made, scheduled=scheduled)
     for scheduled in (True, False)
@@ -171,9 +173,22 @@ def test_auto_trains_by_whole_tensors_or_says_why_not() -> None:
     assert (chosen.engine, chosen.engine_reasons) == ("whole_tensors", ())
     assert_same_bits(chosen, whole)
     assert trained("auto", DENSE, **never).engine == "whole_tensors"
-    dropped = trained("auto", DROPPED, **never)
-    assert dropped.engine == "program"
-    assert "layer 'hidden0': dropout" in dropped.engine_reasons[0]
+    assert trained("auto", DROPPED, **never).engine == "whole_tensors"
+    normed = trained("auto", NORMED, **never)
+    assert normed.engine == "program"
+    assert "layer 'hidden0': batch norm" in normed.engine_reasons[0]
+
+
+@pytest.mark.parametrize("per", ["timestep", "sequence"])
+def test_dropout_is_drawn_alike_by_both_engines(per: str) -> None:
+    layers = tuple(replace(layer, dropout=0.25, dropout_per=per) for layer in DENSE.layers)
+    never: dict[str, Any] = {"evaluation": Evaluation(when="end"), "max_training_steps": 5}
+    names = "program", "whole_tensors"
+    program, whole = (trained(name, replace(DENSE, layers=layers), **never) for name in names)
+    assert whole.loss == pytest.approx(program.loss, rel=1e-4)
+    assert whole.loss != pytest.approx(trained("program", DENSE, **never).loss, rel=1e-2)
+    for name, weights in program.weights.items():
+        np.testing.assert_allclose(whole.weights[name], weights, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("how", [{"recurrence": "all_to_all"}, {"reset_gradient": "mask", "delay": 0}], ids=str)
@@ -205,8 +220,8 @@ def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, optimiser: Any, s
 def test_engines_that_cannot_train_a_network_say_why() -> None:
     with pytest.raises(MappingError, match=r"no such engine 'whole_tensor'.*whole_tensors"):
         trained("whole_tensor")
-    with pytest.raises(MappingError, match="layer 'hidden0': dropout does not run as whole tensors; use the"):
-        trained("whole_tensors", DROPPED)
+    with pytest.raises(MappingError, match="layer 'hidden0': batch norm does not run as whole tensors; use the"):
+        trained("whole_tensors", NORMED)
     halves = compiled(NETWORK, options=MappingOptions(value_bytes=2, neurons_per_tile=4)).program
     weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.05)
     plan = TrainingPlan(epochs=1, seed=5, engine="whole_tensors")
@@ -217,10 +232,10 @@ def test_engines_that_cannot_train_a_network_say_why() -> None:
 @pytest.mark.slow
 def test_a_workload_that_whole_tensors_cannot_train_is_refused_before_its_data_are_read() -> None:
     changes = {"training.engine": "whole_tensors", "network.spikes": "dense", "data.path": "nowhere"}
-    changes["network.dropout"] = 0.5
+    changes["network.batch_norm"] = "timestep"
     machine = load_machine("bow")
     assert isinstance(machine, MimdMachine)
-    message = r'(?s)training.engine = "whole_tensors": .* dropout does not run .*; use the compiled program \(training'
+    message = r'(?s)training.engine = "whole_tensors": .* batch norm does not run .*; use the compiled program'
     with pytest.raises(DescriptionError, match=message):
         simulate(load_workload("nmnist-256", changes), machine)
     # what does not train compiles all the same

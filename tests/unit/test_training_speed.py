@@ -44,6 +44,22 @@ def test_the_way_of_ours_has_the_gradients_that_others_are_held_to() -> None:
         np.testing.assert_array_equal(gradient, problem[f"gradient{number}"])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["pair_bag_eager", "pair_dense_eager"])
+def test_populations_have_the_same_gradients_by_pytorch(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    problem = benchmark().made_problem((200, 200, 200, 60), 10, 8, 0.02, "sgd", "populations")
+    assert problem["dropped"] == 0
+    assert (problem["measured"][:, 0] > 0.01).all()
+    step = importlib.import_module("training_speed_populations").training_step(problem, way, 1)
+    step()
+    for number, gradient in enumerate(step.gradients()):
+        right = problem[f"gradient{number}"]
+        assert np.abs(right).max() > 0
+        np.testing.assert_allclose(gradient, right, rtol=1e-3, atol=1e-5 * np.abs(right).max())
+
+
 def test_it_says_what_is_missing() -> None:
     nothing = shutil.which("false")
     assert nothing is not None

@@ -112,7 +112,7 @@ def add_even_boxes(g, even, total, row_start, row_stop, start, stop):  # type: i
 
 
 @compiled
-def _mixed(word):  # type: ignore[no-untyped-def]
+def mixed(word):  # type: ignore[no-untyped-def]
     """graph/dropout.py"""
     word = word ^ (word >> np.uint64(16))
     word = word * np.uint64(0x85EBCA6B) & np.uint64(0xFFFFFFFF)
@@ -133,7 +133,7 @@ def dropout_masks(states, keep, masks, first, last, row_start, row_stop, start, 
                 word = np.uint64(states[b // positions]) + number + np.uint64(source) * np.uint64(0xC2B2AE3D)
                 for t in range(masks.shape[0]):
                     at = (word + np.uint64(t) * np.uint64(0x85EBCA77)) & np.uint64(0xFFFFFFFF)
-                    masks[t, b, n] = each if _mixed(at) < below else 0
+                    masks[t, b, n] = each if mixed(at) < below else 0
 
 
 @compiled

@@ -8,6 +8,10 @@ Lists. Spikes are those of `whole_tensors`, true ones only, numbered with channe
 spikes of a pixel go: (starts [pixels + 1], at, taps); entry e adds the weights of row channel * taps + taps[e] to the
 currents from at[e] on. One pixel and one tap are a product of all neurons with all.
 
+Dropout. `drop` is (states uint64[batch], step of the masks from timestep to timestep, limit, scale): what is read is
+kept, and multiplied by `scale`, where the mixed sum of the sample's state, an offset of the neuron and `step` times the
+timestep is below `limit`. Without states nothing is dropped.
+
 Pools. A table int64[places, taps] holds the pixel under each tap, negative in the padding; a pool is (table, factor),
 a largest value is kept by its tap in `winners`.
 Samples are independent of each other, and so are rows of weights: threads share them and get the same bits.
@@ -18,6 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
+from mimdsim.numerics.dense.elementwise import mixed
 from mimdsim.numerics.equations import SUPERSPIKE, superspike, surrogate
 from mimdsim.numerics.fused.interpreted import WIDTH
 from mimdsim.numerics.fused.vectors import (
@@ -30,6 +35,8 @@ from mimdsim.numerics.fused.vectors import (
     weigh_strips,
 )
 from mimdsim.numerics.fused.whole_linear import ALL_TO_ALL, ONE_BIT, ONE_TO_ONE
+
+WORD = np.uint64(0xFFFFFFFF)
 
 
 @compiled
@@ -200,12 +207,12 @@ def list_dense(dense, starts, trues, ids):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def list_pooled(first, last, source, pixels, cover, positions, starts, trues, ids):  # type: ignore[no-untyped-def]
-    """Where the largest spike under a window is 1: lists of places first..last-1 by channel and position, each once, in
-    the order of spikes."""
+def list_pooled(first, last, once, source, pixels, cover, positions, starts, trues, ids):  # type: ignore[no-untyped-def]
+    """Which windows cover spikes: lists of places first..last-1 by channel and position, each once (where the largest
+    spike is 1) or for every spike under it, in the order of spikes."""
     given_starts, given_trues, given = source
     cover_starts, at, _ = cover
-    seen = np.full(len(ids) // len(trues), -1, np.int64)
+    seen = np.full(len(ids) // len(trues) if once else 0, -1, np.int64)
     end = starts[first]
     for place in range(first, last):
         starts[place] = end
@@ -213,12 +220,49 @@ def list_pooled(first, last, source, pixels, cover, positions, starts, trues, id
             channel, pixel = given[k] // pixels, given[k] % pixels
             for e in range(cover_starts[pixel], cover_starts[pixel + 1]):
                 one = channel * positions + at[e]
-                if seen[one] != place:
+                if once and seen[one] == place:
+                    continue
+                if once:
                     seen[one] = place
-                    ids[end] = one
-                    end += 1
+                ids[end] = one
+                end += 1
         trues[place] = end - starts[place]
     starts[last] = end
+
+
+@compiled
+def list_kept(first, last, lag, source, offsets, drop, starts, trues, ids):  # type: ignore[no-untyped-def]
+    """The lists of places first..last-1, those before being listed, of what dropout keeps of those `lag` places before;
+    offsets: uint64 by id."""
+    given_starts, given_trues, given = source
+    states, step, limit, _ = drop
+    batch, end = len(states), starts[first]
+    for place in range(first, last):
+        starts[place] = end
+        begin = given_starts[place - lag] if place >= lag else 0
+        for k in range(begin, begin + given_trues[place - lag] if place >= lag else 0):
+            word = states[place % batch] + offsets[given[k]] + step * np.uint64(place // batch)
+            if mixed(word & WORD) < limit:
+                ids[end] = given[k]
+                end += 1
+        trues[place] = end - starts[place]
+    starts[last] = end
+
+
+@compiled
+def drop_rows(first, last, origin, offsets, drop, rows):  # type: ignore[no-untyped-def]
+    """Gradients of what is kept, in place; rows first..last-1 are of places from `origin` + first on."""
+    for k in range(first, last):
+        place = origin + k
+        _drop_row(rows[k], place // len(drop[0]), place % len(drop[0]), offsets, drop)
+
+
+@compiled
+def _drop_row(row, t, sample, offsets, drop):  # type: ignore[no-untyped-def]
+    states, step, limit, scale = drop
+    begin, none = states[sample] + step * np.uint64(t), row.dtype.type(0)
+    for n in range(len(offsets)):
+        row[n] = row[n] * scale if mixed((begin + offsets[n]) & WORD) < limit else none
 
 
 @compiled(error_model="numpy")
@@ -311,19 +355,21 @@ def weight_gradient(first, last, columns, rows, pixels, taps, cover, q, dw):  # 
 
 
 @compiled
-def fold(first, made, back, table, channels, pool, factor, spikes, g):  # type: ignore[no-untyped-def]
+def fold(first, made, back, table, channels, pool, factor, spikes, offsets, drop, g):  # type: ignore[no-untyped-def]
     """Add gradients of patches `made` [places, window places, taps * channels], of places from `first` on, to the rows
     of g [places, planes] that lie `back` places before.
 
     table: of the window. pool, factor: of the spikes before it; with `spikes`, bits by place, a largest is the first
-    under the pool that fired, or just the first; without places it is a sum.
+    under the pool that fired, or just the first; without places it is a sum. offsets: of what dropout keeps, in
+    the order of rows.
     """
-    pooled = np.zeros(len(pool) * channels, g.dtype)
+    dropping = len(drop[0]) > 0
+    pooled = np.zeros(len(offsets) if dropping else len(pool) * channels, g.dtype)
     winners = np.zeros(len(pool) * channels if len(spikes) else 0, np.uint8)
     for k in range(max(0, back - first), len(made)):
         row = g[first + k - back]
         pooled[:] = 0
-        into = pooled if len(pool) else row
+        into = pooled if len(pooled) else row
         for place in range(len(table)):
             for tap in range(table.shape[1]):
                 if table[place, tap] < 0:
@@ -332,10 +378,14 @@ def fold(first, made, back, table, channels, pool, factor, spikes, g):  # type: 
                 covered, given = into[begin : begin + channels], made[k, place, tap * channels : (tap + 1) * channels]
                 for n in range(len(covered)):
                     covered[n] += given[n]
+        if dropping:
+            _drop_row(pooled, (first + k) // len(drop[0]), (first + k) % len(drop[0]), offsets, drop)
         if len(spikes):
             _first_spikes(spikes[first + k - back], pool, channels, winners)
         if len(pool):
             scatter(row, pooled, pool, channels, factor, winners)
+        elif dropping:
+            row[: len(pooled)] += pooled
 
 
 @compiled

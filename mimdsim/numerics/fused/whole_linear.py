@@ -70,6 +70,10 @@ def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limit
     strips = np.ones(u + WIDTH, w.dtype)
     x, (before, spikes) = held
     for turn in range(outer[0], outer[1]):
+        if turn == 0 or not coupled:
+            for at in range(len(before)):
+                x[(at * batch + samples[0]) * size : (at * batch + samples[1]) * size] = 0
+                before[at, samples[0] : samples[1]] = spikes[at, samples[0] : samples[1]] = 0
         for inner in range(blocks if coupled else timesteps):
             block, t, at = (inner, turn, inner) if coupled else (turn, inner, 0)
             row, real = block * groups + group, min(WIDTH, neurons - block * WIDTH)
@@ -77,8 +81,6 @@ def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limit
             for b in range(samples[0], samples[1]):
                 place = t * batch + b
                 read, state, spot = place - lag, (at * batch + b) * size, place * blocks + block
-                if t == 0:
-                    x[state : state + size], before[at, b], spikes[at, b] = 0, 0, 0
                 copy_strips(strips, current, biases, block * WIDTH, 1)
                 first = block * inputs * WIDTH
                 if 0 <= read + 1 < len(trues):  # the next sample's
