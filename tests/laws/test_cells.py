@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gpu_execution import execute
-from networks import SGD, Given, compiled, executed, given_values, interpreted, relative_error
+from networks import SGD, Given, central_difference, compiled, executed, given_values, interpreted, relative_error
 from test_convolutions import CHAINS, network_of_planes
 
 from mimdsim import api
@@ -200,12 +200,7 @@ def test_gradients_of_smooth_spikes_are_those_of_finite_differences(name: str) -
     places = {"w.hidden0": (2, 1), "b.hidden0": (0, 3)} | ({"threshold.hidden0": (0, 2)} if name == "egru" else {})
     size = 1e-4 if name == "izhikevich" else 1e-6  # of potentials of about 100
     for parameter, place in places.items():
-        ends = []
-        for step in (size, -size):
-            moved = given[parameter].copy()
-            moved[place] += step
-            ends.append(float(interpret(graph, given | {parameter: moved})["loss"]))
-        wanted = (ends[0] - ends[1]) / (2 * size)
+        wanted = central_difference(graph, given, parameter, place, size)
         assert found[f"gradient.{parameter}"][place] == pytest.approx(wanted, rel=2e-5, abs=1e-10), parameter
 
 
@@ -310,12 +305,7 @@ def test_cells_of_ones_own_run() -> None:
             assert relative_error(found.gradients[key], gradient) < TOLERANCE, key
     given, graph = drawn(of, 5, np.float64).for_graph(of), training_graph(of)
     gradient = interpret(graph, given)["gradient.offset.hidden0"][0, 1]
-    ends = []
-    for step in (1e-6, -1e-6):
-        moved = given["offset.hidden0"].copy()
-        moved[0, 1] += step
-        ends.append(float(interpret(graph, given | {"offset.hidden0": moved})["loss"]))
-    assert gradient == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
+    assert gradient == pytest.approx(central_difference(graph, given, "offset.hidden0", (0, 1)), rel=1e-6)
     assert initial_weights(of, 1, 1.0, 0.0)["offset.hidden0"].tolist() == [[0.5] * 5]
 
 
@@ -437,7 +427,7 @@ def test_nir_has_no_cells() -> None:
         network_of_layers(of, initial_weights(of, 1, 1.0, 0.0), 1e-3)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["gru", "egru", "exponential_lif"])
 def test_programs_of_cells_pass_the_check(name: str) -> None:
     report = api.check("digits", "tiny", changes=CHANGES | {"network.neuron": [name, "li"]}, strict=True)
@@ -466,12 +456,7 @@ def test_the_cell_of_the_docs_page_works(monkeypatch: pytest.MonkeyPatch) -> Non
     of = network(names["CELL_MODELS"]["minimal"])
     given, graph = drawn(of, 5, np.float64).for_graph(of), training_graph(of)
     found = interpret(graph, given)["gradient.r.hidden0"][1, 3]
-    ends = []
-    for step in (1e-6, -1e-6):
-        moved = given["r.hidden0"].copy()
-        moved[1, 3] += step
-        ends.append(float(interpret(graph, given | {"r.hidden0": moved})["loss"]))
-    assert found == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
+    assert found == pytest.approx(central_difference(graph, given, "r.hidden0", (1, 3)), rel=1e-5)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from linear_networks import spike_function
 from networks import (
     ADAM,
-    MAPPINGS,
-    SEEDS,
-    SMALL,
     assert_same_bits,
     compiled,
     executed,
@@ -26,7 +22,7 @@ from test_convolutions import PLAIN, after, network_of_planes
 from test_dropout import drawn
 from test_gpu_execution import assert_same_training_step
 from test_inference import assert_same_forward
-from test_sources import any_graph, assert_nir_has, network_reading
+from test_sources import assert_nir_has, network_reading
 from test_stash import assert_policy
 from test_timing import ISSUE, slow_cycles
 from test_whole_tensors import assert_alike, assert_as_meant, outcome, run_whole
@@ -77,19 +73,8 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
     inputs = values.for_graph(network)
     inputs |= {name: inputs[name] / 4 for name in network.parameters}
     found = interpret(graph, inputs)
-
-    class Spike(torch.autograd.Function):  # type: ignore[misc]
-        @staticmethod
-        def forward(context: Any, v: Any) -> Any:
-            context.save_for_backward(v)
-            return (v > threshold).to(v.dtype)
-
-        @staticmethod
-        def backward(context: Any, g: Any) -> Any:
-            (v,) = context.saved_tensors
-            return g / (1 + slope * (v - threshold).abs()) ** 2
-
     weights = {name: torch.tensor(inputs[name], requires_grad=True) for name in network.parameters}
+    spike = spike_function("superspike", slope)
     dense = torch.tensor(values.dense.astype(np.float64))
     sent: dict[str, list[Any]] = {"input": list(dense)} | {layer.name: [] for layer in layers}
     v = {layer.name: torch.zeros(network.batch, layer.neurons, dtype=torch.float64) for layer in layers}
@@ -101,7 +86,7 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
                     current = current + sent[source.name][t - (source.lag or 0)] @ weights[parameter.name]
             fired = sent[layer.name][-1].detach() if t else 0.0
             v[layer.name] = beta * v[layer.name] + current - threshold * fired
-            sent[layer.name].append(Spike.apply(v[layer.name]))
+            sent[layer.name].append(spike(v[layer.name] - threshold))
     logits = network.logit_scale * torch.stack(sent["output"]).sum(0)
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(inputs["labels"].astype(np.int64)))
     loss.backward()
@@ -112,7 +97,7 @@ def test_gradients_are_those_of_a_loop_in_pytorch(sources: Sources) -> None:
         np.testing.assert_allclose(found[f"gradient.{name}"], meant, atol=1e-12 * np.abs(meant).max())
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
@@ -128,32 +113,7 @@ def test_lists_of_any_age_run_on_tiles_as_it_is_meant(sources: Sources, delay: i
         assert_same_bits(executed(made, values, strict=True), found)
 
 
-@st.composite
-def any_ages(draw: st.DrawFn) -> SpikingNetwork:
-    """A graph of layers as `any_graph` draws it, of which each reads its sources at one age or two."""
-    network = replace(draw(any_graph()), timesteps=5)
-    layers, names = [], [layer.name for layer in network.layers]
-    for index, layer in enumerate(network.layers):
-        sources: list[Source] = []
-        for each in network.sources(layer):
-            later = int(each.name in names[index:])
-            ages = draw(st.lists(st.integers(later, 4), unique=True, min_size=1, max_size=2))
-            sources += (replace(each, lag=age) for age in ages)
-        layers.append(replace(layer, sources=tuple(sources)))
-    return replace(network, layers=tuple(layers))
-
-
-@pytest.mark.slow
-@settings(SMALL, max_examples=25)
-@given(network=any_ages(), options=MAPPINGS, seed=SEEDS)
-def test_whatever_ages_a_layer_reads_execution_is_interpretation(
-    network: SpikingNetwork, options: MappingOptions, seed: int
-) -> None:
-    values, made = given_values(network, seed), compiled(network, options=options)
-    assert_agrees(executed(made, values), interpreted(network, values))
-
-
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("recurrence", ["one_to_one", "all_to_all"])
 @pytest.mark.parametrize("sources", [OLD, FEEDBACK], ids=["old", "feedback"])
 def test_layers_that_read_themselves_and_older_spikes(sources: Sources, recurrence: str) -> None:
@@ -162,7 +122,7 @@ def test_layers_that_read_themselves_and_older_spikes(sources: Sources, recurren
     assert_agrees(executed(compiled(network), values), interpreted(network, values))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("recurrence", ["none", "all_to_all"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
@@ -176,14 +136,14 @@ def test_dense_spikes_of_any_age(sources: Sources, delay: int, recurrence: str) 
         assert_same_bits(executed(made, values, strict=True), found)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("stash", ["carry", "every:3"])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_what_is_made_anew_reads_any_age(sources: Sources, stash: str) -> None:
     assert_policy(delayed(sources), stash)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("inputs", [1, 2])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_copies_and_parts_of_layers(sources: Sources, inputs: int) -> None:
@@ -311,7 +271,7 @@ def test_every_age_of_a_source_has_dropout_of_its_own(per: str) -> None:
     assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_inference_reads_any_age(sources: Sources, exchange: str) -> None:

@@ -110,9 +110,24 @@ def any_graph(draw: st.DrawFn) -> SpikingNetwork:
     return replace(network, layers=layers, delay=draw(st.sampled_from([0, 1])))
 
 
+@st.composite
+def any_ages(draw: st.DrawFn) -> SpikingNetwork:
+    """A graph of layers as `any_graph` draws it, of which each reads its sources at one age or two."""
+    network = replace(draw(any_graph()), timesteps=5)
+    layers, names = [], [layer.name for layer in network.layers]
+    for index, layer in enumerate(network.layers):
+        sources: list[Source] = []
+        for each in network.sources(layer):
+            later = int(each.name in names[index:])
+            ages = draw(st.lists(st.integers(later, 4), unique=True, min_size=1, max_size=2))
+            sources += (replace(each, lag=age) for age in ages)
+        layers.append(replace(layer, sources=tuple(sources)))
+    return replace(network, layers=tuple(layers))
+
+
 @pytest.mark.slow
-@settings(SMALL, max_examples=25)
-@given(network=any_graph(), options=MAPPINGS, seed=SEEDS)
+@settings(SMALL, max_examples=50)
+@given(network=st.one_of(any_graph(), any_ages()), options=MAPPINGS, seed=SEEDS)
 def test_whatever_a_layer_reads_execution_is_interpretation(
     network: SpikingNetwork, options: MappingOptions, seed: int
 ) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.execution import Executor, execute_strictly
-from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
+from mimdsim.graph import Adam, Graph, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.learned_constants import first_value
 from mimdsim.graph.names import random_name, spikes_of
 from mimdsim.graph.neuron_models import neuron_of
@@ -319,6 +319,18 @@ def relative_error(value: np.ndarray, expected: np.ndarray) -> float:
     """Largest deviation relative to the largest expected magnitude; deviations from all zeros count as they are."""
     scale = float(np.abs(expected).max(initial=0.0)) or 1.0
     return float(np.abs(value - expected).max(initial=0.0)) / scale
+
+
+def central_difference(
+    graph: Graph, given: dict[str, Any], name: str, place: tuple[int, int], step: float = 1e-6
+) -> float:
+    """The gradient of the loss for one number of an input, from losses at `step` above and below it."""
+    ends = []
+    for sign in (1, -1):
+        moved = given[name].copy()
+        moved[place] += sign * step
+        ends.append(float(interpret(graph, given | {name: moved})["loss"]))
+    return (ends[0] - ends[1]) / (2 * step)
 
 
 def assert_same_spikes(one: Outcome, other: Outcome) -> None:

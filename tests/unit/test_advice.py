@@ -50,7 +50,7 @@ def test_advice_saves_time_most_first() -> None:
         assert 1 - one.cycles / small_run().cycles == pytest.approx(one.gain, abs=0.01)  # the host stream is the rest
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("processors", [2, 4])
 def test_what_the_background_looks_for_and_draws_is_the_same(
     processors: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
