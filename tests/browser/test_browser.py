@@ -80,17 +80,22 @@ class Opened:
         self.page.goto(file.as_uri() + address)
         self.page.wait_for_selector("html[data-walk]", state="attached", timeout=60_000)
 
+    def drawn(self) -> None:
+        """Wait until what is selected is drawn, with the frame after the one in which an address is read."""
+        for _ in range(2):
+            self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+
     def text(self, place: str) -> str:
-        self.page.wait_for_timeout(60)  # what is selected is drawn with the next frame
+        self.drawn()
         return str(self.page.inner_text(place))
 
     @property
     def address(self) -> str:
-        self.page.wait_for_timeout(60)
+        self.drawn()
         return str(self.page.url.partition("#")[2])
 
     def dots(self, canvas: str) -> str:
-        self.page.wait_for_timeout(60)
+        self.drawn()
         return str(self.page.evaluate(f"document.getElementById('{canvas}').toDataURL()"))
 
     def column(self, table: str, column: int) -> list[str]:
@@ -188,6 +193,18 @@ def test_sliders_and_play(opened: Opened, run: Run) -> None:
     assert opened.address == stopped
 
 
+def test_an_address_that_is_not_read_yet_is_not_written_over(opened: Opened) -> None:
+    """A measure is chosen and a link followed within one frame."""
+    opened.page.evaluate("""() => {
+        const measure = document.getElementById("walk-measure");
+        requestAnimationFrame(() => { location.hash = "tile=3&superstep=5"; });
+        measure.value = "memory";
+        measure.dispatchEvent(new Event("change"));
+    }""")
+    assert opened.address == "tile=3&superstep=5"
+    assert "Tile 3" in opened.text("#walk-tile")
+
+
 def test_every_measure_is_drawn_and_told(opened: Opened) -> None:
     names = opened.page.eval_on_selector_all("#walk-measure option", "all => all.map(one => one.value)")
     assert {"busy", "idle", "memory", "received", "sent", "contexts", "layer", "exchange"} == set(names)
@@ -208,10 +225,10 @@ def test_the_page_computes_the_memory_of_the_profile(opened: Opened, run: Run) -
     opened.page.select_option("#walk-measure", "memory")
     for superstep, tile in ((0, 0), (30, 12), (len(detail.supersteps) - 1, 47)):
         opened.page.evaluate(f"location.hash = 'tile={tile}&superstep={superstep}'")
-        opened.page.wait_for_timeout(80)
+        opened.drawn()
         if opened.page.is_enabled("#walk-lying >> xpath=../..//button[text()='in the selected superstep']"):
             opened.page.click("text=in the selected superstep")
-        opened.page.wait_for_timeout(80)
+        opened.drawn()
         values = opened.page.eval_on_selector_all("#walk-lying tbody td:nth-child(3)",
                                                   "cells => cells.map(cell => Number(cell.dataset.value))")  # fmt: skip
         assert sum(values) == detail.memory[superstep, tile]
@@ -284,7 +301,7 @@ def test_keys(opened: Opened, run: Run) -> None:
 
 def test_every_table_is_copied_as_csv(opened: Opened) -> None:
     opened.page.click("#walk-busiest")
-    opened.page.wait_for_timeout(80)
+    opened.drawn()
     tables, buttons = (len(opened.page.query_selector_all(each)) for each in ("table:not(.u-legend)", "button.csv"))
     assert tables == buttons > 10
     opened.page.evaluate(

@@ -88,7 +88,10 @@ function onKey(event) {
   act();
 }
 
+let known = ""; // the address that was last read or written
+
 function readAddress() {
+  known = location.hash;
   const asked = new URLSearchParams(location.hash.slice(1));
   const get = (name, below) => {
     const value = asked.get(name);
@@ -101,6 +104,7 @@ function readAddress() {
 }
 
 function writeAddress() {
+  if (location.hash !== known) return; // an address that is yet to be read wins over what is selected
   const asked = new URLSearchParams();
   if (state.tile >= 0) asked.set("tile", state.tile);
   if (state.superstep >= 0) asked.set("superstep", state.superstep);
@@ -108,6 +112,7 @@ function writeAddress() {
   const address = asked.toString();
   if (address !== location.hash.slice(1) && (address || /[=]/.test(location.hash))) {
     history.replaceState(null, "", `#${address || "walk"}`);
+    known = location.hash;
   }
 }
 
