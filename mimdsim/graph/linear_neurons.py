@@ -178,8 +178,9 @@ class LinearNeuron:
     @property
     def _content(self) -> tuple[object, ...]:
         plain = (self.model, self.states, self.threshold, self.reset_by, self.reset_gradient, self.published)
-        learned = (array for each in self.learned for array in (each.value, *each.slopes))
-        return *plain, *((array.shape, array.tobytes()) for array in (*self.arrays, self.lift, *learned))
+        named = ((each.name, each.link, each.low, each.high) for each in self.learned)
+        learned = (array for each in self.learned for array in (each.value, *each.slopes, each.lift))
+        return *plain, *named, *((array.shape, array.tobytes()) for array in (*self.arrays, self.lift, *learned))
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:

@@ -6,7 +6,7 @@ resting potential, where the frameworks start them, so that every state starts a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -97,23 +97,26 @@ def _learning(
             f"has {', '.join(known)}"
         )
 
-    def arrays(one: str = "") -> tuple[np.ndarray, ...]:
-        """Of the neuron, and its lift, where all of them are zero but `one`."""
+    def arrays(constants: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+        """Of the neuron, and its lift, with these numbers for what is learned."""
         with np.errstate(all="ignore"):
-            zero, whole = np.float64(0.0), np.float64(1.0)  # which divide without being refused
-            found = made(values | dict.fromkeys(names, zero) | ({one: whole} if one else {}), neuron.threshold)
+            found = made(values | constants, neuron.threshold)
         return (*found.arrays, found.lift)
 
+    given = {name: values[name] for name in names}
+    zeros = dict.fromkeys(names, np.float64(0.0))  # which divide without being refused
+    # what grows otherwise may agree where it begins, with a product of which one factor is 0
+    between = {name: np.float64((place + 1) / (len(zeros) + 1)) for place, name in enumerate(names)}
     try:
-        base = arrays()
-        slopes = {name: tuple(b - a for a, b in zip(base, arrays(name), strict=True)) for name in names}
-    except MappingError:  # not finite at 0 or 1
-        slopes, base = {}, ()
-    linear = base
-    for name, each in slopes.items():
-        linear = tuple(a + s * np.atleast_1d(values[name]) for a, s in zip(linear, each, strict=True))
-    pairs = zip(linear, (*neuron.arrays, neuron.lift), strict=True)
-    if not slopes or any(np.abs(a - b).max() > SAME * max(1.0, np.abs(b).max()) for a, b in pairs):
+        base = arrays(zeros)
+        slopes = {
+            name: tuple(b - a for a, b in zip(base, arrays({**zeros, name: np.float64(1.0)}), strict=True))
+            for name in names
+        }
+        linear = all(_is_linear(base, slopes, each, arrays(each)) for each in (given, between))
+    except MappingError:  # not finite somewhere
+        slopes, linear = {}, False
+    if not linear:
         raise MappingError(
             f"network.learned: the coefficients of model '{model.name}' ({model.equation}) do not grow linearly with "
             f"{' and '.join(names)}, which only then can be learned; learn fewer of them, or take another model"
@@ -135,6 +138,20 @@ def _learning(
         for name in names
     )
     return replace(neuron, learned=learned)
+
+
+def _is_linear(
+    base: tuple[np.ndarray, ...],
+    slopes: Mapping[str, tuple[np.ndarray, ...]],
+    constants: Mapping[str, Any],
+    found: tuple[np.ndarray, ...],
+) -> bool:
+    """Whether what was found with these constants is what `base` grows to along the slopes."""
+    linear = base
+    for name, each in slopes.items():
+        linear = tuple(a + s * np.atleast_1d(constants[name]) for a, s in zip(linear, each, strict=True))
+    pairs = zip(linear, found, strict=True)
+    return all(np.abs(a - b).max() <= SAME * max(1.0, np.abs(b).max()) for a, b in pairs)
 
 
 def checked_parameters(model: Model, given: dict[str, Any]) -> dict[str, Any]:

@@ -131,6 +131,14 @@ def test_coefficients_that_are_equal_are_one() -> None:
     assert neuron_of("synaptic", {"alpha": 0.5, "beta": 0.5}, learned=("alpha",)).rows != neuron_of("synaptic", {}).rows
 
 
+def test_neurons_that_learn_otherwise_are_others() -> None:
+    """A share is learned through a sigmoid, or as it is, within bounds."""
+    neuron = neuron_of("spikingjelly_plif", {}, learned=("share",))
+    for change in ({"link": "clamp"}, {"high": 0.75}, {"name": "other"}, {"lift": np.ones(1)}):
+        other = replace(neuron, learned=(replace(neuron.learned[0], **change),))
+        assert other != neuron
+
+
 def test_a_decay_is_used_within_its_bounds_and_learns_nothing_beyond() -> None:
     network = learning("decay", spikes="dense")
     values = given_values(network, 3)
