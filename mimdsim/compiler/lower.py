@@ -195,13 +195,17 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
     """The body's groups in an order in which values may share storage.
 
     What reads a carry on entry comes before what makes it on leaving when both lie in the same variable, and what else
-    reads an operand comes before the operation that overwrites it. Raises MappingError when no order exists.
+    reads an operand comes before the operation that overwrites it. Carried matrices for which there is no such order
+    enter in a variable of their own. Raises MappingError when no order exists.
     """
     maker = {name: index for index, ops in enumerate(groups) for op in ops for name in op.outputs}
+    same: dict[str, str] = {}  # what lies where another value does
     readers: dict[str, set[int]] = {}
     for index, ops in enumerate(groups):
         for op in ops:
-            for name in op.inputs:
+            if op.kind == "rescale_gradient":
+                same[op.outputs[0]] = same.get(op.inputs[0], op.inputs[0])
+            for name in {*op.inputs, *(same[name] for name in op.inputs if name in same)}:
                 readers.setdefault(name, set()).add(index)
     waits = nx.DiGraph()
     waits.add_nodes_from(range(len(groups)))
@@ -218,14 +222,23 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
         if carry.enters in low.storage
         for name in lies_in.get(low.storage[carry.enters], [])
     ]
+    entering = {carry.enters for carry in scan.carries}
     overwritten += [(op.inputs[0], index) for index, ops in enumerate(groups) for op in ops if op.kind in OVERWRITES]
     for name, writer in overwritten:
-        waits.add_edges_from((index, writer) for index in readers.get(name, set()) if index != writer)
+        for index in readers.get(name, set()) - {writer}:
+            waits.add_edge(index, writer, of=name)
     try:
         return [groups[index] for index in nx.lexicographical_topological_sort(waits)]
     except nx.NetworkXUnfeasible:
-        cycle = [groups[edge[0]][0].name for edge in nx.find_cycle(waits)]
-        raise MappingError(f"no order of {cycle} lets their values share storage; they need a buffer more") from None
+        cycle = nx.find_cycle(waits)
+    for edge in cycle:
+        name = waits.edges[edge].get("of")
+        if isinstance(low, ArrayLowering) and name in entering and low.storage[name][0] in low.blocks:
+            (held,), about = low.storage[name], scan.body.value(name)
+            low.storage[name] = (low.copied(held, f"{held}.before", "neuron states", layer=about.layer),)
+            return order_in_place(groups, scan, low)
+    names = [groups[edge[0]][0].name for edge in cycle]
+    raise MappingError(f"no order of {names} lets their values share storage; they need a buffer more")
 
 
 def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tuple[Operation, ...], ...]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.elementwise import Line
-from mimdsim.graph.names import before, spikes_of
+from mimdsim.graph.names import ROLES, before, spikes_of
 from mimdsim.graph.neuron_parts import Parameter
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
@@ -50,6 +50,16 @@ class CellModel:
     rows: tuple[str, ...] = ()
     spiking: bool = False
     sparse: bool = False
+
+    def __post_init__(self) -> None:
+        taken = {*ROLES, *ROLES.values(), "spikes", "current", "normalised"}
+        wrong = [f"state '{OUTPUT}'"] if OUTPUT in self.states else []
+        wrong += [f"row '{row}'" for row in self.rows if row in taken]
+        if wrong:
+            raise MappingError(f"cell '{self.name}' has a {wrong[0]}, a name that is taken: give it another")
+        known = {parameter.name for parameter in self.parameters}
+        if unknown := [row for row in self.rows if row not in known]:
+            raise MappingError(f"cell '{self.name}': name a parameter '{unknown[0]}', from which that row starts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +159,11 @@ class Equations:
         columns = body.values[current].shape[1]
         self._shape = rows, columns // cell.of.gates
         self._states = {state: self._enter(state) for state in cell.of.states}
+        self._rows: dict[str, Term] = {}
         self._named: dict[str, str] = {}  # values that have got the name of what leaves the timestep
 
     def _enter(self, state: str) -> str:
-        name = before(f"{state}.{self._layer}")
+        name = self._body.fresh(before(f"{state}.{self._layer}"))
         return self._body.declare(Value(name=name, shape=self._shape, layer=self._layer, shift=-1))
 
     @property
@@ -191,7 +202,9 @@ class Equations:
         """Trained numbers, one per neuron, for every sample."""
         if name not in self._model.rows:
             raise MappingError(f"cell '{self._model.name}' has no row '{name}'{suggest(name, self._model.rows)}")
-        return self.made("repeat_row", Term(f"{name}.{self._layer}", self), attributes=self._shape[0])
+        if name not in self._rows:
+            self._rows[name] = self.made("repeat_row", Term(f"{name}.{self._layer}", self), attributes=self._shape[0])
+        return self._rows[name]
 
     def spike(self, x: Term) -> Term:
         """1 where x > 0, else 0; its gradient is the layer's surrogate at x."""
@@ -215,9 +228,10 @@ class Equations:
         """Write the equations; what they carry and the name of the output."""
         model, found = self._model, dict(self._model.equations(self))
         wanted = {OUTPUT, *model.states}
-        if found.keys() != wanted:
+        terms = {name for name, term in found.items() if isinstance(term, Term)}
+        if found.keys() != wanted or terms != wanted:
             raise MappingError(
-                f"the equations of cell '{model.name}' give {', '.join(sorted(found))}; they must give "
+                f"the equations of cell '{model.name}' give {', '.join(sorted(terms))}; they must give terms for "
                 f"{', '.join(sorted(wanted))}"
             )
         output = self._own_value(found[OUTPUT], spikes_of(self._layer))
@@ -231,6 +245,7 @@ class Equations:
     def _own_value(self, term: Term, name: str) -> str:
         """The value of a term under a name, in which no other state or output leaves the timestep."""
         body, given = self._body, self._named.get(term.name, term.name)
+        name = body.fresh(name)
         made = next((op for op in body.operations if given in op.outputs), None)
         if made is None or given != term.name or len(made.outputs) > 1 or made.kind == "rescale_gradient":
             return body.one("affine", (given,), name, layer=self._layer, attributes=Line(scale=1.0))

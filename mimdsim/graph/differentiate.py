@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from mimdsim.base.errors import MappingError
 from mimdsim.graph.dense import Zeros
+from mimdsim.graph.elementwise import Line
 from mimdsim.graph.operations import OPERATIONS, BodyBackward, shapes_of, without_unused
 from mimdsim.graph.records import Backward, Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value, Vjp
 
@@ -20,7 +22,7 @@ def differentiate(
     """`graph` with the operations that compute d loss / d w for every w in `wrt`; the loss is `loss` plus all `terms`.
 
     Returns the new graph and the gradient's name for each w. The forward scan gains the stash as stacked outputs.
-    Raises ValueError if the loss does not depend on one of them.
+    Raises MappingError if the loss does not depend on one of them.
     """
     build = Backward("backward", shapes_of)
     build.begin_with(graph)
@@ -40,7 +42,7 @@ def differentiate(
     build.phase = "backward"
     missing = [name for name in wrt if name not in cotangents]
     if missing:
-        raise ValueError(f"the loss '{loss}' does not depend on {missing}")
+        raise MappingError(f"the loss '{loss}' does not depend on {missing}: use them, or name them in training.frozen")
     gradients = {name: cotangents[name] for name in wrt}
     return build.graph((*graph.outputs, *gradients.values())), gradients
 
@@ -93,9 +95,11 @@ def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], 
     finals = len(scan.carries)
     constant_of = {name: op.inputs[finals + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
     slice_of = {item.inside: op.inputs[finals + index] for index, item in enumerate(scan.slices)}
-    before = {
-        entered.inside[name]: outer for name, outer in slice_of.items() if outer in wanted and name in entered.inside
-    }
+    sequences = [name for name, outer in slice_of.items() if outer in wanted and name in entered.inside]
+    for name in sequences:
+        if entered.inside[name] in entered.carried.values():  # which is overwritten before it is stacked
+            entered.inside[name] = _copied(back, entered.inside[name], scan.body.value(name))
+    before = {entered.inside[name]: slice_of[name] for name in sequences}
     of_constants = [name for name, outer in constant_of.items() if outer in wanted]
     carries, starts, sums = _leave(build, op, back, entered, of_constants, before)
     body = without_unused(back.graph((*(carry.leaves for carry in carries), *before)))
@@ -140,6 +144,7 @@ def _transposed(
         entered = _enter(build, op, cotangents, back, without)
         _go_back(back, entered)
         read = {name for step in back.operations for name in step.inputs}
+        read |= {entered.inside.get(carry.enters, "") for carry in scan.carries}
         ends = {
             carry.leaves
             for carry in scan.carries
@@ -223,11 +228,16 @@ def _leave(
     carries: list[Carry] = []
     starts: list[str] = []
     needed = _needed(back, entered, wanted, stacked)
+    handed_on = {carry.enters for carry in scan.carries}  # spikes, whose adjoints wait
+    taken = {name for leaves, name in entered.carried.items() if leaves not in handed_on}
     for carry in scan.carries:
         leaving = entered.inside.get(carry.enters)
         if leaving is None or entered.carried.get(carry.leaves) not in needed:
             continue
         value = scan.body.value(carry.leaves)
+        if leaving in taken - {entered.carried[carry.leaves]}:  # it lies where another is carried
+            leaving = _copied(back, leaving, scan.body.value(carry.enters))
+        taken.add(leaving)
         zeros = Zeros(shape=value.shape, capacity=value.capacity)
         start = build.one("zeros", (reference,), f"d.{carry.leaves}.start", attributes=zeros)
         carries.append(Carry(enters=entered.carried[carry.leaves], leaves=leaving))
@@ -244,6 +254,13 @@ def _leave(
         starts.append(build.one("zeros", (reference,), f"sum.{constant}.start", attributes=Zeros(shape=value.shape)))
         sums.append(constant)
     return carries, starts, sums
+
+
+def _copied(back: BodyBackward, cotangent: str, of: Value) -> str:
+    """A cotangent of a value of the body, in a place of its own."""
+    made = back.one("affine", (cotangent,), f"d.{of.name}", layer=of.layer, attributes=Line(scale=1.0))
+    back.values[made] = replace(back.values[made], role="adjoint", of=of.name)
+    return made
 
 
 def _needed(back: BodyBackward, entered: _Entered, wanted: Sequence[str], stacked: Iterable[str]) -> set[str]:

@@ -24,8 +24,9 @@ from mimdsim.gpu.kernels import Recurrent
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import Layer, SpikingNetwork, cell_catalogue, interpret, training_graph
+from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.cell_catalogue import CELL_MODELS, cell_of
-from mimdsim.graph.cells import OUTPUT, CellModel, Equations, Term, exponential, relu, sigmoid, tanh
+from mimdsim.graph.cells import OUTPUT, CellModel, Equations, Term, detached, exponential, relu, sigmoid, tanh
 from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of
@@ -309,11 +310,84 @@ def test_cells_of_ones_own_run() -> None:
     assert initial_weights(of, 1, 1.0, 0.0)["offset.hidden0"].tolist() == [[0.5] * 5]
 
 
+def made_of(states: str, equations: Any, **more: Any) -> CellModel:
+    """Cells of one gate with states of one letter each."""
+    plain = {"gates": 1, "recurrent": False, "rows": ()} | more
+    return replace(EVERYTHING, name="own", states=tuple(states), equations=equations, **plain)
+
+
+def _used(cell: Equations, **states: Term) -> dict[str, Term]:
+    return {OUTPUT: tanh(cell.state("v") - cell.from_inputs()[0]), **states}
+
+
+# how states of two cells read each other and the current a, as (v, u, a, cell) -> terms
+ORDERS: dict[str, Any] = {
+    "both read both": lambda v, u, a, cell: _used(cell, v=v + u, u=u - v),
+    "they change places": lambda v, u, a, cell: _used(cell, v=u, u=v + a),
+    "one waits": lambda v, u, a, cell: {OUTPUT: tanh(u), "v": tanh(a), "u": v},
+    "one waits and grows": lambda v, u, a, cell: {OUTPUT: tanh(u), "v": tanh(a), "u": v + a},
+    "one gradient": lambda v, u, a, cell: {OUTPUT: tanh(u + v), "v": tanh(a), "u": relu(a)},
+    "before and after": lambda v, u, a, cell: {OUTPUT: v * (v + a), "v": v + a, "u": u + a},
+    "before, with no gradient": lambda v, u, a, cell: {OUTPUT: tanh(v + a) * detached(v), "v": tanh(v + a), "u": u},
+    "nobody reads it": lambda v, u, a, cell: {OUTPUT: tanh(v), "v": a + a, "u": v},
+    "a row twice": lambda v, u, a, cell: {OUTPUT: v * cell.row("offset"), "v": a + cell.row("offset"), "u": u},
+    "a sequence of adjoints": lambda v, u, a, cell: {OUTPUT: tanh(v), "v": 0.5 * tanh(v) + a, "u": u},
+}
+
+
+@pytest.mark.first(4)
+@pytest.mark.parametrize("order", ORDERS)
+def test_states_may_read_each_other_in_any_order(order: str) -> None:
+    def equations(cell: Equations) -> dict[str, Term]:
+        given = cell.state("v"), cell.state("u"), *cell.from_inputs(), cell
+        return dict(ORDERS[order](*given))
+
+    own = made_of("vu", equations, rows=("offset",) if order == "a row twice" else ())
+    norm = BatchNorm(per="sequence") if order == "a sequence of adjoints" else None
+    of = network(own, own, timesteps=6, norm=norm)
+    values, made = drawn(of), compiled(of)
+    expected = interpreted(of, values)
+    for strict in (False, True):
+        found = executed(made, values, strict=strict)
+        for key, gradient in expected.gradients.items():
+            assert relative_error(found.gradients[key], gradient) < TOLERANCE, key
+    assert np.abs(expected.gradients["hidden0"]).max() > 0
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("state", ["w", "r", "b", "spikes", "current"])
+def test_a_state_may_be_called_as_something_of_the_layer(state: str) -> None:
+    def equations(cell: Equations) -> dict[str, Term]:
+        (a,), (b,) = cell.from_inputs(), cell.from_itself()
+        return {OUTPUT: cell.state(state) + b, state: 0.5 * cell.state(state) + tanh(a + b)}
+
+    of = network(replace(made_of("", equations, recurrent=True), states=(state,)))
+    values = drawn(of)
+    expected, found = interpreted(of, values), executed(compiled(of), values)
+    for key, gradient in expected.gradients.items():
+        assert relative_error(found.gradients[key], gradient) < TOLERANCE, key
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ({"states": (OUTPUT,)}, "a name that is taken"),
+        ({"rows": ("bias",)}, "a name that is taken"),
+        ({"rows": ("w",)}, "a name that is taken"),
+        ({"rows": ("start",)}, "name a parameter 'start', from which that row starts"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(names: dict[str, tuple[str]], text: str) -> None:
+    with pytest.raises(MappingError, match=text):
+        replace(EVERYTHING, **names)
+
+
 @pytest.mark.first(4)
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (lambda cell: {OUTPUT: cell.before}, r"give output; they must give kept, one, other, output"),
+        (lambda cell: {OUTPUT: cell.before}, r"give output; they must give terms for kept, one, other, output"),
+        (lambda cell: {OUTPUT: 1.0, "one": 1.0, "other": 1.0, "kept": 1.0}, r"give ; they must give terms"),
         (lambda cell: {OUTPUT: cell.state("ones")}, r"no state 'ones'; did you mean 'one'"),
         (lambda cell: {OUTPUT: cell.row("offse")}, r"no row 'offse'"),
     ],
@@ -322,6 +396,9 @@ def test_equations_that_do_not_fit_are_refused(wrong: Any, text: str) -> None:
     of = network(replace(EVERYTHING, states=("one", "other", "kept"), equations=wrong))
     with pytest.raises(MappingError, match=text):
         training_graph(of)
+    unused = made_of("v", lambda cell: {OUTPUT: detached(*cell.from_inputs()), "v": cell.state("v")})
+    with pytest.raises(MappingError, match=r"does not depend on \['w.hidden0', 'b.hidden0'\]: use them, or name them"):
+        training_graph(network(unused))
     alone = replace(EVERYTHING, recurrent=False, equations=lambda cell: {OUTPUT: cell.from_itself()[0]})
     with pytest.raises(MappingError, match="set recurrent = True"):
         training_graph(network(alone))
