@@ -84,6 +84,7 @@ CASES: dict[str, tuple[SpikingNetwork, MappingOptions]] = {
     "population": (LIF(loss=Loss(neurons_per_class=2, firing_strength=0.1)), OPTIONS),
     "moving threshold": (LIF(capacities=TIGHT, threshold_schedule=ThresholdSchedule(output=True)), OPTIONS),
     "linear neurons": (linear_network("leaky", "zero", reset_by="emission"), OPTIONS),
+    "linear neurons, traced": (linear_network("leaky", "zero", spikes="dense"), MappingOptions(dense_neurons="traced")),
 }
 
 

@@ -166,6 +166,12 @@ def test_linear_neurons_are_split_too(model: str) -> None:
     assert_same_step(made, given_values(network, 5, activity=0.4))
 
 
+def test_gradients_of_states_by_sample_take_parts_of_the_fan_in() -> None:
+    network = small_network((7, 6, 5, 4), gain=20.0)
+    options = MappingOptions(state_gradient="per_batch", split={"hidden1": Split(inputs=2, neurons=2)})
+    assert_same_step(compiled(network, options=options), given_values(network, 3))
+
+
 def test_copies_bring_fewer_cycles_and_the_profile_shows_where() -> None:
     network = small_network((40, 32, 16, 4), timesteps=4, batch=24, capacities=(10, 8, 4))
     device = machine(400)

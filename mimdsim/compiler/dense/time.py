@@ -144,12 +144,12 @@ def _pass_parameters(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...
     return found
 
 
-def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
-    """Carried states and adjoints copied for the call: (where they lie outside, inside) by carry on leaving.
+def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, str]:
+    """Carried states and adjoints copied for the call: where they lie outside, by carry on leaving.
 
     What is stashed anyway is read from there. Sums of gradients are taken outside of the function.
     """
-    carried: dict[str, tuple[str, ...]] = {}
+    carried: dict[str, str] = {}
     if not low.traced:
         return carried
     for carry in scan.carries:
@@ -163,14 +163,15 @@ def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
             continue
         inside = low.copied(held, f"{held}.passed", low.variables[held].category, layer=value.layer)
         low.storage[carry.enters] = low.storage[carry.leaves] = (inside,)
-        carried[carry.leaves] = (held, inside)
+        carried[carry.leaves] = held
     return carried
 
 
-def _return_carries(low: ArrayLowering, carried: dict[str, tuple[str, ...]]) -> None:
-    for leaves, (held, inside) in carried.items():
-        low.copied(inside, held, low.variables[held].category)
-        low.storage[leaves] = (held,)
+def _return_carries(low: ArrayLowering, carried: dict[str, str]) -> None:
+    for leaves, held in carried.items():
+        if low.storage[leaves] != (held,):  # else it is left there
+            low.copied(*low.storage[leaves], held, low.variables[held].category)
+            low.storage[leaves] = (held,)
 
 
 def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> None:

@@ -302,14 +302,13 @@ def _lower_state_gradient_rows(low: Lowering, layer: Layer, dv: str, operands: d
 
 def declare_thresholds(low: Lowering, layer: str) -> None:
     """The layer's thresholds as a variable, for vertices that work on rows of all neurons."""
-    placed, width = low.placed(layer), low.layer(layer).neurons
+    width, where = low.layer(layer).neurons, low.over_row(layer)
     name = low.variable(f"threshold.{layer}", (width,), "float32", low.by_neuron(layer, 0), "neuron states")
     low.compute(
         "set thresholds",
         "zeros",
         FILL_VECTOR,
-        placed.tiles,
-        {"start": placed.starts, "stop": placed.stops},
+        *where,
         {"target": name},
         layer=layer,
         constants={"value": np.float32(low.layer(layer).selection.threshold)},
