@@ -14,7 +14,7 @@ from mimdsim.codelets.linear_terms import LOOP_BUNDLES, SELECT_BUNDLES
 from mimdsim.codelets.recurrence_and_bias import REPLICA
 from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
 from mimdsim.codelets.vertex_costs import cpp_cost
-from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, coefficients_of, link_slope
+from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, coefficients_of, grown, link_slope
 from mimdsim.graph.linear_neurons import RowGradient
 from mimdsim.numerics.sparse import learned_constants as numerics
 from mimdsim.program import Codelet, Length, fields_of, terms_of
@@ -52,15 +52,15 @@ def coefficients(about: Coefficients) -> Codelet:
         for row, made in enumerate(coefficients_of(about, own.shape[1], trained)):
             own[row] = made[0]
 
-    grown = sum(len(ConstantGradient(coefficients=about, constant=index).rows) for index in range(len(learned)))
+    slopes = sum(len(ConstantGradient(coefficients=about, constant=index).rows) for index in range(len(learned)))
     links = sum(LINK_BUNDLES[each.link] + 1 for each in learned)
-    each = links + 2 * grown + len(about.neuron.rows) + LOOP_BUNDLES
+    each = links + 2 * slopes + len(about.neuron.rows) + LOOP_BUNDLES
     return Codelet(
         name=f"Coefficients({about.neuron.model})",
         fields=fields_of("; ".join(fields)),
         compute=_by_runs(compute, [True, *(not one for one in shared)]),
         cost=cpp_cost({"neurons": each}, COUNTED, unpacked=(2, len(fields))),
-        flops=terms_of({"neurons": 2 * grown}),
+        flops=terms_of({"neurons": 2 * slopes}),
         code_bytes=256 + 16 * each,
         extents={"neurons": Length("own", 1)},
     )
@@ -77,7 +77,7 @@ def constant_gradient(about: ConstantGradient) -> Codelet:
     fields += [f"read {row}[:, start:stop]" for row in rows]
 
     def compute(gradient: np.ndarray, constant: np.ndarray, *given: np.ndarray) -> None:
-        gradient[:] = link_slope(about.learned, constant) * _grown(about, given)
+        gradient[:] = link_slope(about.learned, constant) * grown(about, given)
 
     each = _slope_bundles(about) + 3 * len(rows) + LOOP_BUNDLES
     return Codelet(
@@ -91,15 +91,6 @@ def constant_gradient(about: ConstantGradient) -> Codelet:
     )
 
 
-def _grown(about: ConstantGradient, given: Sequence[np.ndarray]) -> np.ndarray:
-    """What gradients of coefficients are for the constant that they grow with, neuron by neuron."""
-    slopes = (about.coefficients.slope(row, about.constant) for row in about.rows)
-    total = np.zeros_like(given[0])
-    for slope, each in zip(slopes, given, strict=True):
-        total += slope.astype(total.dtype) * each
-    return total
-
-
 def shared_constant_part(about: ConstantGradient) -> Codelet:
     """What the neurons of a vertex give to the gradient of a constant that the layer shares."""
     rows = [f"row{row}" for row in about.rows]
@@ -108,7 +99,7 @@ def shared_constant_part(about: ConstantGradient) -> Codelet:
     def compute(*given: Any) -> None:
         *arrays, partial, start, stop, part = given
         for first, last, at in zip(start, stop, part, strict=True):
-            partial[at] = _grown(about, [array[:, first:last] for array in arrays]).sum()
+            partial[at] = grown(about, [array[:, first:last] for array in arrays]).sum()
 
     return Codelet(
         name="SharedConstantPart",

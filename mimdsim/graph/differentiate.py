@@ -51,8 +51,9 @@ def _depending_on(graph: Graph, wrt: Sequence[str]) -> set[str]:
     """`wrt`, and every value that a gradient goes through on its way to them."""
     found = set(wrt)
     for op in graph.operations:
-        if (op.kind == "scan" or OPERATIONS[op.kind].vjp) and found & set(op.inputs):
-            found |= set(op.outputs)
+        known = OPERATIONS[op.kind]
+        if (op.kind == "scan" or known.vjp) and found & set(op.inputs):
+            found |= known.through(op, found) if known.through else set(op.outputs)
     return found
 
 

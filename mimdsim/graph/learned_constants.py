@@ -123,10 +123,23 @@ def _coefficients_vjp(build: Backward, op: Operation, *rows: str | None) -> tupl
     return tuple(made)
 
 
-def _constant_gradient(about: ConstantGradient, trained: np.ndarray, *rows: np.ndarray) -> tuple[np.ndarray]:
-    kind, total = trained.dtype, np.zeros_like(rows[0])
+def _grown_with(op: Operation, constants: set[str]) -> set[str]:
+    """The coefficients that grow with some of the constants."""
+    learned = [index for index, name in enumerate(op.inputs) if name in constants]
+    every = (row for index in learned for row in ConstantGradient(coefficients=op.attributes, constant=index).rows)
+    return {op.outputs[row] for row in every}
+
+
+def grown(about: ConstantGradient, rows: Sequence[np.ndarray]) -> np.ndarray:
+    """What gradients of coefficients are for the constant that they grow with, neuron by neuron."""
+    total = np.zeros_like(rows[0])
     for row, gradient in zip(about.rows, rows, strict=True):
-        total += about.coefficients.slope(row, about.constant).astype(kind) * gradient
+        total += about.coefficients.slope(row, about.constant).astype(total.dtype) * gradient
+    return total
+
+
+def _constant_gradient(about: ConstantGradient, trained: np.ndarray, *rows: np.ndarray) -> tuple[np.ndarray]:
+    total = grown(about, rows)
     if trained.shape[1] == 1:
         total = total.sum(axis=1, keepdims=True)
     return (link_slope(about.learned, trained) * total,)
@@ -143,6 +156,7 @@ LEARNED_CONSTANTS = (
         shapes=_outputs,
         evaluate=lambda about, *trained: coefficients_of(about, about.neurons, trained),
         vjp=_coefficients_vjp,
+        through=_grown_with,
         flops=lambda _, about: 2 * about.neurons * len(about.neuron.rows) * len(about.neuron.learned),
     ),
     OpDef(

@@ -356,7 +356,15 @@ def _averages_left(graph: Graph, network: SpikingNetwork) -> dict[str, str]:
 
 def forward_graph(network: SpikingNetwork) -> Graph:
     """The forward scan and the loss."""
-    return _with_loss(network)
+    build, output, others = _over_time(network, learns=True)
+    build.phase = "loss"
+    add_loss(build, network.loss, output, network.logit_scale)
+    for layer, spikes in zip(network.layers, others if network.penalties else (), strict=False):
+        wanted = FiringTarget(
+            target=network.loss.firing_target, strength=network.loss.firing_strength, neurons=layer.neurons
+        )
+        build.one("firing_penalty", (spikes,), penalty_of(layer.name), layer=layer.name, attributes=wanted)
+    return build.graph((LOSS, SCORES, *network.penalties))
 
 
 def inference_graph(network: SpikingNetwork) -> Graph:
@@ -619,18 +627,6 @@ def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> 
         carries = (Carry(enters=given.name, leaves=state, detached=True),)
         inputs = (*inputs, state)
     return carries, body.one("select_spikes", inputs, spikes_of(name), layer=name, attributes=layer.selection)
-
-
-def _with_loss(network: SpikingNetwork) -> Graph:
-    build, output, others = _over_time(network, learns=True)
-    build.phase = "loss"
-    add_loss(build, network.loss, output, network.logit_scale)
-    for layer, spikes in zip(network.layers, others if network.penalties else (), strict=False):
-        wanted = FiringTarget(
-            target=network.loss.firing_target, strength=network.loss.firing_strength, neurons=layer.neurons
-        )
-        build.one("firing_penalty", (spikes,), penalty_of(layer.name), layer=layer.name, attributes=wanted)
-    return build.graph((LOSS, SCORES, *network.penalties))
 
 
 def _add_masks(build: GraphBuilder, network: SpikingNetwork, scan: Scan) -> dict[str, str]:

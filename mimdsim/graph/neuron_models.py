@@ -97,7 +97,7 @@ def _learning(
             f"has {', '.join(known)}"
         )
 
-    def arrays(constants: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+    def arrays(constants: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """Of the neuron, and its lift, with these numbers for what is learned."""
         with np.errstate(all="ignore"):
             found = made(values | constants, neuron.threshold)

@@ -262,6 +262,7 @@ class OpDef:
     only output has only if it is the loss.
     flops(inputs, attributes) -> floating-point operations of the dense meaning.
     recomputed: its outputs are computed again where a gradient rule reads them, and never stashed.
+    through(operation, values) -> the outputs that depend on some of these inputs, where that is not all of them.
     """
 
     name: str
@@ -270,6 +271,7 @@ class OpDef:
     flops: Flops
     vjp: Vjp | None = None
     recomputed: bool = False
+    through: Callable[[Operation, set[str]], set[str]] | None = None
 
 
 def shaped(shape: Callable[[tuple[Value, ...], Any], tuple[int, ...]]) -> Shapes:

@@ -175,8 +175,13 @@ def test_other_numbers_per_neuron_have_to_be_learned_too() -> None:
         compiled(network)
     whole = neuron_of("leaky", {"beta": [0.5, 0.6, 0.7, 0.8, 0.9]}, learned=("threshold", "beta"))
     network = replace(network, layers=(replace(network.layers[0], neuron=whole), *network.layers[1:]))
-    agrees(compiled(replace(network, frozen=("c.hidden0.beta",))), replace(network, frozen=("c.hidden0.beta",)),
-           given_values(replace(network, frozen=("c.hidden0.beta",)), 3))  # fmt: skip
+    some = replace(network, frozen=("c.hidden0.beta",))
+    agrees(compiled(some), some, given_values(some, 3))
+    for of, known in ((network, (2, 3)), (some, (1, 2))):
+        graph = training_graph(of)
+        summed = [op.kind for op in graph.scan("backward").attributes.body.operations if op.layer == "hidden0"]
+        learned = [op for op in graph.operations if op.kind == "constant_gradient" and op.layer == "hidden0"]
+        assert (len(learned), summed.count("coefficient_gradient")) == known, "nothing of what is frozen"
 
 
 def test_a_membrane_that_is_read_has_no_threshold() -> None:

@@ -169,8 +169,9 @@ def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, str]:
 
 def _return_carries(low: ArrayLowering, carried: dict[str, str]) -> None:
     for leaves, held in carried.items():
-        if low.storage[leaves] != (held,):  # else it is left there
-            low.copied(*low.storage[leaves], held, low.variables[held].category)
+        (inside,) = low.storage[leaves]
+        if inside != held:  # else it is left there
+            low.copied(inside, held, low.variables[held].category)
             low.storage[leaves] = (held,)
 
 
