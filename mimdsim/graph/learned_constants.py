@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.graph.elementwise import FUNCTIONS
 from mimdsim.graph.linear_neurons import Learned, LinearNeuron, shortest
 from mimdsim.graph.records import Backward, OpDef, Operation, Value, per_element, shaped
 
@@ -22,22 +23,17 @@ LINKS = ("clamp", "sigmoid")
 def linked(learned: Learned, trained: np.ndarray) -> np.ndarray:
     """The constant, from the number that is trained in its place."""
     if learned.link == "sigmoid":
-        one = trained.dtype.type(1)
-        made: np.ndarray = one / (one + np.exp(-trained))
-    else:
-        made = np.clip(trained, trained.dtype.type(learned.low), trained.dtype.type(learned.high))
+        return FUNCTIONS["sigmoid"].value(trained)
+    made: np.ndarray = np.clip(trained, trained.dtype.type(learned.low), trained.dtype.type(learned.high))
     return made
 
 
 def link_slope(learned: Learned, trained: np.ndarray) -> np.ndarray:
     """The derivative of `linked`; within both bounds of a clamp, included, it is one."""
     if learned.link == "sigmoid":
-        s = linked(learned, trained)
-        slope: np.ndarray = s * (trained.dtype.type(1) - s)
-    else:
-        inside = (trained >= trained.dtype.type(learned.low)) & (trained <= trained.dtype.type(learned.high))
-        slope = inside.astype(trained.dtype)
-    return slope
+        return FUNCTIONS["sigmoid"].derivative(linked(learned, trained))
+    inside: np.ndarray = (trained >= trained.dtype.type(learned.low)) & (trained <= trained.dtype.type(learned.high))
+    return inside.astype(trained.dtype)
 
 
 def first_value(learned: Learned) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.names import Parameter
+from mimdsim.graph.names import Parameter, after
 from mimdsim.graph.records import GraphBuilder, OpDef, Value, like, no_flops, per_element, scalar
 from mimdsim.numerics.optimisers import FORMS, Form, Optimiser
 
@@ -40,7 +40,7 @@ def add_updates(
         for name in state:
             build.declare(Value(name=name, shape=parameter.shape, layer=layer))
         given = (parameter.name, gradient, *state, *optimiser.scalars)
-        outputs += build.add(optimiser.kind, given, f"next.{parameter.name}", layer=layer, attributes=optimiser)
+        outputs += build.add(optimiser.kind, given, after(parameter.name), layer=layer, attributes=optimiser)
     return tuple(outputs)
 
 

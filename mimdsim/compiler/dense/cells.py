@@ -58,14 +58,10 @@ def lower_function(low: ArrayLowering, ops: Operations) -> None:
 
 
 def lower_binary(low: ArrayLowering, ops: Operations) -> None:
-    """add, subtract and times."""
+    """subtract and times; sums, which operations of several kinds are."""
     (op,) = ops
-    _make(low, op, lambda place: codelets.binary(op.kind, place))
-
-
-def lower_sum(low: ArrayLowering, op: Operation) -> None:
-    """Of two matrices, into a third unless the sum has its place already; for operations of any kind."""
-    _make(low, op, lambda place: codelets.binary("add", place))
+    kind = op.kind if op.kind in codelets.BINARY else "add"
+    _make(low, op, lambda place: codelets.binary(kind, place))
 
 
 def lower_affine(low: ArrayLowering, ops: Operations) -> None:

@@ -440,7 +440,7 @@ def lower_add_read_out(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     adjoint, now = (low.storage[name][0] for name in op.inputs)
     if low.layer(op.layer).cell:  # whose adjoints others read
-        cells.lower_sum(low, op)
+        cells.lower_binary(low, ops)
         return
     low.storage[op.outputs[0]] = (adjoint,)
     low.make("add read out", op, elementwise.ADD_BOXES, {"target": adjoint, "more": now}, adjoint)
