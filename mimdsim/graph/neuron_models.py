@@ -15,6 +15,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import Learned, LinearNeuron
+from mimdsim.graph.names import ROLES
 from mimdsim.graph.neuron_catalogue import CATALOGUE
 from mimdsim.graph.neuron_parts import RESETS, Model, compose, parts_of
 
@@ -95,6 +96,10 @@ def _learning(
         raise MappingError(
             f"network.learned: model '{model.name}' has no parameter '{unknown[0]}'{suggest(unknown[0], known)}; it "
             f"has {', '.join(known)}"
+        )
+    if taken := [name for name in names if name in ROLES]:
+        raise MappingError(
+            f"network.learned: '{taken[0]}' is a parameter that layers have: give that of '{model.name}' another name"
         )
 
     def arrays(constants: dict[str, Any]) -> tuple[np.ndarray, ...]:

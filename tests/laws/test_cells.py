@@ -312,7 +312,7 @@ def test_cells_of_ones_own_run() -> None:
 
 def made_of(states: str, equations: Any, **more: Any) -> CellModel:
     """Cells of one gate with states of one letter each."""
-    plain = {"gates": 1, "recurrent": False, "rows": ()} | more
+    plain: dict[str, Any] = {"gates": 1, "recurrent": False, "rows": ()} | more
     return replace(EVERYTHING, name="own", states=tuple(states), equations=equations, **plain)
 
 
@@ -377,7 +377,7 @@ def test_a_state_may_be_called_as_something_of_the_layer(state: str) -> None:
         ({"rows": ("start",)}, "name a parameter 'start', from which that row starts"),
     ],
 )
-def test_names_that_cannot_be_are_refused(names: dict[str, tuple[str]], text: str) -> None:
+def test_names_that_cannot_be_are_refused(names: dict[str, Any], text: str) -> None:
     with pytest.raises(MappingError, match=text):
         replace(EVERYTHING, **names)
 

@@ -24,7 +24,7 @@ from networks import (
 import mimdsim
 from mimdsim.base.errors import MappingError
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
-from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.neuron_models import MODELS, neuron_of
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
@@ -165,6 +165,16 @@ def test_what_cannot_be_learned_is_refused_by_name(said: str) -> None:
     with pytest.raises(MappingError, match=r"network\.learned") as refused:
         neuron_of(model, {}, learned=names)
     assert said in str(refused.value)
+
+
+def test_no_constant_is_called_as_a_parameter_of_layers() -> None:
+    """'hidden0.bias' is one thing in results and in training.frozen."""
+    (beta, *others), parts = MODELS["leaky"].parameters, MODELS["leaky"].parts
+    parameters = (replace(beta, name="bias"), *others)
+    own = replace(MODELS["leaky"], parameters=parameters, parts=lambda p: parts({**p, "beta": p["bias"]}))
+    assert neuron_of(own) == neuron_of("leaky")
+    with pytest.raises(MappingError, match="'bias' is a parameter that layers have"):
+        neuron_of(own, learned=("bias",))
 
 
 def test_other_numbers_per_neuron_have_to_be_learned_too() -> None:
