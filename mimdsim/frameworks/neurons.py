@@ -39,7 +39,8 @@ class Reading:
     """A layer of neurons. model, parameters, reset: as a workload describes them; recurrent: the name of the weights
     [to, from], or of one number a neuron, from its own spikes of the timestep before, and its bias; weights: those of
     its input, where the module has them, and of cells their bias. in_time: one call is a whole sequence, of which
-    samples may be the first axis. learned: parameters of the model that the module trains, with its names for them."""
+    samples may be the first axis. learned: parameters of the model that the module trains, with its names for them.
+    written: of neurons that are written out, their equations (own_neurons.Written)."""
 
     model: str
     parameters: Parameters
@@ -55,11 +56,12 @@ class Reading:
     surrogate: str = "superspike"
     slope: float = 1.0
     learned: Mapping[str, str] = field(default_factory=dict)
+    written: Any = None
 
     @property
     def of_cells(self) -> bool:
-        """Whether the model is one of cells."""
-        return self.model in CELL_MODELS
+        """Whether the model is one of cells, or of equations."""
+        return self.model in CELL_MODELS or self.written is not None
 
     @property
     def neuron(self) -> LinearNeuron:
@@ -348,6 +350,11 @@ def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeur
     spikes[after, :, 0].sum().backward()
     assert currents.grad is not None
     found = currents.grad[0, :, 0].numpy() / gain
+    return nearest_surrogate(where, found)
+
+
+def nearest_surrogate(where: str, found: np.ndarray) -> tuple[str, float]:
+    """The record of SURROGATES that has these values at PROBES, and its slope; raises DescriptionError for none."""
     best = min(
         ((_surrogate_error(name, slope, found), name, slope) for name, slope in _candidate_slopes(found)),
         default=(np.inf, "", 0.0),

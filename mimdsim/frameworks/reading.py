@@ -23,31 +23,32 @@ from mimdsim.base.files import with_home, writable_folder, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.cells import READ_OUT, reading_of, run_cells
 from mimdsim.frameworks.neurons import Reading, neuron_key, refusal, run_neuron
-from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of, normalised_currents
-from mimdsim.frameworks.recording import (
-    VOTE,
+from mimdsim.frameworks.origins import (
     Dropout,
     Dropped,
     Feed,
     FunctionResult,
+    Gate,
     Input,
     Joined,
     LayerOutput,
-    NeuronCalls,
+    Made,
     Origin,
     Parameter,
     Pooled,
     Product,
-    Recorded,
     Sum,
     feeds_of,
-    record,
     undropped,
 )
+from mimdsim.frameworks.own_neurons import with_own_neurons
+from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of, normalised_currents
+from mimdsim.frameworks.recording import VOTE, NeuronCalls, Recorded, record
 from mimdsim.graph import layer as graph
 from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.layer import labels_of
+from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload import Workload, load_workload, network_of
 from mimdsim.workload.interchange.importing import base_table, random_table
@@ -135,7 +136,8 @@ def workload_of(
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
-    recorded = _with_read_out(module, record(module, example_input, timesteps))
+    recorded = with_own_neurons(record(module, example_input, timesteps), output)
+    recorded = _with_read_out(module, recorded)
     layers = _layers(module, recorded)
     weights = _weights(module, layers, recorded.masks)
     values = _find_input(layers, weights, example_input)
@@ -259,6 +261,15 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     ):
         raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
     biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
+    if reading.written and reading.written.own:
+        return TorchLayer(
+            calls=calls,
+            sources=tuple(sources),
+            biases=tuple(biases),
+            recurrent=reading.written.own.weight,
+            recurrent_transposed=reading.written.own.transposed,
+            recurrent_bias=reading.written.own.bias,
+        )
     of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
     own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
     biases += [prefix + own_bias] if own_bias else []
@@ -366,8 +377,10 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
 def _describe(origin: Origin | None) -> str:
     if origin is None:
         return "a tensor that comes from nothing that is known"
-    if isinstance(origin, FunctionResult):
+    if isinstance(origin, (FunctionResult, Made)):
         return f"what '{origin.by}' made"
+    if isinstance(origin, Gate):
+        return "a share of the columns of a product"
     if isinstance(origin, Sum):
         return "a sum"
     if isinstance(origin, Joined):
@@ -478,6 +491,7 @@ def _weights(
             made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
         for of, array in _constants(name, layer):
             made[array] = held[of].reshape(1, -1)
+        made |= _rows(name, layer)
         if layer.recurrent_bias:
             made[f"rb.{name}"] = held[layer.recurrent_bias]
         if layer.trained_norm:
@@ -490,8 +504,16 @@ def _weights(
 
 def _constants(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
     """(parameter of the module, array here) of the constants that a layer's neurons learn."""
-    prefix = f"{layer.calls.name}." if layer.calls.name else ""
-    return [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in layer.calls.reading.learned.items()]
+    prefix, reading = f"{layer.calls.name}." if layer.calls.name else "", layer.calls.reading
+    rows = reading.written.rows if reading.written else {}
+    learned = [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in reading.learned.items()]
+    return learned + [(of, f"{row}.{name}") for row, (of, _) in rows.items() if of]
+
+
+def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
+    """Constants that differ from neuron to neuron, of neurons that are written out."""
+    written = layer.calls.reading.written
+    return {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of} if written else {}
 
 
 def _of_trained_norm(
@@ -563,7 +585,8 @@ def _frozen(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
         if array.partition(".")[0] in STATISTICS:
             continue
         arrays[array] = arrays.get(array, False) or learns[of]
-    return [_public(array) for array, learning in arrays.items() if not learning]
+    fixed = (_public(array) for name, layer in zip(_names(layers), layers, strict=True) for array in _rows(name, layer))
+    return [*(_public(array) for array, learning in arrays.items() if not learning), *fixed]
 
 
 def _pruned(layers: list[TorchLayer], masks: Collection[str]) -> list[str]:
@@ -578,7 +601,7 @@ def _pruned(layers: list[TorchLayer], masks: Collection[str]) -> list[str]:
 
 def _public(array: str) -> str:
     role, _, layer = array.partition(".")
-    return f"{layer}{ROLE[role]}"
+    return f"{layer}{ROLE.get(role, f'.{role}')}"
 
 
 def parameter_names(workload: Workload) -> list[Link]:
@@ -642,7 +665,7 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
                 continue
             currents += spikes if reading.weights else currents_of(source.convolution, spikes, weights[array], bias)
             bias = 0.0
-        if layer.recurrent and not reading.recurrent:
+        if layer.recurrent and not reading.recurrent and not _sums_apart(layer):
             currents += _earlier(sent[calls.name]) @ weights[f"r.{name}"]
         off = np.abs(currents - recorded).max() if np.shape(currents) == recorded.shape else np.inf
         largest = np.abs(recorded).max()
@@ -693,7 +716,7 @@ def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) ->
     """Layers of cells send what their equations make of what they read."""
     for name, layer in zip(_names(layers), layers, strict=True):
         calls = layer.calls
-        if not calls.reading.of_cells:
+        if not calls.reading.of_cells or calls.reading.written:
             continue
         arrays = {role: weights[f"{role}.{name}"] for role in ROLE if f"{role}.{name}" in weights}
         made = run_cells(calls.reading.model, arrays, calls.sequence(calls.currents))
@@ -778,6 +801,15 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
         "output_second_threshold": NONE,
     }
     names = _names(layers)
+    own = {name: each.written for name, each in zip(names, readings, strict=True) if each.written}
+    if own:
+        made["neuron"] = [
+            f"of {name}" if name in own else each.model for name, each in zip(names, readings, strict=True)
+        ]
+        made["cells"] = {
+            f"of {name}": {"equations": list(each.texts), "learned": dict.fromkeys(each.rows, 0.0)}
+            for name, each in own.items()
+        }
     for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
         # the age that is not written: of layers after it, the timestep before
         unsaid = {INPUT: 0} | dict.fromkeys(names[: names.index(name)], int(_delayed(layers)))
@@ -798,8 +830,15 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
         if key in old:
             made[key] = old[key]
     made |= _dropout(layers) | _norms(layers)
-    dense = made.keys() & {"convolutions", "dropout", "batch_norm"} or any(each.of_cells for each in readings)
+    dense = made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
     return made | ({"spikes": "dense"} if dense else {})
+
+
+def _sends_numbers(reading: Reading) -> bool:
+    """Whether neurons run from dense spikes alone: cells, and equations that no linear neuron has."""
+    if reading.written is None:
+        return reading.of_cells
+    return linear_neuron_of(reading.written.model(reading.model), {}) is None
 
 
 def _norms(layers: list[TorchLayer]) -> dict[str, Any]:
@@ -833,8 +872,14 @@ def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
 NONE = -100.0  # a second threshold that every potential is above: gradients of all neurons, as PyTorch's
 
 
+def _sums_apart(layer: TorchLayer) -> bool:
+    """Whether sums over its own outputs are no part of its currents, as in gated cells."""
+    reading = layer.calls.reading
+    return bool(reading.written.own) if reading.written else reading.of_cells
+
+
 def _recurrence(layer: TorchLayer) -> str:
-    if not layer.recurrent or layer.calls.reading.of_cells:
+    if not layer.recurrent or _sums_apart(layer):
         return "none"
     return "one_to_one" if layer.calls.reading.recurrent == "V" else "all_to_all"
 
@@ -845,7 +890,8 @@ def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
         raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
     reading = last.calls.reading
     if reading.of_cells:
-        return "membrane"
+        spikes = reading.written is not None and reading.written.model(reading.model).spiking
+        return "spikes" if spikes else "membrane"
     returned = set().union(*map(_sources, recorded.returned))
     if not wanted:
         only_states = (last.calls.name, True) not in returned

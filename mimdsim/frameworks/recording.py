@@ -9,12 +9,15 @@ layer, where it is refused.
 from __future__ import annotations
 
 import math
+import re
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ import torch
 from torch.nn.utils.prune import BasePruningMethod
 from torch.overrides import TorchFunctionMode
 
+from mimdsim.frameworks.arithmetic import arithmetic, constant_of, step_of
 from mimdsim.frameworks.cells import in_time_first
 from mimdsim.frameworks.neurons import (
     NEURONS,
@@ -32,6 +36,26 @@ from mimdsim.frameworks.neurons import (
     read_neuron,
     refusal,
 )
+from mimdsim.frameworks.origins import (
+    Dropout,
+    Dropped,
+    FunctionResult,
+    Gate,
+    Input,
+    Joined,
+    LayerOutput,
+    Made,
+    Origin,
+    Parameter,
+    Pooled,
+    Product,
+    Read,
+    Step,
+    Sum,
+    is_in_time,
+    timestep_of,
+    undropped,
+)
 from mimdsim.frameworks.planes import (
     FUNCTIONS,
     LayerFunction,
@@ -41,7 +65,7 @@ from mimdsim.frameworks.planes import (
     planes_of,
     pool_of,
 )
-from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
+from mimdsim.graph.convolution import Convolution, Planes, Window
 
 # what comes nearest to modules that are no layers here
 _DROPOUT = "torch.nn.Dropout, neuron by neuron"
@@ -70,6 +94,7 @@ NEAREST = {
     "LogSoftmax": "leave it to the loss",
 }
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly")
+NOT_OF_USERS = ("torch", "mimdsim", *FRAMEWORKS)
 # modules of the frameworks that only call others
 CONTAINERS = {"SequentialState", "Lift", "SeqToANNContainer", "MultiStepContainer", "StepModeContainer"}
 
@@ -82,6 +107,7 @@ class Kind(Enum):
     SAME = "hands its values on"
     DROPOUT = "leaves some of its values out"
     NORM = "batch norm of the product before it"
+    SPIKE = "a step with a surrogate gradient"
     VOTE = "the mean of adjacent outputs, which stand for a class"
     CONTAINER = "its own calls are recorded instead"
     UNKNOWN = "refused"
@@ -94,6 +120,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.NEURON
     if function_of(module):
         return Kind.FUNCTION
+    if any(kind.__name__ == "SurrogateFunctionBase" for kind in type(module).__mro__):
+        return Kind.SPIKE
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
         return Kind.SAME
@@ -119,123 +147,9 @@ KEEPS_VALUES = {
 }  # fmt: skip
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 JOINS = {"cat", "concat", "concatenate"}
-MULTIPLIES = {"linear", "matmul", "mm", "__matmul__"}
+MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
+LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Input:
-    """The example input, or a part of it. entry: (which, of how many) of the axis of time, where it is one of them."""
-
-    entry: tuple[int, int] | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerOutput:
-    """What a layer of neurons sent in one of its calls: its spikes, or one of its states."""
-
-    layer: str
-    call: int
-    spikes: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """A parameter of the module, or its product with a mask."""
-
-    name: str
-    masked: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Product:
-    """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
-    convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
-    folded: by constants, in eval(). dropout: of what it reads."""
-
-    of: Origin
-    inputs: int
-    weight: str
-    bias: str
-    transposed: bool
-    convolution: Convolution | None = None
-    norm: str = ""
-    folded: bool = False
-    dropout: Dropout | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dropout:
-    """A share that is left out, drawn anew in every timestep or once a 'sequence'."""
-
-    share: float
-    per: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dropped:
-    """What dropout leaves."""
-
-    of: Origin
-    dropout: Dropout
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pooled:
-    """What a pool made of planes."""
-
-    of: Origin
-    planes: Planes
-    pool: Pool
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Sum:
-    parts: tuple[Origin, ...]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Joined:
-    """Side by side along the axis of neurons, each so wide; None: of no known origin, as zeros before there are
-    spikes."""
-
-    parts: tuple[Origin | None, ...]
-    widths: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FunctionResult:
-    """Made by a function that no layer has."""
-
-    by: str
-    of: tuple[Origin, ...]
-
-
-Origin = Input | LayerOutput | Parameter | Product | Pooled | Dropped | Sum | Joined | FunctionResult
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Feed:
-    """What a layer reads of one source: a product with rows `first` to `last` - 1 of its weights."""
-
-    of: Origin | None
-    product: Product
-    first: int
-    last: int
-
-
-def feeds_of(origin: Origin | None) -> list[Feed]:
-    """The products that are added up in an origin, source by source."""
-    found = []
-    for each in origin.parts if isinstance(origin, Sum) else (origin,):
-        if isinstance(each, Product):
-            side_by_side = each.of if isinstance(each.of, Joined) and not each.convolution else None
-            parts, widths = (side_by_side.parts, side_by_side.widths) if side_by_side else ((each.of,), (each.inputs,))
-            first = 0
-            for part, wide in zip(parts, widths, strict=True):
-                found.append(Feed(of=part, product=each, first=first, last=first + wide))
-                first += wide
-    return found
 
 
 @dataclass(kw_only=True)
@@ -270,7 +184,8 @@ class Recorded:
     """What a forward pass showed. returned: the origins of what the module returned (in a single step: of the last);
     masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
     values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
-    does; votes: how many outputs stand for a class, of which the module returned the mean."""
+    does; votes: how many outputs stand for a class, of which the module returned the mean; made: by operations element
+    by element, in order; timesteps: of the sequence, 0 where it was not seen."""
 
     layers: dict[str, NeuronCalls]
     norms: Counter[str]
@@ -279,6 +194,8 @@ class Recorded:
     values: list[np.ndarray] = field(default_factory=list)
     reading: str = ""
     votes: int = 1
+    made: list[Made] = field(default_factory=list)
+    timesteps: int = 0
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -297,6 +214,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self.parameters = dict(module.named_parameters())
         self.masks: dict[str, np.ndarray] = {}
         self._unmasked: set[str] = set()
+        self.made: list[Made] = []
+        self.timesteps = 0
+        self._multiplied: Counter[str] = Counter()
         for name, parameter in self.parameters.items():
             self.mark(parameter, Parameter(name=name))
 
@@ -319,6 +239,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _follow(self, func: Any, args: Any, kwargs: Any, made: Any) -> None:
         given = [self.origin(tensor) for tensor in tensors_in([args, kwargs])]
         known = [each for each in given if each is not None]
+        if known and getattr(func, "__name__", "") == "__setitem__":
+            return self._place(*args)
         if not known or not any(True for _ in tensors_in(made)):
             return
         name = getattr(func, "__name__", str(func))
@@ -328,28 +250,58 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             share, training = (*args[1:], *[kwargs.get("p", 0.5), kwargs.get("training", True)][len(args) - 1 :])[:2]
             return self.mark(made, _dropped(known[0], share if training else 0.0, "timestep"))
         if name in KEEPS_VALUES and len(known) == 1:
-            taken = isinstance(known[0], Input) and isinstance(made, torch.Tensor) and self._entry(made)
-            return self.mark(made, Input(entry=taken) if taken else known[0])
+            return self._keep(args[0], made, known[0])
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
-            if all(isinstance(other, (int, float)) and other == 0 for other in others):
+            if not any(isinstance(each, (Made, Gate)) for each in known) and all(
+                isinstance(other, (int, float)) and other == 0 for other in others
+            ):
                 parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
             return self.mark(made, joined)
-        if name == "stack" and args and (same := self._in_time(args, kwargs)) is not None:
+        if name in {"stack", *JOINS} and args and (same := self._in_time(args, kwargs)) is not None:
             return self.mark(made, same)
+        if name == "fill_diagonal_" and args[1:] == (0,) and isinstance(known[0], Parameter):
+            return self.mark(made, self._mask(known[0].name, 1 - np.eye(*made.shape)))
         if name in MASKS and len(args) == 2 and (masked := self._masked(*args)) is not None:
             return self.mark(made, masked)
         if name in MULTIPLIES and (product := self._product(name, args, kwargs)) is not None:
             return self.mark(made, product)
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
+        if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs)) is not None:
+            found.tensor = made
+            return self.mark(made, found)
         return self.mark(made, FunctionResult(by=name, of=tuple(dict.fromkeys(known))))
 
-    def _entry(self, part: torch.Tensor) -> tuple[int, int] | None:
-        """Which entry of the first or second axis of the example a view of it is, and of how many."""
-        whole = self.example
+    def _place(self, into: torch.Tensor, _index: Any, part: Any) -> None:
+        """A timestep that is written into a tensor of all of them."""
+        origin, held = self.origin(part), self.origin(into)
+        if isinstance(origin, (Made, LayerOutput)):
+            others = held.of if isinstance(held, FunctionResult) and held.by == "stack" else ()
+            self.mark(into, FunctionResult(by="stack", of=(*others, origin)))
+
+    def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
+        """The same values, or a timestep or a share of the columns of them."""
+        for part in tensors_in(made):
+            taken: Origin = of
+            entry = None
+            if isinstance(of, Input):
+                entry = self._entry(part, self.example)
+                taken = Input(entry=entry) if entry else of
+            elif is_in_time(of) and (entry := self._entry(part, whole)):
+                taken = timestep_of(of, *entry)
+            elif isinstance(of, (Product, Sum)) and part.shape[:-1] == whole.shape[:-1]:
+                gates, left = divmod(whole.shape[-1], part.shape[-1] or 1)
+                first = (part.storage_offset() - whole.storage_offset()) // (part.stride(-1) or 1)
+                if gates > 1 and not left and first % part.shape[-1] == 0:
+                    taken = Gate(of=of, index=first // part.shape[-1], gates=gates)
+            self.timesteps = max(self.timesteps, entry[1] if entry else 0)
+            self.mark(part, taken)
+
+    def _entry(self, part: torch.Tensor, whole: torch.Tensor | None) -> tuple[int, int] | None:
+        """Which entry of the first or second axis of a tensor a view of it is, and of how many."""
         if whole is None or part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
             return None
         offset = part.storage_offset() - whole.storage_offset()
@@ -366,10 +318,70 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         return Joined(parts=tuple(map(self.origin, tensors)), widths=tuple(each.shape[-1] for each in tensors))
 
     def _in_time(self, args: Any, kwargs: Any) -> Origin | None:
-        """The timesteps of one product or pool, one after another."""
-        origins, axis = set(map(self.origin, args[0])), kwargs.get("dim", args[1] if len(args) > 1 else 0)
-        only = origins.pop()
-        return only if not origins and axis == 0 and isinstance(only, (Product, Pooled)) else None
+        """The timesteps of one product or pool, one after another, or of what layers and equations sent."""
+        every, axis = [*map(self.origin, args[0])], kwargs.get("dim", args[1] if len(args) > 1 else 0)
+        only, *others = dict.fromkeys(every)
+        if not others and axis == 0 and isinstance(only, (Product, Pooled)):
+            return only
+        sent = [each for each in every if isinstance(each, (Made, LayerOutput))]
+        if axis in (0, 1) and any(isinstance(each, Made) for each in sent) and len(sent) >= len(every) - 2:
+            return FunctionResult(by="stack", of=tuple(every))
+        return None
+
+    def _element_by_element(self, name: str, args: Any, kwargs: Any) -> Made | None:
+        """An operation on currents, parameters, and what was made of them; None for any other."""
+        operands = [self._operand(arg) for arg in args]
+        if kwargs.keys() - {"min", "max"} or any(operand is None for operand in operands):
+            return None
+        if not any(isinstance(operand, (Made, Read)) for operand in operands):
+            return None
+        limits = [self._operand(kwargs[key]) if kwargs.get(key) is not None else None for key in ("min", "max")]
+
+        def make(op: str, *parts: Any, step: Step | None = None) -> Made:
+            made = Made(by=name, op=op, args=parts, number=len(self.made), tensor=None, step=step)
+            self.made.append(made)
+            return made
+
+        found = arithmetic(make, name, operands, limits)
+        if found is None:
+            return None
+        self._name(args)
+        return found if torch.is_grad_enabled() else make("detach", found)
+
+    def _operand(self, arg: Any) -> Made | Read | float | np.ndarray | None:
+        if isinstance(arg, (bool, int, float)):
+            return float(arg)
+        if not isinstance(arg, torch.Tensor):
+            return None
+        origin = self.origin(arg)
+        if isinstance(origin, Made):
+            return origin
+        if isinstance(origin, (Product, Sum, Gate, Parameter)):
+            return Read(of=origin, tensor=arg)
+        return constant_of(arg) if origin is None else None
+
+    def _name(self, args: Any) -> None:
+        """Name what an operation reads by the variables that hold it, where the function that is called has such."""
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_OF_USERS:
+            frame = frame.f_back
+        held = {} if frame is None else frame.f_locals
+        for arg in args:
+            origin = self.origin(arg)
+            if isinstance(origin, Made) and not origin.name:
+                places = (held, getattr(held.get("self"), "__dict__", {}))
+                origin.name = next((key for place in places for key, value in place.items() if value is arg), "")
+
+    def _spike(self, where: str, function: Any, given: Any, made: Any) -> None:
+        """A function with a gradient of its own, of one tensor, which steps from 0 to 1."""
+        of, step = self._operand(given), step_of(function)
+        if isinstance(of, (Made, Read)) and step is not None:
+            self._name([given])
+            spike = Made(by=where, op="spike", args=(of,), number=len(self.made), tensor=made, step=step)
+            self.made.append(spike)
+            self.mark(made, spike)
+        elif (known := self.origin(given)) is not None:
+            self.mark(made, FunctionResult(by=where, of=(known,)))
 
     def _masked(self, one: Any, other: Any) -> Parameter | None:
         """A parameter times zeros and ones that are none."""
@@ -397,15 +409,26 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def _product(self, name: str, args: Any, kwargs: Any) -> Product | None:
         """A product with a parameter, as written by hand."""
+        turned = name == "linear"
+        if name == "einsum":
+            axes = LAST_AXIS.fullmatch(args[0].replace(" ", "")) if isinstance(args[0], str) else None
+            args = args[1] if len(args) == 2 else args[1:]
+            if axes is None:
+                return None
+            turned = axes[3] is None
         if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
             return None
         of = self.origin(args[0])
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
         if of is None or args[1].ndim != 2 or not isinstance(bias, (Parameter, type(None))):
             return None
-        turned = args[1].stride() != self.parameters[weight.name].stride()
+        turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
-        return _dense(of, args[0], args[1], *names, turned != (name == "linear"))
+        return self._counted(_dense(of, args[0], args[1], *names, turned))
+
+    def _counted(self, product: Product) -> Product:
+        self._multiplied[product.weight] += 1
+        return replace(product, call=self._multiplied[product.weight] - 1)
 
     def _function_of_planes(self, name: str, args: Any, kwargs: Any) -> Origin | None:
         """A convolution with a parameter, or a pool, called as a function."""
@@ -427,7 +450,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """What a linear layer, a convolution or a pool makes."""
         of = self.origin(given) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
-            return _dense(of, given, options["weight"], weight, bias, transposed=True)
+            return self._counted(_dense(of, given, options["weight"], weight, bias, transposed=True))
         of, dropout = undropped(of)
         if dropout and function.kind != "convolution":
             raise refusal(f"{where} pools what dropout leaves; nearest: dropout after the pool")
@@ -438,7 +461,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             _check_same(where, made.read, planes)
             source, inputs = of.of if isinstance(of, Pooled) else of, made.fan_in
             product = Product(of=source, inputs=inputs, weight=weight, bias=bias, transposed=True, convolution=made)
-            return replace(product, dropout=dropout)
+            return self._counted(replace(product, dropout=dropout))
         pool = pool_of(where, function, options, planes)
         convolution = of.convolution if isinstance(of, Product) else None
         if isinstance(of, Pooled) or (convolution and convolution.after):
@@ -467,10 +490,39 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return made
 
         torch.nn.Module.__call__ = call
+        with self._own_gradients():
+            try:
+                yield
+            finally:
+                torch.nn.Module.__call__ = plain
+
+    @contextmanager
+    def _own_gradients(self) -> Iterator[None]:
+        """While functions with gradients of their own are recorded as one call each, however they are called."""
+        found: list[Any] = [torch.autograd.Function]
+        for kind in found:  # which grows
+            found += [each for each in kind.__subclasses__() if not each.__module__.startswith("torch.")]
+        plain = {kind: kind.__dict__["forward"] for kind in found[1:] if "forward" in kind.__dict__}
+        for kind, forward in plain.items():
+            kind.forward = staticmethod(partial(self._own_gradient, kind, forward.__get__(None, kind)))
         try:
             yield
         finally:
-            torch.nn.Module.__call__ = plain
+            for kind, forward in plain.items():
+                kind.forward = forward
+
+    def _own_gradient(self, kind: Any, forward: Any, *args: Any) -> Any:
+        self._inside += 1
+        try:
+            made = forward(*args)
+            given = args[1:] if args and isinstance(args[0], torch.autograd.function.FunctionCtx) else args
+            places = [at for at, arg in enumerate(given) if self.origin(arg) is not None]
+            if self._inside == 1 and len(places) == 1 and isinstance(made, torch.Tensor):
+                before, after = given[: places[0]], given[places[0] + 1 :]
+                self._spike(kind.__name__, lambda x: kind.apply(*before, x, *after), given[places[0]], made)
+        finally:
+            self._inside -= 1
+        return made
 
     def _record_call(self, kind: Kind, module: torch.nn.Module, args: Any, made: Any) -> None:
         name = self.names.get(id(module), type(module).__name__)
@@ -486,7 +538,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             raise refusal(f"{where} is not among the layers that run here{nearest(module)}")
         given = args[0]
         of = self.origin(given)
-        if kind is Kind.SAME:
+        if kind is Kind.SPIKE:
+            self._spike(where, module, given, made)
+        elif kind is Kind.SAME:
             if of is not None:
                 self.mark(made, of)
         elif kind is Kind.DROPOUT:
@@ -560,11 +614,6 @@ def _dropped(of: Origin, share: float, per: str) -> Origin:
     return Dropped(of=of, dropout=Dropout(share=share, per=per)) if share else of
 
 
-def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
-    """What dropout was applied to, and what it was."""
-    return (of.of, of.dropout) if isinstance(of, Dropped) else (of, None)
-
-
 def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:
     """A product with a batch norm, which has constants in eval()."""
     if not isinstance(of, Product) or of.norm or (of.convolution and of.convolution.after):
@@ -600,15 +649,19 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     made: Any = None
     reset_states(module)
     kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
-    with torch.no_grad(), recorder.calls(), recorder:
+    held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
+    recorder.timesteps = timesteps or 0
+    with torch.enable_grad(), recorder.calls(), recorder:  # what runs without gradients is then known
         recorder.example = example if timesteps is None else None
         for number, step in enumerate(steps):
             recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
             made = module(step)
+    for each, before in held:
+        vars(each).update(before)
     reset_states(module)  # nor does it keep a mask that leaves nothing out
     for buffer, before in kept:
         if buffer.shape == before.shape:
-            buffer.copy_(before)
+            buffer.data.copy_(before)
     for name, calls in recorder.layers.items():
         where = f"'{name}' ({type(calls.module).__name__})"
         calls.reading = match_gradients(where, calls.module, calls.reading, calls.neurons)
@@ -621,6 +674,8 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         masks=recorder.masks,
         values=values,
         votes=recorder.votes,
+        made=recorder.made,
+        timesteps=recorder.timesteps,
     )
 
 

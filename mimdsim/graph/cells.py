@@ -14,6 +14,7 @@ A cell is one record (`CellModel`) with a function that writes its equations wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +27,7 @@ from mimdsim.graph.records import Carry, GraphBuilder, Value
 from mimdsim.graph.spikes import Selection
 
 OUTPUT = "output"
+TAKEN = {*ROLES, *ROLES.values(), "spikes", "current", "normalised"}  # names that no row has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,8 @@ class CellModel:
     the order of the equations. recurrent: the layer's outputs of the timestep before have such weights, and biases,
     too. states: carried beside the output. parameters: numbers, the same for all neurons. rows: numbers per neuron that
     are trained, by the parameter that they start from. equations: the terms of the output and of every state, by name.
-    spiking: outputs are 0 or 1. sparse: outputs that are 0 send nothing; else all are sent always.
+    spiking: outputs are 0 or 1. sparse: outputs that are 0 send nothing; else all are sent always. reads_itself: the
+    equations read the outputs of the timestep before.
     """
 
     name: str
@@ -50,11 +53,11 @@ class CellModel:
     rows: tuple[str, ...] = ()
     spiking: bool = False
     sparse: bool = False
+    reads_itself: bool = False
 
     def __post_init__(self) -> None:
-        taken = {*ROLES, *ROLES.values(), "spikes", "current", "normalised"}
         wrong = [f"state '{OUTPUT}'"] if OUTPUT in self.states else []
-        wrong += [f"row '{row}'" for row in self.rows if row in taken]
+        wrong += [f"row '{row}'" for row in self.rows if row in TAKEN]
         if wrong:
             raise MappingError(f"cell '{self.name}' has a {wrong[0]}, a name that is taken: give it another")
         known = {parameter.name for parameter in self.parameters}
@@ -109,7 +112,11 @@ class Term:
         return self.line(1.0 / other)
 
     def line(self, scale: float, shift: float = 0.0) -> Term:
-        """scale * term + shift."""
+        """scale * term + shift. Raises MappingError for what is not finite."""
+        if not math.isfinite(scale) or not math.isfinite(shift):
+            raise MappingError(
+                f"the equations of cell '{self.cell.model.name}' make {scale:g} of constants: lower them"
+            )
         return self.cell.made("affine", self, attributes=Line(scale=float(scale), shift=float(shift)))
 
 
@@ -154,7 +161,7 @@ class Equations:
         """current: what weights and biases make of the sources [rows, gates * neurons]; own: of the layer's outputs of
         the timestep before."""
         self.p = dict(cell.values)
-        self._body, self._layer, self._model, self._selection = body, name, cell.of, selection
+        self._body, self._layer, self.model, self._selection = body, name, cell.of, selection
         self._current, self._own = current, own
         columns = body.values[current].shape[1]
         self._shape = rows, columns // cell.of.gates
@@ -172,7 +179,7 @@ class Equations:
         name = before(spikes_of(self._layer))
         if name not in self._body.values:
             raise MappingError(
-                f"cell '{self._model.name}' reads its output of the timestep before: name a state for it"
+                f"cell '{self.model.name}' reads its output of the timestep before: set reads_itself = True"
             )
         return Term(name, self)
 
@@ -183,7 +190,7 @@ class Equations:
     def from_itself(self) -> tuple[Term, ...]:
         """One term per gate: sums over the layer's outputs of the timestep before."""
         if self._own is None:
-            raise MappingError(f"cell '{self._model.name}' asks for synapses onto itself: set recurrent = True")
+            raise MappingError(f"cell '{self.model.name}' asks for synapses onto itself: set recurrent = True")
         return self._split(self._own)
 
     def gates(self) -> tuple[Term, ...]:
@@ -195,13 +202,13 @@ class Equations:
     def state(self, name: str) -> Term:
         """A state as the timestep before left it; 0 at first."""
         if name not in self._states:
-            raise MappingError(f"cell '{self._model.name}' has no state '{name}'{suggest(name, self._states)}")
+            raise MappingError(f"cell '{self.model.name}' has no state '{name}'{suggest(name, self._states)}")
         return Term(self._states[name], self)
 
     def row(self, name: str) -> Term:
         """Trained numbers, one per neuron, for every sample."""
-        if name not in self._model.rows:
-            raise MappingError(f"cell '{self._model.name}' has no row '{name}'{suggest(name, self._model.rows)}")
+        if name not in self.model.rows:
+            raise MappingError(f"cell '{self.model.name}' has no row '{name}'{suggest(name, self.model.rows)}")
         if name not in self._rows:
             self._rows[name] = self.made("repeat_row", Term(f"{name}.{self._layer}", self), attributes=self._shape[0])
         return self._rows[name]
@@ -218,15 +225,15 @@ class Equations:
         return Term(self._body.one(kind, names, f"{layer}.{kind}", layer=layer, attributes=attributes), self)
 
     def _split(self, name: str) -> tuple[Term, ...]:
-        if self._model.gates == 1:
+        if self.model.gates == 1:
             return (Term(name, self),)
         given = (name,)
-        parts = self._body.add("split_columns", given, f"{name}.gate", layer=self._layer, attributes=self._model.gates)
+        parts = self._body.add("split_columns", given, f"{name}.gate", layer=self._layer, attributes=self.model.gates)
         return tuple(Term(part, self) for part in parts)
 
     def finish(self) -> tuple[tuple[Carry, ...], str]:
         """Write the equations; what they carry and the name of the output."""
-        model, found = self._model, dict(self._model.equations(self))
+        model, found = self.model, dict(self.model.equations(self))
         wanted = {OUTPUT, *model.states}
         terms = {name for name, term in found.items() if isinstance(term, Term)}
         if found.keys() != wanted or terms != wanted:

@@ -166,6 +166,8 @@ class Layer:
     @property
     def gives_itself_gradients(self) -> bool:
         """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
+        if self.cell:
+            return self.recurs or self.cell.of.reads_itself
         return self.recurs or (reads_own_spikes(self) and self.linear.reset_gradient == "full")
 
     @property

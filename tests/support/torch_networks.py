@@ -117,6 +117,187 @@ class Masked(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class SurrogateSpike(torch.autograd.Function):  # type: ignore[misc]
+    """As the SpyTorch tutorials write it."""
+
+    scale = 10.0
+
+    @staticmethod
+    def forward(ctx: Any, given: Any) -> Any:
+        ctx.save_for_backward(given)
+        out = torch.zeros_like(given)
+        out[given > 0] = 1.0
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (given,) = ctx.saved_tensors
+        return gradient.clone() / (SurrogateSpike.scale * torch.abs(given) + 1.0) ** 2
+
+
+spike_fn = SurrogateSpike.apply  # bound before anything is recorded, as in the tutorials
+
+
+class SpyTorch(nn.Module):  # type: ignore[misc]
+    """Zenke's SpyTorch: neurons written out, each layer over all timesteps, a read-out that leaks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w1 = nn.Parameter(torch.randn(INPUTS, HIDDEN) * 0.3)
+        self.v1 = nn.Parameter(torch.randn(HIDDEN, HIDDEN) * 0.2)
+        self.w2 = nn.Parameter(torch.randn(HIDDEN, CLASSES) * 0.4)
+
+    def forward(self, inputs: Any) -> Any:
+        alpha, beta, batch = 0.8, 0.9, len(inputs)
+        h1 = torch.einsum("abc,cd->abd", (inputs, self.w1))
+        syn, mem, out = (torch.zeros((batch, HIDDEN), dtype=inputs.dtype) for _ in range(3))
+        recorded = []
+        for t in range(inputs.shape[1]):
+            current = h1[:, t] + torch.einsum("ab,bc->ac", (out, self.v1))
+            out = spike_fn(mem - 1.0)
+            syn, mem = alpha * syn + current, (beta * mem + syn) * (1.0 - out.detach())
+            recorded.append(out)
+        h2 = torch.einsum("abc,cd->abd", (torch.stack(recorded, dim=1), self.w2))
+        flt, out = (torch.zeros((batch, CLASSES), dtype=inputs.dtype) for _ in range(2))
+        read = []
+        for t in range(inputs.shape[1]):
+            flt, out = alpha * flt + h2[:, t], beta * out + flt
+            read.append(out)
+        return torch.stack(read, dim=1)
+
+
+class OwnNeuron(nn.Module):  # type: ignore[misc]
+    """A neuron of one's own, which keeps its potential, with a surrogate of snnTorch's."""
+
+    def __init__(self, beta: float, detached: bool):
+        super().__init__()
+        self.beta, self.detached, self.mem = beta, detached, None
+        self.spike = surrogate.fast_sigmoid(slope=10)
+
+    def forward(self, current: Any) -> Any:
+        self.mem = current if self.mem is None else self.beta * self.mem + current
+        spikes = self.spike(self.mem - 1.2)
+        self.mem = torch.where((spikes.detach() if self.detached else spikes) > 0, 0.1 * self.mem, self.mem)
+        return spikes
+
+
+class OwnNeurons(nn.Module):  # type: ignore[misc]
+    def __init__(self, detached: bool = True):
+        super().__init__()
+        self.first, self.between, self.last = (
+            nn.Linear(INPUTS, HIDDEN),
+            nn.Linear(HIDDEN, HIDDEN),
+            nn.Linear(HIDDEN, CLASSES),
+        )
+        self.neurons = nn.ModuleList([OwnNeuron(beta, detached) for beta in (0.9, 0.8, 0.95)])
+
+    def forward(self, x: Any) -> Any:
+        out = []
+        for each in self.neurons:
+            each.mem = None
+        one, two, three = self.neurons
+        for step in x:
+            out.append(three(self.last(two(self.between(one(self.first(step)))))))
+        return torch.stack(out)
+
+
+class RadLif(nn.Module):  # type: ignore[misc]
+    """Bittar and Garner 2022: adaptive, recurrent, four constants a neuron learned, batch norm over the sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.W, self.V = nn.Linear(INPUTS, HIDDEN, bias=False), nn.Linear(HIDDEN, HIDDEN, bias=False)
+        nn.init.uniform_(self.V.weight, 0.01, 0.1)
+        self.norm = nn.BatchNorm1d(HIDDEN, momentum=0.05)
+        self.alpha = nn.Parameter(torch.empty(HIDDEN).uniform_(0.82, 0.95))
+        self.beta = nn.Parameter(torch.empty(HIDDEN).uniform_(0.97, 0.99))
+        self.a, self.b = (
+            nn.Parameter(torch.empty(HIDDEN).uniform_(low, high)) for low, high in ((-0.9, 0.9), (0.1, 1.9))
+        )
+        self.out, self.read = nn.Linear(HIDDEN, CLASSES), snn.Leaky(beta=0.9, reset_mechanism="none")
+        self.spike = surrogate.fast_sigmoid(slope=5)
+
+    def forward(self, x: Any) -> Any:
+        current = self.W(x)
+        batch, timesteps, width = current.shape
+        current = self.norm(current.reshape(batch * timesteps, width)).reshape(batch, timesteps, width)
+        ut, wt, st = (torch.zeros(batch, width, dtype=x.dtype) for _ in range(3))
+        alpha, beta = torch.clamp(self.alpha, min=0.81, max=0.96), torch.clamp(self.beta, min=0.96, max=0.991)
+        a, b = torch.clamp(self.a, min=-1.0, max=1.0), torch.clamp(self.b, min=0.0, max=2.0)
+        own = self.V.weight.clone().fill_diagonal_(0)
+        mem, out = self.read.reset_mem(), []
+        for t in range(timesteps):
+            wt = beta * wt + a * ut + b * st
+            ut = alpha * (ut - st) + (1 - alpha) * (current[:, t, :] + torch.matmul(st, own) - wt)
+            st = self.spike(ut - 0.3)
+            _, mem = self.read(self.out(st), mem)
+            out.append(mem)
+        return torch.stack(out)
+
+
+class OwnGru(nn.Module):  # type: ignore[misc]
+    """A GRU by hand, its gates in one matrix, read by a linear layer at its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x2h, self.h2h = nn.Linear(INPUTS, 3 * HIDDEN), nn.Linear(HIDDEN, 3 * HIDDEN)
+        self.fc = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        h = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            r_in, z_in, n_in = self.x2h(step).chunk(3, 1)
+            r_own, z_own, n_own = self.h2h(h).chunk(3, 1)
+            r, z = torch.sigmoid(r_in + r_own), torch.sigmoid(z_in + z_own)
+            n = torch.tanh(n_in + r * n_own)
+            h = n + z * (h - n)
+        return self.fc(h)
+
+
+class OwnEgru(nn.Module):  # type: ignore[misc]
+    """An event-based GRU by hand (Subramoney et al. 2023), whose thresholds are learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x2h, self.h2h = nn.Linear(INPUTS, 3 * HIDDEN), nn.Linear(HIDDEN, 3 * HIDDEN)
+        self.thr = nn.Parameter(torch.empty(HIDDEN).uniform_(0.05, 0.3))
+        self.fc = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        c, y = (torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype) for _ in range(2))
+        sent = []
+        for step in x:
+            inputs, own = self.x2h(step), self.h2h(y)
+            z = torch.sigmoid(inputs[:, :HIDDEN] + own[:, :HIDDEN])
+            r = torch.sigmoid(inputs[:, HIDDEN : 2 * HIDDEN] + own[:, HIDDEN : 2 * HIDDEN])
+            g = torch.tanh(inputs[:, 2 * HIDDEN :] + r * own[:, 2 * HIDDEN :])
+            c = z * c + (1 - z) * g
+            event = SurrogateSpike.apply(c - self.thr)
+            y, c = event * c, c - event * self.thr
+            sent.append(y)
+        return self.fc(torch.stack(sent).mean(0))
+
+
+class Quadratic(nn.Module):  # type: ignore[misc]
+    """Quadratic integrate-and-fire neurons of planes, after a convolution, and counts that are added up by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(2, 4, 3), nn.Linear(4 * 4 * 4, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        v, w, total = 0.0, 0.0, 0.0
+        for step in x:
+            v = v + 0.1 * v * (v - 0.5) + self.conv(step)
+            spikes = spike_fn(v - 1.0)
+            v = v * (1 - spikes)
+            w = 0.9 * w + self.fc(spikes.flatten(1))
+            out = spike_fn(w - 1.0)
+            w = w - out.detach()
+            total = total + out
+        return total
+
+
 class Delays(nn.Module):  # type: ignore[misc]
     """A delay for each synapse from the input, as of DCLS once they are rounded, and axonal ones between layers."""
 
@@ -400,6 +581,10 @@ def of_every_membrane(returned: Any, labels: Any) -> Any:
 
 def of_highest_membrane(returned: Any, labels: Any) -> Any:
     return torch.nn.functional.cross_entropy(returned[1].max(0).values, labels)
+
+
+def of_highest_of_samples(potentials: Any, labels: Any) -> Any:
+    return torch.nn.functional.cross_entropy(potentials.max(1).values, labels)
 
 
 EVERY = {"loss": "cross_entropy", "reading": "every"}
@@ -723,10 +908,26 @@ ZOO: dict[str, TorchNetwork] = {
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
     "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
+    "neurons written out: SpyTorch, recurrent": TorchNetwork(
+        make=SpyTorch, judge=of_highest_of_samples, loss="ce_max_membrane_loss", batch_first=True, scale=1.0,
+        options={"output": "membrane"},
+    ),
+    "neurons written out: modules": TorchNetwork(make=OwnNeurons, judge=of_counts, scale=4.0),
+    "neurons written out: gradients through resets": TorchNetwork(
+        make=lambda: OwnNeurons(detached=False), judge=of_counts, scale=4.0
+    ),
+    "neurons written out: RadLIF, batch norm": TorchNetwork(
+        make=RadLif, judge=of_membrane, loss="ce_max_membrane_loss", batch_first=True, scale=1.5
+    ),
+    "cells written out: GRU": TorchNetwork(make=OwnGru, loss="", judge=of_counts, scale=2.0),
+    "cells written out: EGRU": TorchNetwork(make=OwnEgru, loss="", judge=of_counts, scale=4.0),
+    "neurons written out: quadratic, of planes": TorchNetwork(
+        make=Quadratic, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
+    ),
 }  # fmt: skip
 
 
-CONSTANTS = ("V", "alpha", "beta", "threshold", "w")  # of neurons, which stay as they are
+CONSTANTS = ("V", "a", "alpha", "b", "beta", "thr", "threshold", "w")  # of neurons, which stay as they are
 
 
 def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:

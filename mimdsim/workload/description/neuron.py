@@ -6,7 +6,9 @@ from typing import Any
 
 from mimdsim.base.errors import MappingError
 from mimdsim.graph.cell_catalogue import CELL_MODELS, cell_of
+from mimdsim.graph.cell_equations import Written, cell_from_equations
 from mimdsim.graph.cells import Cell, CellModel
+from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_catalogue import LIF
 from mimdsim.graph.neuron_models import MODELS, model_of, neuron_of
@@ -50,12 +52,27 @@ def change_neuron(network: dict[str, Any], neurons: Any) -> None:
         network["neuron_parameters"] = kept
 
 
-def _cell(network: Network, model: CellModel, index: int) -> Cell:
-    """The cells of one layer."""
+def _written(network: Network) -> dict[str, CellModel]:
+    """The cells that the description has equations of, by name."""
+    found = {}
+    for name, keys in network.cells.items():
+        if name in MODELS or name in CELL_MODELS:
+            raise MappingError(f"network.cells.{name}: there is such a model already; give it another name")
+        try:
+            found[name] = cell_from_equations(name, keys.equations, keys.parameters, keys.learned)
+        except MappingError as problem:
+            raise MappingError(f"network.cells.{name}: {problem}") from None
+    return found
+
+
+def _cell(network: Network, model: CellModel, index: int) -> LinearNeuron | Cell:
+    """The cells of one layer; of equations that are affine between spikes the linear neurons that do the same."""
     last, unread = index == len(network.hidden), ""
     for key in ("reset", "reset_gradient"):
         unread = unread or (key if network.of_layer(key, index) else "")
-    if network.spikes != "dense":
+    cell = cell_of(model, _parameters(network, model, index))
+    linear = linear_neuron_of(model, cell.values)
+    if network.spikes != "dense" and linear is None:
         raise MappingError(f'network.neuron = "{model.name}" sends numbers, not lists: set network.spikes = "dense"')
     if network.learned.get(network.layers[index]):
         raise MappingError(
@@ -71,13 +88,29 @@ def _cell(network: Network, model: CellModel, index: int) -> Cell:
             f'network.neuron = "{model.name}" of the output layer sends no spikes: set network.output = "membrane", '
             "which reads what it sends"
         )
-    return cell_of(model, _parameters(network, model, index))
+    if last and network.output != "spikes" and model.spiking and isinstance(model.equations, Written):
+        raise MappingError(
+            f'network.neuron = "{model.name}" of the output layer sends spikes: set network.output = "spikes", or let '
+            "an equation of the last layer say that its output is the potential"
+        )
+    if linear is not None and model.spiking:
+        _check_second_threshold(network, linear, last)
+    return cell if linear is None else linear
+
+
+def _check_second_threshold(network: Network, neuron: LinearNeuron, last: bool) -> None:
+    key = "output_second_threshold" if last else "second_threshold"
+    if getattr(network, key) >= neuron.threshold:
+        raise MappingError(
+            f"network.{key}: {getattr(network, key):g} must be below the threshold of '{neuron.model}', which lies "
+            f"{neuron.threshold:g} above the resting potential, or no neuron between them gets a gradient: lower it"
+        )
 
 
 def _neuron(network: Network, index: int) -> LinearNeuron | Cell:
     """The neurons of one layer."""
     last, name = index == len(network.hidden), network.of_layer("neuron", index)
-    found = models_with(network.models).get(name) or model_of(name)
+    found = _written(network).get(name) or models_with(network.models).get(name) or model_of(name)
     if isinstance(found, CellModel):
         return _cell(network, found, index)
     model = found
@@ -95,12 +128,7 @@ def _neuron(network: Network, index: int) -> LinearNeuron | Cell:
         reset_gradient=network.of_layer("reset_gradient", index) or None,
         learned=network.learned.get(network.layers[index], ()),
     )
-    key = "output_second_threshold" if last else "second_threshold"
-    if getattr(network, key) >= neuron.threshold:
-        raise MappingError(
-            f"network.{key}: {getattr(network, key):g} must be below the threshold of '{model.name}', which lies "
-            f"{neuron.threshold:g} above the resting potential, or no neuron between them gets a gradient: lower it"
-        )
+    _check_second_threshold(network, neuron, last)
     return neuron
 
 

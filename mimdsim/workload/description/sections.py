@@ -94,14 +94,23 @@ class ConvolutionKeys(Section):
     planes: tuple[Extent, Extent, Extent] | None = None
 
 
+class CellKeys(Section):
+    """Neurons by equations of a timestep, each 'name = expression': docs/neurons.md. `parameters`: numbers that they
+    name; `learned`: those that every neuron has of its own and trains, and where they start."""
+
+    equations: tuple[str, ...] = Field(min_length=1, max_length=64)
+    parameters: dict[str, float] = Field(default_factory=dict, max_length=64)
+    learned: dict[str, float] = Field(default_factory=dict, max_length=64)
+
+
 class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
-    `neuron` is a model of docs/neurons.md, or of the Python file `models` (run only where code is allowed), with its
-    `neuron_parameters`, each a number or one per neuron; those of "lif" may also be given as `decay`, `current_gain`
-    and `threshold`. `reset`, `reset_gradient`: the neuron's own by default. These, `surrogate`, `surrogate_slope`,
-    `recurrence`, `bias`, `dropout` and `batch_norm` with its constants take one value for all layers or a list with one
-    per layer, output layer last. Second thresholds count from the resting potential.
+    `neuron` is a model of docs/neurons.md, one of `cells`, or one of the Python file `models` (run only where code is
+    allowed), with its `neuron_parameters`, each a number or one per neuron; those of "lif" may also be given as
+    `decay`, `current_gain` and `threshold`. `reset`, `reset_gradient`: the neuron's own by default. These, `surrogate`,
+    `surrogate_slope`, `recurrence`, `bias`, `dropout` and `batch_norm` with its constants take one value for all layers
+    or a list with one per layer, output layer last. Second thresholds count from the resting potential.
 
     `learned`: by layer, the parameters of its neurons that are trained, from what is given of them on; one number is
     shared by the layer.
@@ -138,6 +147,7 @@ class Network(Section):
     output_second_threshold: float = -100.0
     surrogate: OneOrMore[str] = "superspike"
     surrogate_slope: OneOrMore[Annotated[float, Field(gt=0)]] = 10.0
+    cells: dict[str, CellKeys] = Field(default_factory=dict, max_length=64)
     models: PathText = ""  # a Python file with neuron models or cells of one's own
     neuron: OneOrMore[str] = "lif"
     neuron_parameters: OneOrMore[Annotated[dict[str, OneOrMore[float]], Field(max_length=64)]] = Field(

@@ -1,0 +1,199 @@
+"""Where the values of a tensor come from: the example, a layer, or arithmetic on what layers sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from mimdsim.graph.convolution import Convolution, Planes, Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """The example input, or a part of it. entry: (which, of how many) of the axis of time, where it is one of them."""
+
+    entry: tuple[int, int] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOutput:
+    """What a layer of neurons sent in one of its calls: its spikes, or one of its states."""
+
+    layer: str
+    call: int
+    spikes: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A parameter of the module, or its product with a mask."""
+
+    name: str
+    masked: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """`inputs` values times weights, plus a bias, named as the parameters are; transposed: they lie [outputs, inputs].
+    convolution: how planes are multiplied, with the pools before and after it. norm: the batch norm that scales it;
+    folded: by constants, in eval(). dropout: of what it reads. call: how often it was computed before, or the timestep
+    that was taken of it."""
+
+    of: Origin
+    inputs: int
+    weight: str
+    bias: str
+    transposed: bool
+    convolution: Convolution | None = None
+    norm: str = ""
+    folded: bool = False
+    dropout: Dropout | None = None
+    call: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """One of so many equal shares of the columns of a product, or of a sum of them."""
+
+    of: Product | Sum
+    index: int
+    gates: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropout:
+    """A share that is left out, drawn anew in every timestep or once a 'sequence'."""
+
+    share: float
+    per: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """What dropout leaves."""
+
+    of: Origin
+    dropout: Dropout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled:
+    """What a pool made of planes."""
+
+    of: Origin
+    planes: Planes
+    pool: Pool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sum:
+    parts: tuple[Origin, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Joined:
+    """Side by side along the axis of neurons, each so wide; None: of no known origin, as zeros before there are
+    spikes."""
+
+    parts: tuple[Origin | None, ...]
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FunctionResult:
+    """Made by a function that no layer has; 'stack': the timesteps, one after another."""
+
+    by: str
+    of: tuple[Origin | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step from 0 to 1, above a threshold, with a surrogate gradient, which a factor multiplies."""
+
+    threshold: float
+    surrogate: str
+    slope: float
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Read:
+    """A current, or a parameter, as an operation element by element reads it."""
+
+    of: Product | Sum | Gate | Parameter
+    tensor: torch.Tensor
+
+
+@dataclass(kw_only=True, eq=False)
+class Made:
+    """What an operation element by element made. by: the function of PyTorch; op: as equations write it, 'spike' with
+    its step; number: in the order in which they were made; name: of a variable that held it."""
+
+    by: str
+    op: str
+    args: tuple[Made | Read | float | np.ndarray, ...]
+    number: int
+    tensor: torch.Tensor | None
+    step: Step | None = None
+    name: str = ""
+
+
+Origin = Input | LayerOutput | Parameter | Product | Gate | Pooled | Dropped | Sum | Joined | FunctionResult | Made
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Feed:
+    """What a layer reads of one source: a product with rows `first` to `last` - 1 of its weights."""
+
+    of: Origin | None
+    product: Product
+    first: int
+    last: int
+
+
+def feeds_of(origin: Origin | None) -> list[Feed]:
+    """The products that are added up in an origin, source by source."""
+    found = []
+    for each in origin.parts if isinstance(origin, Sum) else (origin,):
+        if isinstance(each, Product):
+            side_by_side = each.of if isinstance(each.of, Joined) and not each.convolution else None
+            parts, widths = (side_by_side.parts, side_by_side.widths) if side_by_side else ((each.of,), (each.inputs,))
+            first = 0
+            for part, wide in zip(parts, widths, strict=True):
+                found.append(Feed(of=part, product=each, first=first, last=first + wide))
+                first += wide
+    return found
+
+
+def is_in_time(origin: Origin | None) -> bool:
+    """Whether it is of all timesteps together, of an example that has them."""
+    if isinstance(origin, Input):
+        return origin.entry is None
+    if isinstance(origin, Sum):
+        return all(map(is_in_time, origin.parts))
+    if isinstance(origin, (Product, Pooled, Dropped)):
+        return is_in_time(origin.of)
+    return isinstance(origin, FunctionResult) and origin.by == "stack"
+
+
+def timestep_of(origin: Origin, t: int, timesteps: int) -> Origin:
+    """What a timestep of it is."""
+    if isinstance(origin, Input):
+        return Input(entry=(t, timesteps))
+    if isinstance(origin, Sum):
+        return Sum(parts=tuple(timestep_of(part, t, timesteps) for part in origin.parts))
+    if isinstance(origin, Product):
+        return replace(origin, of=timestep_of(origin.of, t, timesteps), call=t)
+    if isinstance(origin, (Pooled, Dropped)):
+        return replace(origin, of=timestep_of(origin.of, t, timesteps))
+    if isinstance(origin, FunctionResult) and len(origin.of) == timesteps:
+        return origin.of[t] or FunctionResult(by="nothing that is known", of=())
+    return origin
+
+
+def undropped(of: Origin) -> tuple[Origin, Dropout | None]:
+    """What dropout was applied to, and what it was."""
+    return (of.of, of.dropout) if isinstance(of, Dropped) else (of, None)
