@@ -42,6 +42,8 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         if BINARY[by] == TIMES and isinstance(operands[1], float):
             operands = operands[::-1]
         return make(BINARY[by], *operands)
+    if by == "detach" and isinstance(operands[0], Made) and operands[0].op == "detach":
+        operands = list(operands[0].args)
     if by in UNARY and len(operands) == 1:
         return make(UNARY[by], operands[0])
     if by in ("neg", "__neg__", "negative") and len(operands) == 1:
@@ -53,7 +55,7 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
     if by in ABOVE and len(operands) == 2:
         one, other = reversed(operands) if ABOVE[by] else operands
         if isinstance(one, Made) and _is_spike(one) and isinstance(other, float) and 0 <= other < 1:
-            return make("detach", one)
+            return make("detach", one.args[0] if one.op == "detach" else one)
         return make("detach", make("spike", make(SUBTRACT, one, other)))
     if by in CLAMPS and operands:
         low, high = [*operands[1:], None, None][:2] if len(operands) > 1 else limits

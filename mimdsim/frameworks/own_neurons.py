@@ -178,11 +178,12 @@ def _signature(read: Read) -> Any:
 class Written:
     """The neurons of a layer that are written out. texts: their equations; rows: by learned name, the module's
     parameter, '' for constants that differ from neuron to neuron, and values [1, neurons]; own: of cells with sums over
-    their own outputs apart, the product that makes them."""
+    their own outputs apart, the product that makes them; first: the timestep before which they send 0."""
 
     texts: tuple[str, ...]
     rows: dict[str, tuple[str, np.ndarray]]
     own: Product | None
+    first: int
 
     def model(self, name: str) -> CellModel:
         return cell_from_equations(name, self.texts, {}, dict.fromkeys(self.rows, 0.0))
@@ -587,7 +588,7 @@ def _layer(
     columns = convolution.result.channels if convolution else width
     writer = _Writer(layer, classes, times, own, columns)
     product = next((each for read in reads if own.is_sum(read) for each in _products(read)), None)
-    written = Written(texts=writer.texts, rows=writer.rows, own=product)
+    written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
     try:
         model = written.model("own")
     except MappingError as problem:

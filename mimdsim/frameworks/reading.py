@@ -213,8 +213,9 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     unused = [name for name, _ in module.named_parameters() if name not in every]
     if unused:
         raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
+    first = {each.calls.name: each.calls.reading.written.first for each in order if each.calls.reading.written}
     for layer in order:
-        _check_every_call(layer)
+        _check_every_call(layer, first)
         alone = len(layer.sources) == 1 and not (layer.recurrent and (layer.trained_norm is None or layer.biases[1:]))
         if any(each.norm for each in layer.sources) and not alone:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
@@ -348,13 +349,14 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
         raise refusal(f"layer '{name}' reads planes of {convolution.planes} of '{source}', which {has}")
 
 
-def _check_every_call(layer: TorchLayer) -> None:
-    """What a layer reads is the same in every timestep, but for itself in the first, and for what was before it."""
+def _check_every_call(layer: TorchLayer, first: Mapping[str, int]) -> None:
+    """What a layer reads is the same in every timestep, but for itself in the first, and for what was before it or, by
+    layer, before there was anything."""
     origins = layer.calls.origins
     read = [_products_read(origin, t, len(origins)) for t, origin in enumerate(origins)]
     for t, each in enumerate(read):
         missing = read[-1] - each
-        if not each <= read[-1] or (t and any(age <= t for *_, age in missing)):
+        if not each <= read[-1] or (t and any(age + first.get(of, 0) <= t for *_, of, age in missing)):
             raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 

@@ -177,7 +177,10 @@ class OwnNeuron(nn.Module):  # type: ignore[misc]
     def forward(self, current: Any) -> Any:
         self.mem = current if self.mem is None else self.beta * self.mem + current
         spikes = self.spike(self.mem - 1.2)
-        self.mem = torch.where((spikes.detach() if self.detached else spikes) > 0, 0.1 * self.mem, self.mem)
+        if self.detached:
+            self.mem = torch.where(spikes > 0, 0.1 * self.mem, self.mem)
+        else:
+            self.mem = self.mem * (1 - 0.9 * spikes)
         return spikes
 
 
