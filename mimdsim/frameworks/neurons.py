@@ -109,6 +109,8 @@ SNNTORCH_STATES = ("spk", "syn", "syn_exc", "syn_inh", "mem")
 def _snntorch_problems(module: Any) -> Iterator[str]:
     if isinstance(module.graded_spikes_factor, torch.nn.Parameter):
         yield "learns what its spikes are (learn_graded_spikes_factor), which is 1 here: leave it out"
+    if type(module).__name__ == "Lapicque" and isinstance(module.beta, torch.nn.Parameter):
+        yield "learns its beta (learn_beta), which its R and C do not follow: leave it out, or write snntorch Leaky"
     if module.inhibition:
         yield "has inhibition, which lets one neuron of a layer fire: leave it out"
     if module.state_quant:

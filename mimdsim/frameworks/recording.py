@@ -241,7 +241,7 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
 @dataclass(kw_only=True)
 class NeuronCalls:
     """The calls of one layer of neurons, in order. currents, outputs: [batch, neurons] a call, or with `in_time`
-    [timesteps, batch, neurons] in the only one; neurons may be planes."""
+    [timesteps, batch, neurons] in the only one; neurons may be planes. states: alike, of neurons that hand them on."""
 
     name: str
     module: torch.nn.Module
@@ -249,6 +249,7 @@ class NeuronCalls:
     currents: list[torch.Tensor] = field(default_factory=list)
     origins: list[Origin | None] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
+    states: list[torch.Tensor] = field(default_factory=list)
 
     @property
     def in_time(self) -> bool:
@@ -325,8 +326,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if func is torch.nn.functional.dropout:
-            share, training = (*args[1:], *[kwargs.get("p", 0.5), kwargs.get("training", True)][len(args) - 1 :])[:2]
-            return self.mark(made, _dropped(known[0], share if training else 0.0, "timestep"))
+            given = {"p": 0.5, "training": True, "inplace": False} | kwargs
+            given |= zip(("p", "training", "inplace"), args[1:], strict=False)
+            dropped = _dropped(known[0], given["p"] if given["training"] else 0.0, "timestep")
+            return self.mark([made, args[0]] if given["inplace"] else made, dropped)
         if name in KEEPS_VALUES and len(known) == 1:
             taken = isinstance(known[0], Input) and isinstance(made, torch.Tensor) and self._entry(made)
             return self.mark(made, Input(entry=taken) if taken else known[0])
@@ -461,7 +464,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self._inside += 1
             try:
                 made = plain(module, *args, **kwargs)
-                self._record_call(kind, module, args, made)
+                self._record_call(kind, module, (*args, *kwargs.values()), made)
             finally:
                 self._inside -= 1
             return made
@@ -494,8 +497,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
             if of is not None:
                 per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
-                self.mark(made, _dropped(of, module.p if module.training else 0.0, per))
+                both = [made, given] if getattr(module, "inplace", False) else made
+                self.mark(both, _dropped(of, module.p if module.training else 0.0, per))
         elif kind is Kind.VOTE:
+            if isinstance(of, FunctionResult) and of.by == VOTE:
+                raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
             self.votes = int(module.voting_size)
             self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,)))
         elif kind is Kind.NORM:
@@ -531,6 +537,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         calls.currents.append(in_time_first(args[0].detach(), reading.batch_first))
         calls.origins.append(self.origin(args[0]))
         calls.outputs.append(in_time_first(parts[0].detach(), reading.batch_first))
+        calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]
         for place, part in enumerate(parts[1:]):
             # the first state of cells that return a sequence is the last of what they sent
             sent = reading.of_cells and reading.in_time and place == 0
