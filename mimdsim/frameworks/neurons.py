@@ -245,13 +245,18 @@ def _spikingjelly_plif(module: Any) -> Reading:
     return replace(reading, learned={"share": "w"} if module.w.requires_grad else {})
 
 
+def _reader_problems(module: Any) -> Iterator[str]:
+    if module.decode is not None:
+        yield f"reads its potentials by decode={module.decode!r}: leave it out, and do that to what it returns"
+
+
 def _spikingjelly_reader(module: Any) -> Reading:
     return Reading(
         model="spikingjelly_lif",
         parameters={"tau": float(module.tau), "decay_input": 1.0},
         reset="none",
         spiking=False,
-        in_time=module.step_mode == "m",
+        in_time=True,
     )
 
 
@@ -286,6 +291,8 @@ NEURONS: dict[str, Reader] = {
             "LIFNode": _spikingjelly_lif,
             "ParametricLIFNode": _spikingjelly_plif,
             "IFNode": lambda module: _spikingjelly(module, "if", r=1.0),
+        }),
+        ("spikingjelly", lambda module, currents: (torch.stack(module(currents)), None), _reader_problems, {
             "NonSpikingLIFNode": _spikingjelly_reader,
         }),
     )
@@ -347,6 +354,8 @@ def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeur
     currents[0] = torch.tensor((PROBES + neuron.threshold - start) / gain)[:, None]
     currents.requires_grad_()
     spikes, _ = _run_copy(run, module, currents)
+    if not spikes.requires_grad:
+        raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
     spikes[after, :, 0].sum().backward()
     assert currents.grad is not None
     found = currents.grad[0, :, 0].numpy() / gain

@@ -209,7 +209,7 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     shared = [name for name in every if every.count(name) > 1]
     if shared:
         raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
-    unused = [name for name, _ in module.named_parameters() if name not in every]
+    unused = [name for name, each in module.named_parameters() if each.requires_grad and name not in every]
     if unused:
         raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     for layer in order:
@@ -406,6 +406,8 @@ def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
 def _functions(origin: Origin | None) -> set[str]:
     if isinstance(origin, FunctionResult):
         return {origin.by}.union(*map(_functions, origin.of))
+    if isinstance(origin, Sum):
+        return {"add"}.union(*map(_functions, origin.parts))
     if isinstance(origin, (Pooled, Dropped)):
         return {"pool" if isinstance(origin, Pooled) else "dropout"} | _functions(origin.of)
     return set()
@@ -883,7 +885,7 @@ def _reading(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool) -
     calls, of_cells = last.calls, last.calls.reading.of_cells
     outputs, spikes = (calls.outputs, True) if reads == "spikes" or of_cells else (calls.states or calls.outputs, False)
     of_output = [at for at, each in enumerate(recorded.returned) if (calls.name, spikes) in _sources(each)]
-    if not of_output:
+    if not of_output or len(of_output) == len(calls.sequence(outputs)):  # a list of all timesteps
         return ""
     functions, values = _functions(recorded.returned[of_output[0]]), recorded.values[of_output[0]]
     some = functions <= {"stack"} and values.ndim < calls.outputs[0].ndim + (not calls.in_time)

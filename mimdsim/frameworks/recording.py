@@ -531,6 +531,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
                 raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
         parts, reading = list(tensors_in(made)), calls.reading
+        if isinstance(made, list):  # of all timesteps
+            parts = [torch.stack(parts)]
         if reading.of_cells and args[0].ndim != 2 + reading.in_time:
             raise refusal(f"{where} reads {args[0].ndim} axes; nearest: a batch of samples")
         number = len(calls.outputs)
@@ -542,7 +544,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             # the first state of cells that return a sequence is the last of what they sent
             sent = reading.of_cells and reading.in_time and place == 0
             self.mark(part, LayerOutput(layer=name, call=number, spikes=sent))
-        self.mark(parts[0], LayerOutput(layer=name, call=number, spikes=calls.reading.spiking))
+        self.mark(
+            made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
+        )
 
 
 def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
