@@ -183,7 +183,7 @@ def test_gpu_kernels_take_any_age(strategy: str, spikes: str) -> None:
 
 @pytest.mark.first(4)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
-@pytest.mark.parametrize("sources", FORWARD.values(), ids=FORWARD)
+@pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_whole_tensors_take_any_age(sources: Sources, spikes: str) -> None:
     if spikes == "sparse":
         assert_as_meant(delayed(sources))
