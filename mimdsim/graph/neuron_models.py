@@ -96,6 +96,8 @@ def _learning(
             f"network.learned: model '{model.name}' has no parameter '{unknown[0]}'{suggest(unknown[0], known)}; it "
             f"has {', '.join(known)}"
         )
+    if len({*names}) < len(names):
+        raise MappingError(f"network.learned: {', '.join(names)} names a parameter twice")
 
     def arrays(one: str = "") -> tuple[np.ndarray, ...]:
         """Of the neuron, and its lift, where all of them are zero but `one`."""
