@@ -23,6 +23,7 @@ from test_convolutions import CHAINS, network_of_planes
 from test_sources import reading
 from test_whole_tensors import TOLERANCE, assert_alike, outcome, run_whole
 
+import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.compiler import compile_graph
 from mimdsim.execution import Executor, WholeTensors, initial_weights, scheduled_values
@@ -163,6 +164,13 @@ def test_a_test_leaves_nothing_out() -> None:
     evaluate(plain, without, data, np.arange(network.batch))
     np.testing.assert_array_equal(executor.read("counts"), plain.read("counts"))
     assert scheduled_values(network, None, 0, 1)["keep.hidden1"] == pytest.approx(0.5)
+
+
+def test_a_run_with_dropout_is_timed_on_gpus() -> None:
+    changes = {"network.spikes": "dense", "network.dropout": 0.3, "training.max_training_steps": 1}
+    changes |= {"network.hidden": [12, 8], "network.capacity": [], "data.timesteps": 4, "training.evaluate": "never"}
+    found = mimdsim.run(load_workload("digits", changes), "tiny", gpus=("a100",)).profile.gpus
+    assert {"graph_replay", "hoisted"} <= {each.strategy for each in found}
 
 
 def test_dropout_of_lists_and_of_everything_is_refused() -> None:
