@@ -310,7 +310,6 @@ def _norm_formula(in_time: bool, sums: int, passes: int, *of_row: str) -> TileFo
     )
 
 
-_ROW = "[:, start:stop]"
 _INVERSE = ("plus scalar", "inverse root")
 # of each its fields, kernel, sums, passes and calls on rows, flops of an element, and constants
 OF_NORM: dict[str, tuple[str, Any, tuple[Any, ...], int, tuple[str, ...]]] = {

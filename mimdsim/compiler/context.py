@@ -21,7 +21,7 @@ from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
 from mimdsim.program.loop_extents import Recorded
-from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
+from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band, repeat_each
 from mimdsim.program.vertex_boxes import boxes_of_runs
 from mimdsim.workload.description.mapping import MappingOptions
 
@@ -319,9 +319,9 @@ class Lowering(ProgramBuilder):
         if held.mapping.axis == FLAT:
             tiles, boxes = boxes_of_runs(held.mapping, held.shape)
             return tiles, {"sample": boxes[:, 0, 0], "slot_start": boxes[:, 1, 0], "slot_stop": boxes[:, 1, 1]}
-        sample = held.mapping.starts
-        whole = {"slot_start": np.zeros_like(sample), "slot_stop": np.full_like(sample, held.shape[1])}
-        return held.mapping.tiles, {"sample": sample, **whole}
+        run, number = repeat_each(held.mapping.stops - held.mapping.starts)
+        sample, none = held.mapping.starts[run] + number, np.zeros_like(run)
+        return held.mapping.tiles[run], {"sample": sample, "slot_start": none, "slot_stop": none + held.shape[1]}
 
     def spread(
         self,

@@ -184,10 +184,12 @@ def _persistent(executor: Executor) -> list[str]:
 def _activity(members: _Members, executor: Executor, dropped: dict[str, int]) -> RecordedActivity:
     """The spikes of the last training step."""
     ids, counts = {}, {}
-    for layer, (first, *counted) in executor.program.recorded.items():
-        shape = executor.arrays[first].shape
+    recorded, passing = executor.program.recorded, executor.program.observables.passing
+    for layer, names in (recorded | passing).items():
+        every = () if layer in recorded else (executor.timesteps,)  # of which one is kept at a time
+        shape, *counted = ((*every, *executor.arrays[name].shape) for name in names)
         if counted:
-            counts[layer] = members.read(f"counts/{layer}", "<i4", executor.arrays[counted[0]].shape)
+            counts[layer] = members.read(f"counts/{layer}", "<i4", counted[0])
         else:  # dense spikes, listed as many as there are in any timestep of a sample
             samples = shape[-2] // executor.program.observables.positions.get(layer, 1)
             counts[layer] = members.read(f"counts/{layer}", "<i4", (executor.timesteps, samples, 2))

@@ -196,7 +196,7 @@ class JoinedSources:
         trues[:] = 0
         for source, lag in zip(self.sources, self.lags, strict=True):
             begin = max(first, lag)
-            trues[begin - first :] += source.trues[begin - lag : max(last, begin) - lag]
+            trues[begin - first :] += source.trues[begin - lag : max(last - lag, 0)]
         np.cumsum(trues, out=made.starts[first + 1 : last + 1])
         made.starts[first + 1 : last + 1] += made.starts[first]
         ends = made.starts[first:last].copy()

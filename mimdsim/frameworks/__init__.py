@@ -52,13 +52,13 @@ def from_torch(
     """The workload of a network written in PyTorch, with its weights, for `run`, `check`, `place` and `compare`.
 
     module: layers of torch.nn.Linear (or products with parameters of its own), Conv1d, Conv2d and pools, and neurons of
-    snnTorch, Norse or SpikingJelly, each optionally recurrent; it may loop over time in any way. example_input: spikes
-    as the module takes them, with time as its first or second axis. timesteps: for a module that takes one timestep a
-    call: how many calls make a sequence; example_input[t] is given to call t, or all of it to each.
-    loss: a name of snnTorch's ("ce_count_loss", "ce_rate_loss", "mse_count_loss", "ce_max_membrane_loss"), or keys of
-    the section `training`; default: the cross-entropy of what the module returns, added up over the timesteps unless
-    it returns their mean or their maximum. output: what the loss
-    reads of the last layer, "spikes" or "membrane"; default: what the module returns of it, spikes if both.
+    snnTorch, Norse or SpikingJelly, each optionally recurrent, or GRU and LSTM; it may loop over time in any way.
+    example_input: spikes as the module takes them, with time as its first or second axis. timesteps: for a module that
+    takes one timestep a call: how many calls make a sequence; example_input[t] is given to call t, or all of it to
+    each. loss: a name of snnTorch's ("ce_count_loss", "ce_rate_loss", "mse_count_loss", "ce_max_membrane_loss"), or
+    keys of the section `training`; default: the cross-entropy of what the module returns, added up over the timesteps
+    unless it returns their mean, their maximum or the last. output: what the loss reads of the last layer, "spikes" or
+    "membrane"; default: what the module returns of it, spikes if both.
     workload: one to take data, training and mapping from; default: random spikes as frequent as the example's. changes:
     keys of the made description. out: a folder to write it to (default: one for this process).
 

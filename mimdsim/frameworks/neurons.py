@@ -111,6 +111,8 @@ SNNTORCH_STATES = ("spk", "syn", "syn_exc", "syn_inh", "mem")
 def _snntorch_problems(module: Any) -> Iterator[str]:
     if isinstance(module.graded_spikes_factor, torch.nn.Parameter):
         yield "learns what its spikes are (learn_graded_spikes_factor), which is 1 here: leave it out"
+    if type(module).__name__ == "Lapicque" and isinstance(module.beta, torch.nn.Parameter):
+        yield "learns its beta (learn_beta), which its R and C do not follow: leave it out, or write snntorch Leaky"
     if module.inhibition:
         yield "has inhibition, which lets one neuron of a layer fire: leave it out"
     if module.state_quant:
@@ -245,13 +247,18 @@ def _spikingjelly_plif(module: Any) -> Reading:
     return replace(reading, learned={"share": "w"} if module.w.requires_grad else {})
 
 
+def _reader_problems(module: Any) -> Iterator[str]:
+    if module.decode is not None:
+        yield f"reads its potentials by decode={module.decode!r}: leave it out, and do that to what it returns"
+
+
 def _spikingjelly_reader(module: Any) -> Reading:
     return Reading(
         model="spikingjelly_lif",
         parameters={"tau": float(module.tau), "decay_input": 1.0},
         reset="none",
         spiking=False,
-        in_time=module.step_mode == "m",
+        in_time=True,
     )
 
 
@@ -286,6 +293,8 @@ NEURONS: dict[str, Reader] = {
             "LIFNode": _spikingjelly_lif,
             "ParametricLIFNode": _spikingjelly_plif,
             "IFNode": lambda module: _spikingjelly(module, "if", r=1.0),
+        }),
+        ("spikingjelly", lambda module, currents: (torch.stack(module(currents)), None), _reader_problems, {
             "NonSpikingLIFNode": _spikingjelly_reader,
         }),
     )
@@ -347,6 +356,8 @@ def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeur
     currents[0] = torch.tensor((PROBES + neuron.threshold - start) / gain)[:, None]
     currents.requires_grad_()
     spikes, _ = _run_copy(run, module, currents)
+    if not spikes.requires_grad:
+        raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
     spikes[after, :, 0].sum().backward()
     assert currents.grad is not None
     found = currents.grad[0, :, 0].numpy() / gain

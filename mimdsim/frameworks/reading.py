@@ -150,7 +150,8 @@ def workload_of(
     training = table.setdefault("training", {})
     reads = _output(output or ("membrane" if "membrane" in str(loss) else ""), recorded, layers[-1])
     table["network"]["output"] = reads
-    training |= _objective(loss, recorded, layers[-1], reads != "spikes", len(values))
+    reading = "" if loss else _reading(recorded, layers[-1], reads, timesteps is not None)
+    training |= _objective(loss, recorded, layers[-1], reads != "spikes", len(values), reading)
     folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
     training["initial_weights"] = WEIGHTS
     if frozen := _frozen(module, layers):
@@ -210,13 +211,13 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     shared = [name for name in every if every.count(name) > 1]
     if shared:
         raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
-    unused = [name for name, _ in module.named_parameters() if name not in every]
+    unused = [name for name, each in module.named_parameters() if each.requires_grad and name not in every]
     if unused:
         raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
     first = {each.calls.name: each.calls.reading.written.first for each in order if each.calls.reading.written}
     for layer in order:
         _check_every_call(layer, first)
-        alone = len(layer.sources) == 1 and not (layer.recurrent and (layer.trained_norm is None or layer.biases[1:]))
+        alone = len(layer.sources) == 1 and not (layer.recurrent and layer.trained_norm is None)
         if any(each.norm for each in layer.sources) and not alone:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
         _check_planes(layer, order)
@@ -273,6 +274,8 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
         )
     of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
     own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
+    if any(source.norm for source in sources) and (own_bias or any(feed.product.bias for feed in own)):
+        raise refusal(f"layer '{name}' adds a bias to what batch norm makes; nearest: synapses onto itself without one")
     biases += [prefix + own_bias] if own_bias else []
     return TorchLayer(
         calls=calls,
@@ -287,9 +290,16 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
 
 def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -> TorchLayer:
     """The layer with its batch norm, if that is trained: of every timestep, or of all in one call."""
-    if not layer.norm or layer.sources[0].folded:
+    if not layer.norm:
         return layer
     of: Any = module.get_submodule(layer.norm)
+    columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
+    if of.num_features != columns:
+        raise refusal(
+            f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
+        )
+    if layer.sources[0].folded:
+        return layer
     calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
     if calls not in (1, timesteps):
         raise refusal(f"'{layer.norm}' ran {calls} times in {timesteps} timesteps; once, or once in each, can run")
@@ -314,6 +324,8 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
         raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
     lag = 0 if calls.in_time else _age(feed.of, len(calls.origins) - 1, len(calls.origins))
     product = feed.product
+    if product.dropout and dropout:
+        raise refusal(f"'{product.weight}' reads what is left of what dropout left; nearest: one dropout for both")
     return Source(
         layer=feed.of.layer if isinstance(feed.of, LayerOutput) else "",
         lag=lag,
@@ -409,6 +421,8 @@ def _sources(origin: Origin | None) -> set[tuple[str, bool]]:
 def _functions(origin: Origin | None) -> set[str]:
     if isinstance(origin, FunctionResult):
         return {origin.by}.union(*map(_functions, origin.of))
+    if isinstance(origin, Sum):
+        return {"add"}.union(*map(_functions, origin.parts))
     if isinstance(origin, (Pooled, Dropped)):
         return {"pool" if isinstance(origin, Pooled) else "dropout"} | _functions(origin.of)
     return set()
@@ -737,15 +751,17 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     if not ends:
         return recorded
     product, at = ends[0]
-    of, _ = undropped(product.of)
+    of = product.of
     while isinstance(of, FunctionResult) and len(of.of) == 1 and of.by in GATHERS:
         (of,) = of.of
+        if product.dropout:  # of a sum over time: the same in every timestep
+            product = replace(product, dropout=replace(product.dropout, per="sequence"))
     if not isinstance(of, LayerOutput) or not recorded.layers[of.layer].reading.of_cells:
         return recorded
     held, calls = _parameters(module), recorded.layers[of.layer]
     values = held[product.weight].T if product.transposed else held[product.weight]
     outputs = calls.sequence(calls.outputs) @ values + (held[product.bias] if product.bias else 0.0)
-    reading = reading_of(recorded.values[at], outputs)
+    reading = reading_of(recorded.values[at], outputs, _functions(recorded.returned[at]))
     if not reading:
         raise refusal(
             f"the output is neither the product with '{product.weight}' of what '{of.layer}' sent nor its last, mean, "
@@ -758,9 +774,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         module=module,
         reading=Reading(model="li", parameters=dict(READ_OUT), reset="none", spiking=False, in_time=True),
         currents=[tensor],
-        origins=[
-            replace(product, of=Dropped(of=of, dropout=product.of.dropout) if isinstance(product.of, Dropped) else of)
-        ],
+        origins=[replace(product, of=of)],
         outputs=[tensor],
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
@@ -912,27 +926,44 @@ def _output(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
     return "membrane_of_spiking"
 
 
+def _reading(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool) -> str:
+    """How what the module returned, in one call, reads its last layer over time; '' where its functions say so."""
+    if recorded.reading or stepwise:
+        return recorded.reading
+    calls, of_cells = last.calls, last.calls.reading.of_cells
+    outputs, spikes = (calls.outputs, True) if reads == "spikes" or of_cells else (calls.states or calls.outputs, False)
+    of_output = [at for at, each in enumerate(recorded.returned) if (calls.name, spikes) in _sources(each)]
+    if not of_output or len(of_output) == len(calls.sequence(outputs)):  # a list of all timesteps
+        return ""
+    functions, values = _functions(recorded.returned[of_output[0]]), recorded.values[of_output[0]]
+    some = functions <= {"stack"} and values.ndim < calls.outputs[0].ndim + (not calls.in_time)
+    if not some and not of_cells:
+        return ""
+    found = reading_of(values, calls.sequence(outputs), functions)
+    if not found:
+        raise refusal(f"the output is neither all of what '{calls.name}' made nor a reading of it; return one of these")
+    return found
+
+
 def _objective(
-    loss: str | Mapping[str, Any], recorded: Recorded, last: TorchLayer, by_membrane: bool, timesteps: int
+    loss: str | Mapping[str, Any], recorded: Recorded, last: TorchLayer, by_membrane: bool, timesteps: int, reading: str
 ) -> dict[str, Any]:
-    """Keys of [training] for the loss; by default the cross-entropy of what the module returns."""
-    if isinstance(loss, Mapping):
-        return dict(loss)
-    if loss and loss not in LOSSES:
+    """Keys of [training] for the loss; by default the cross-entropy of what the module returns, by `reading`."""
+    if not isinstance(loss, Mapping) and loss and loss not in LOSSES:
         raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
     votes: dict[str, Any] = {"logit_scale": 1 / recorded.votes} if recorded.votes > 1 else {}
-    if votes and loss == "mse_count_loss":
-        raise refusal(f"loss '{loss}' of the mean of votes is not known here; nearest: 'ce_count_loss'")
-    if loss:
-        return LOSSES[loss] | votes
     functions = set().union(*map(_functions, _returned(recorded, last)))
-    if recorded.reading:
-        return {"loss": "cross_entropy", "reading": recorded.reading}
-    if by_membrane:
-        reading = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
-        return {"loss": "cross_entropy", "reading": reading} | votes
-    scale = {"logit_scale": 1 / timesteps / recorded.votes} if "mean" in functions else votes
-    return {"loss": "cross_entropy", "reading": "sum", **scale}
+    if loss:
+        made = votes | (dict(loss) if isinstance(loss, Mapping) else LOSSES[loss])
+    elif by_membrane:
+        by_function = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
+        made = {"loss": "cross_entropy", "reading": reading or by_function} | votes
+    else:
+        scale = {"logit_scale": 1 / timesteps / recorded.votes} if "mean" in functions else votes
+        made = {"loss": "cross_entropy", "reading": reading or "sum", **scale}
+    if votes and (made.get("loss") == "mean_squared_error" or made.get("reading") == "max"):
+        raise refusal("counts, or the highest, of the mean of votes have no loss here; nearest: 'ce_count_loss'")
+    return made
 
 
 def _random(values: np.ndarray, classes: int) -> dict[str, Any]:

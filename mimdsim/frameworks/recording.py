@@ -155,7 +155,7 @@ MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 @dataclass(kw_only=True)
 class NeuronCalls:
     """The calls of one layer of neurons, in order. currents, outputs: [batch, neurons] a call, or with `in_time`
-    [timesteps, batch, neurons] in the only one; neurons may be planes."""
+    [timesteps, batch, neurons] in the only one; neurons may be planes. states: alike, of neurons that hand them on."""
 
     name: str
     module: torch.nn.Module
@@ -163,6 +163,7 @@ class NeuronCalls:
     currents: list[torch.Tensor] = field(default_factory=list)
     origins: list[Origin | None] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
+    states: list[torch.Tensor] = field(default_factory=list)
 
     @property
     def in_time(self) -> bool:
@@ -247,8 +248,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if func is torch.nn.functional.dropout:
-            share, training = (*args[1:], *[kwargs.get("p", 0.5), kwargs.get("training", True)][len(args) - 1 :])[:2]
-            return self.mark(made, _dropped(known[0], share if training else 0.0, "timestep"))
+            given = {"p": 0.5, "training": True, "inplace": False} | kwargs
+            given |= zip(("p", "training", "inplace"), args[1:], strict=False)
+            dropped = _dropped(known[0], given["p"] if given["training"] else 0.0, "timestep")
+            return self.mark([made, args[0]] if given["inplace"] else made, dropped)
         if name in KEEPS_VALUES and len(known) == 1:
             return self._keep(args[0], made, known[0])
         if name in ADDS and not kwargs:
@@ -484,7 +487,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             self._inside += 1
             try:
                 made = plain(module, *args, **kwargs)
-                self._record_call(kind, module, args, made)
+                self._record_call(kind, module, (*args, *kwargs.values()), made)
             finally:
                 self._inside -= 1
             return made
@@ -548,8 +551,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)
             if of is not None:
                 per = "sequence" if neuron_key(module).startswith("spikingjelly.") else "timestep"
-                self.mark(made, _dropped(of, module.p if module.training else 0.0, per))
+                both = [made, given] if getattr(module, "inplace", False) else made
+                self.mark(both, _dropped(of, module.p if module.training else 0.0, per))
         elif kind is Kind.VOTE:
+            if isinstance(of, FunctionResult) and of.by == VOTE:
+                raise refusal(f"{where} votes on what another made of votes; nearest: one of both sizes")
             self.votes = int(module.voting_size)
             self.mark(made, FunctionResult(by=VOTE, of=() if of is None else (of,)))
         elif kind is Kind.NORM:
@@ -579,17 +585,22 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 by = origin.by if isinstance(origin, FunctionResult) else f"layer '{origin.layer}'"
                 raise refusal(f"{where} gets a state that comes from {by}; hand on the state that it returned")
         parts, reading = list(tensors_in(made)), calls.reading
+        if isinstance(made, list):  # of all timesteps
+            parts = [torch.stack(parts)]
         if reading.of_cells and args[0].ndim != 2 + reading.in_time:
             raise refusal(f"{where} reads {args[0].ndim} axes; nearest: a batch of samples")
         number = len(calls.outputs)
         calls.currents.append(in_time_first(args[0].detach(), reading.batch_first))
         calls.origins.append(self.origin(args[0]))
         calls.outputs.append(in_time_first(parts[0].detach(), reading.batch_first))
+        calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]
         for place, part in enumerate(parts[1:]):
             # the first state of cells that return a sequence is the last of what they sent
             sent = reading.of_cells and reading.in_time and place == 0
             self.mark(part, LayerOutput(layer=name, call=number, spikes=sent))
-        self.mark(parts[0], LayerOutput(layer=name, call=number, spikes=calls.reading.spiking))
+        self.mark(
+            made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
+        )
 
 
 def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:

@@ -87,10 +87,10 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
 
     # ---- the two halves of a step
 
-    def run_to_loss(self, spikes: np.ndarray, weights: list[np.ndarray], turn: int) -> np.ndarray:
-        """The reading, with the program stopped where its loss is known; `turn` seeds what layers draw."""
+    def run_to_loss(self, spikes: np.ndarray, weights: list[np.ndarray], turn: int, training: bool) -> np.ndarray:
+        """The reading, with the program stopped where its loss is known; `turn` seeds what layers draw, in training."""
         executor, network = self._executor, self.network
-        if network.averages and not self.training:
+        if network.averages and not training:
             raise _refusal(
                 self.workload,
                 "eval() normalises by running averages, and the program by the statistics of its batch: hand the "
@@ -99,7 +99,7 @@ class TorchProgram(torch.nn.Module):  # type: ignore[misc]
         executor.write(dict(zip(self._names, weights, strict=True)))
         executor.write(self._spike_lists(spikes) | {LABELS: np.zeros(network.batch, np.int32)})
         executor.write(scheduled_values(network, None, 0, 1))
-        if not self.training:
+        if not training:
             executor.write({name: np.ones(1, np.float32) for name in network.kept_shares})
         if TRAINING_STEP in executor.inputs:
             executor.write({TRAINING_STEP: np.array([turn + 1])})
@@ -168,9 +168,9 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]
         if spikes.requires_grad:
             raise _refusal(owner.workload, "the program computes no gradient of its input: detach the spikes")
         ctx.owner, ctx.turn, ctx.spikes = owner, owner._turn, owner.pad_batch(spikes)
-        ctx.samples = spikes.shape[-2]
+        ctx.samples, ctx.training = spikes.shape[-2], owner.training
         ctx.weights = [weight.detach().cpu().numpy().copy() for weight in weights]
-        reading = owner.run_to_loss(ctx.spikes, ctx.weights, ctx.turn)
+        reading = owner.run_to_loss(ctx.spikes, ctx.weights, ctx.turn, ctx.training)
         owner._turn += 1
         owner.keep_averages()
         return torch.from_numpy(reading[..., : ctx.samples, :].copy())
@@ -180,7 +180,7 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         owner: TorchProgram = ctx.owner
         if owner._turn != ctx.turn + 1:
-            owner.run_to_loss(ctx.spikes, ctx.weights, ctx.turn)
+            owner.run_to_loss(ctx.spikes, ctx.weights, ctx.turn, ctx.training)
         owner._turn += 1  # the program has gone on: its forward pass must run again before another backward pass
         whole = np.zeros(owner._executor.arrays[owner._gradient].shape, np.float32)
         whole[..., : ctx.samples, :] = gradient.detach().cpu().numpy()

@@ -17,8 +17,6 @@ from mimdsim.graph.elementwise import FUNCTIONS
 from mimdsim.graph.linear_neurons import Learned, LinearNeuron, shortest
 from mimdsim.graph.records import Backward, OpDef, Operation, Value, per_element, shaped
 
-LINKS = ("clamp", "sigmoid")
-
 
 def linked(learned: Learned, trained: np.ndarray) -> np.ndarray:
     """The constant, from the number that is trained in its place."""

@@ -101,6 +101,8 @@ def _learning(
         raise MappingError(
             f"network.learned: '{taken[0]}' is a parameter that layers have: give that of '{model.name}' another name"
         )
+    if len({*names}) < len(names):
+        raise MappingError(f"network.learned: {', '.join(names)} names a parameter twice")
 
     def arrays(constants: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """Of the neuron, and its lift, with these numbers for what is learned."""

@@ -108,11 +108,74 @@ def between(function: Any) -> Any:
 class MembraneOf(zoo.Loop):  # type: ignore[misc, name-defined]
     """The membrane potential of the last neurons is returned alone."""
 
-    def __init__(self, last: Any) -> None:
-        super().__init__(snn.Leaky(beta=0.9), last)
+    def __init__(self, last: Any = None, part: int | None = None) -> None:
+        super().__init__(snn.Leaky(beta=0.9), last or snn.Leaky(beta=0.9))
+        self.part = part
 
     def forward(self, x: Any) -> Any:
-        return super().forward(x)[1]
+        mems = super().forward(x)[1]
+        return mems if self.part is None else mems[self.part]
+
+
+class Squashed(zoo.Loop):  # type: ignore[misc, name-defined]
+    def forward(self, x: Any) -> Any:
+        return sum(torch.tanh(each) for each in super().forward(x)[0].unbind())
+
+
+def votes(*more: Any) -> Any:
+    """SpikingJelly, two outputs for a class."""
+    cells = [zoo.neuron.LIFNode(detach_reset=True) for _ in range(2)]
+    net = nn.Sequential(nn.Linear(zoo.INPUTS, 8), cells[0], nn.Linear(8, 12), cells[1], zoo.jelly.VotingLayer(2), *more)
+    net[0].weight.data.mul_(9)
+    net[2].weight.data.mul_(9)
+    return net
+
+
+READ = {"last": lambda y: y[-1], "max": lambda y: torch.stack(y).amax(0), "mean": lambda y: torch.stack(y).mean(0)}
+
+
+@pytest.mark.parametrize(("reading", "of"), [*READ.items(), ("sum", sum), ("sum", list)])
+def test_neurons_of_spikingjelly_that_never_spike_are_read_as_the_module_reads_them(reading: str, of: Any) -> None:
+    net = nn.Sequential(nn.Linear(zoo.INPUTS, 8), zoo.neuron.LIFNode(step_mode="m"), nn.Linear(8, 4))
+
+    class Read(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.last = net, zoo.neuron.NonSpikingLIFNode(tau=3.0)
+
+        def forward(self, x: Any) -> Any:
+            return of(self.last(self.net(x)))
+
+    made = frameworks.from_torch(Read(), SPIKES)
+    assert (made.network.output, made.training.reading) == ("membrane", reading)
+
+
+def test_constants_that_are_not_trained_stay_constants() -> None:
+    cells = snn.Leaky(beta=0.8, learn_beta=True, learn_threshold=True)
+    cells.beta.requires_grad_(False)
+    assert frameworks.from_torch(loop(cells), SPIKES).network.learned == {"hidden0": ("threshold",)}
+
+
+def test_the_mean_of_votes_is_what_a_loss_of_ones_own_reads() -> None:
+    given = {"loss": "cross_entropy", "reading": "every"}
+    made = frameworks.from_torch(votes(), SPIKES, timesteps=zoo.TIMESTEPS, loss=given)
+    assert (made.training.logit_scale, made.network.neurons_per_class) == (0.5, 2)
+
+
+def test_a_module_that_returns_its_last_timestep_is_read_there() -> None:
+    class Last(zoo.Loop):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            one, two = self.lif1.reset_mem(), self.lif2.reset_mem()
+            for step in x:
+                spk, one = self.lif1(self.fc1(step), mem=one)
+                spk, two = self.lif2(self.fc2(spk), mem=two)
+            return (spk, two)[self.part]
+
+    for part, output in enumerate(("spikes", "membrane_of_spiking")):
+        module = Last(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9))
+        module.part = part
+        made = frameworks.from_torch(module, SPIKES)
+        assert (made.network.output, made.training.reading) == (output, "last")
 
 
 class TwoHeads(nn.Module):  # type: ignore[misc, name-defined]
@@ -212,6 +275,11 @@ REFUSED = {
     "resets at thresholds that neurons have of their own, or learn": lambda: MembraneOf(
         snn.Leaky(beta=0.8, learn_threshold=True)
     ),
+    "learns its beta": lambda: loop(snn.Lapicque(beta=0.8, learn_beta=True)),
+    "the output is neither all of what 'lif2' made nor a reading of it": lambda: MembraneOf(part=3),
+    "has no surrogate gradient (surrogate_disable)": lambda: loop(snn.Leaky(beta=0.9, surrogate_disable=True)),
+    "the output goes through 'tanh'": lambda: Squashed(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),
+    "votes on what another made of votes": lambda: votes(zoo.jelly.VotingLayer(3)),
     "has inhibition": lambda: loop(snn.Leaky(beta=0.9, inhibition=True)),
     "reset_delay=False": lambda: loop(snn.Leaky(beta=0.9, reset_delay=False)),
     "graded_spikes_factor": lambda: loop(snn.Leaky(beta=0.9, graded_spikes_factor=2.0)),

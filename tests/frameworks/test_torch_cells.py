@@ -11,6 +11,7 @@ from torch_networks import BATCH, CLASSES, HIDDEN, INPUTS, TIMESTEPS, ZOO, Gated
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError
+from mimdsim.frameworks.cells import reading_of
 from mimdsim.workload import network_of
 
 
@@ -42,18 +43,42 @@ def test_the_last_timestep_is_what_is_read(name: str) -> None:
     assert network_of(workload).layers[0].bias == ("without" not in name)
 
 
-def test_cells_at_the_end_are_read_themselves() -> None:
+@pytest.mark.parametrize(
+    ("returned", "reading"),
+    [(lambda y: y, "sum"), (lambda y: y[-1], "last"), (lambda y: y.mean(0), "mean"), (lambda y: y.amax(0), "max")],
+)
+def test_cells_at_the_end_are_read_themselves(returned: Any, reading: str) -> None:
     class Alone(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.cells = nn.GRU(INPUTS, CLASSES)
 
         def forward(self, x: Any) -> Any:
-            return self.cells(x)[0]
+            return returned(self.cells(input=x)[0])
 
-    network = read(Alone(), loss={"loss": "cross_entropy", "reading": "last"})
+    workload = mimdsim.from_torch(Alone(), spikes())
+    network = network_of(workload)
     assert [layer.neuron.model for layer in network.layers] == ["gru"]
     assert not network.layers[0].spiking
+    assert workload.training.reading == reading
+
+
+def test_the_highest_is_told_from_the_last_where_outputs_only_rise() -> None:
+    rising = np.arange(12.0).reshape(4, 1, 3)
+    assert [reading_of(rising[-1], rising, given) for given in ({"max"}, {"amax"}, ())] == ["max", "max", "last"]
+
+
+def test_dropout_of_a_mean_over_time_is_drawn_once() -> None:
+    for before, after, per in ((True, False, "sequence"), (False, True, "timestep")):
+        drop = nn.Dropout(0.3)
+
+        def change(net: Any, x: Any, before: bool = before, after: bool = after, drop: Any = drop) -> Any:
+            sent = net.cells(x)[0]
+            made = net.out(drop(sent.mean(0) if before else sent))
+            return made.mean(0) if after else made
+
+        network = mimdsim.from_torch(Changed(change), spikes()).network
+        assert (network.dropout, network.dropout_per) == ((0.0, 0.3), per)
 
 
 def test_trained_weights_go_back_into_the_module() -> None:

@@ -87,8 +87,14 @@ def test_functions_and_modules_of_spikingjelly_say_how_often_they_draw() -> None
         def forward(self, x: Any) -> Any:
             return nn.functional.dropout(x, 0.25, self.training)
 
+    class InPlace(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            nn.functional.dropout(x, 0.25, inplace=True)
+            return x
+
     for build, share, per in (
         (Functional, 0.25, "timestep"),
+        (InPlace, 0.25, "timestep"),
         (lambda: layer.Dropout(0.5), 0.5, "sequence"),
         (lambda: nn.Dropout(0.0), 0.0, "timestep"),
     ):
@@ -146,6 +152,12 @@ def test_batch_norm_in_eval_is_folded_and_its_weights_go_back() -> None:
 
 
 REFUSED: dict[str, tuple[Build, str]] = {
+    "twice": (lambda: Net(lambda: nn.Sequential(nn.Dropout(0.2), nn.Dropout(0.3))), "nearest: one dropout for both"),
+    "an axis of samples": (
+        lambda: along_samples(),
+        "'bn2.1' normalises along another axis than that of 'lif2's 5 neurons",
+    ),
+    "a bias after it": (lambda: Recurrent(bias=True), "layer 'lif1' adds a bias to what batch norm makes"),
     "of all batches": (lambda: of_all_batches(), r"momentum=None\); nearest: momentum=0.1"),
     "after a pool": (lambda: Net(pooled=lambda: nn.BatchNorm2d(4)).eval(), "nearest: right after it"),
     "without a shift": (
@@ -164,6 +176,12 @@ def of_all_batches() -> Any:
     return module
 
 
+def along_samples() -> Any:
+    module = Net(norm=True)
+    module.bn2 = nn.Sequential(nn.Unflatten(0, (1, SAMPLES)), nn.BatchNorm1d(SAMPLES), nn.Flatten(0, 1))
+    return module
+
+
 def without_shift() -> Any:
     module = Net(norm=True)
     module.bn = nn.BatchNorm2d(4, affine=False)
@@ -179,10 +197,10 @@ def test_what_is_not_understood_is_refused_with_what_comes_near(build: Build, me
 class Recurrent(nn.Module):  # type: ignore[misc]
     """A norm of every timestep, and a recurrent current that is added after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, bias: bool = False) -> None:
         super().__init__()
         torch.manual_seed(1)
-        self.fc, self.bn, self.rec = nn.Linear(72, 8), nn.BatchNorm1d(8, momentum=0.3), nn.Linear(8, 8, bias=False)
+        self.fc, self.bn, self.rec = nn.Linear(72, 8), nn.BatchNorm1d(8, momentum=0.3), nn.Linear(8, 8, bias=bias)
         self.out, self.bn2 = nn.Linear(8, 5, bias=False), nn.BatchNorm1d(5)
         self.lif1, self.lif2 = snn.Leaky(beta=0.8), snn.Leaky(beta=0.9)
 

@@ -198,3 +198,16 @@ def test_dropout_is_off_in_eval_as_in_pytorch() -> None:
     assert torch.equal(program(spikes), program(spikes))
     plain = mimdsim.from_torch(network(), spikes, changes={"network.spikes": "dense"})
     assert torch.equal(program(spikes), mimdsim.torch_function(plain, "tiny")(spikes))
+
+
+def test_a_training_step_that_runs_again_in_eval_has_its_masks() -> None:
+    (spikes, labels), found = example(), []
+    workload = mimdsim.from_torch(network(), spikes, changes={"network.spikes": "dense", "network.dropout": 0.5})
+    for evaluated in (False, True):
+        program = mimdsim.torch_function(workload, "tiny")
+        scores = program(spikes)
+        if evaluated:
+            program.eval()(spikes)
+        loss_of(scores, labels).backward()
+        found.append(program.hidden0.grad)
+    assert torch.equal(*found)

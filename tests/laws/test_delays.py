@@ -181,7 +181,7 @@ def test_gpu_kernels_take_any_age(strategy: str, spikes: str) -> None:
         assert_same_training_step(delayed(sources, **(DENSE if spikes == "dense" else {})), strategy, 3)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(8)
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_whole_tensors_take_any_age(sources: Sources, spikes: str) -> None:

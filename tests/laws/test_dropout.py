@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from test_convolutions import CHAINS, network_of_planes
 from test_sources import reading
 from test_whole_tensors import TOLERANCE, assert_alike, outcome, run_whole
 
+import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.compiler import compile_graph
 from mimdsim.execution import Executor, WholeTensors, initial_weights, scheduled_values
@@ -163,6 +165,16 @@ def test_a_test_leaves_nothing_out() -> None:
     evaluate(plain, without, data, np.arange(network.batch))
     np.testing.assert_array_equal(executor.read("counts"), plain.read("counts"))
     assert scheduled_values(network, None, 0, 1)["keep.hidden1"] == pytest.approx(0.5)
+
+
+def test_a_run_with_dropout_is_timed_on_gpus_and_resumed(tmp_path: Path) -> None:
+    changes = {"network.spikes": "dense", "network.dropout": 0.3, "training.max_training_steps": 1}
+    changes |= {"network.hidden": [12, 8], "network.capacity": [], "data.timesteps": 4, "training.evaluate": "never"}
+    workload = load_workload("digits", changes)
+    first = mimdsim.run(workload, "tiny", gpus=("a100",), checkpoint=tmp_path / "training.npz")
+    assert {"graph_replay", "hoisted"} <= {each.strategy for each in first.profile.gpus}
+    again = mimdsim.run(workload, "tiny", gpus=(), checkpoint=tmp_path / "training.npz", resume=True)
+    assert again.cycles == first.cycles
 
 
 def test_dropout_of_lists_and_of_everything_is_refused() -> None:

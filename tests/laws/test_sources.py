@@ -94,6 +94,13 @@ def test_every_graph_of_layers_runs_on_tiles_as_it_is_meant(
         assert_same_bits(executed(made, values, strict=True), found)
 
 
+def test_more_samples_than_tiles() -> None:
+    """Gradients of the loss lie by samples, several on a tile, where those of layers that read the output are added."""
+    network = network_reading(FEEDBACK, optimiser=ADAM, batch=20)
+    values = given_values(network, 3)
+    assert_agrees(executed(compiled(network, tiles=8), values), interpreted(network, values))
+
+
 @st.composite
 def any_graph(draw: st.DrawFn) -> SpikingNetwork:
     """Every layer reads what it likes, itself too; one that nobody reads is read by the output layer."""

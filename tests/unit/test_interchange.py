@@ -96,10 +96,15 @@ def test_an_imported_workload_takes_data_and_learning_from_another(tmp_path: Pat
     assert output.selection.threshold == pytest.approx(1.5)
     decided = load_workload(str(tmp_path / "made/model.toml"), {"training.batch": 2})
     assert decided.training.batch == 2
+    dropping = {"network.spikes": "dense", "network.dropout": [0.0, 0.5], "network.dropout_per": "sequence"}
+    layers = network_of(load_workload(str(tmp_path / "made/model.toml"), dropping)).layers
+    assert [(layer.dropout, layer.dropout_per) for layer in layers] == [(0.0, "sequence"), (0.5, "sequence")]
     with pytest.raises(
         DescriptionError, match=r"network\.decay: is determined by the model in network\.imported; leave it out"
     ):
         load_workload(str(tmp_path / "made/model.toml"), {"network.decay": 0.5})
+    with pytest.raises(DescriptionError, match=r"network\.learned: is determined by the model"):
+        load_workload(str(tmp_path / "made/model.toml"), {"network.learned": {"hidden0": ["decay"]}})
     other = load_workload(str(tmp_path / "made/model.toml"), {"network.hidden": [4], "network.capacity": [4, 3]})
     with pytest.raises(
         DescriptionError, match=r"is 6-5-3, data and network.hidden are 6-4-3; give data with 6 inputs and 3"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,9 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
         raise DescriptionError(f"workload '{workload.name}'", [wanted])
     selections = [layer.selection for layer in described.layers]
     gradients = [chosen.of_layer("reset_gradient", index) or "mask" for index in range(len(selections))]
-    return layers_of(f"network.imported = '{chosen.imported}'", network, selections, gradients)
+    layers, delay = layers_of(f"network.imported = '{chosen.imported}'", network, selections, gradients)
+    dropped = zip(layers, described.layers, strict=True)
+    return tuple(replace(one, dropout=each.dropout, dropout_per=each.dropout_per) for one, each in dropped), delay
 
 
 # fields of [network] that determine the meaning of weights; how they were learned (surrogates, capacities) does not
