@@ -166,7 +166,7 @@ def _sent(name: str, value: Value, encoding: InputEncoding) -> tuple[str, int]:
             f"input '{name}' {list(value.shape)} of the graph is dense and has no list of ids to send as events; "
             f"use input_encoding 'bits' or 'dense', or a network with spikes = \"sparse\""
         )
-    rows = elements(value) // value.shape[-1]  # of every timestep and sample
+    rows = math.prod(value.shape[:-1])  # of every timestep and sample
     if encoding == "bits" and spikes:
         return "bits", rows * -(-value.shape[-1] // 8)
     if value.form == "sparse" and encoding not in ("bits", "dense"):

@@ -17,7 +17,7 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
 from mimdsim.compiler import Compiled
-from mimdsim.execution import Executor, TrainingLog, constant_layers
+from mimdsim.execution import Executor, TrainingLog, constant_layers, scheduled_values
 from mimdsim.execution.activity import Firing, run_recorded, spike_shares
 from mimdsim.execution.trainer import draw_randomness, load_batch
 from mimdsim.graph import SpikingNetwork
@@ -96,7 +96,7 @@ def _other_batches(
     """The layers that never fire, or always, in batches of the training samples, with the trained weights."""
     network = compiled.network
     executor = Executor(compiled.program, rounded=True)
-    executor.write(weights)
+    executor.write({**weights, **scheduled_values(network, None, 0, 1)})
     rng = stream(0, "other batches")
     found = []
     for number in range(batches):

@@ -23,6 +23,7 @@ from test_convolutions import CHAINS, network_of_planes
 from test_sources import reading
 from test_whole_tensors import TOLERANCE, assert_alike, outcome, run_whole
 
+import mimdsim
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.compiler import compile_graph
 from mimdsim.execution import Executor, WholeTensors, initial_weights, scheduled_values
@@ -174,6 +175,15 @@ def test_dropout_of_lists_and_of_everything_is_refused() -> None:
         load_workload("snntorch-mnist", {"network.dropout": [0.5, 1.5]})
     with pytest.raises(MimdsimError, match="3 values given for 2 layers"):
         load_workload("snntorch-mnist", {"network.dropout": [0.5, 0.5, 0.5]})
+
+
+def test_a_share_that_is_no_power_of_two_is_timed_on_gpus_and_checked() -> None:
+    changes = {"network.spikes": "dense", "network.hidden": [64], "network.neuron": "leaky", "network.capacity": []}
+    changes |= {"network.dropout": 0.3, "data.timesteps": 10, "training.max_training_steps": 2}
+    assert mimdsim.run("digits", "bow", changes=changes).cycles > 0
+    assert mimdsim.check("digits", "bow", changes=changes).passed
+    silent = mimdsim.run("digits", "bow", gpus=(), changes=changes | {"network.neuron_parameters": {"threshold": 99.0}})
+    assert "never fire in the training step that is timed. 4 other batches show the same" in str(silent.warnings)
 
 
 @pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted"])
