@@ -220,6 +220,11 @@ class Equations:
                 f"the equations of cell '{model.name}' give {', '.join(sorted(found))}; they must give "
                 f"{', '.join(sorted(wanted))}"
             )
+        if strange := [name for name, term in found.items() if not isinstance(term, Term)]:
+            raise MappingError(
+                f"the equations of cell '{model.name}' give {found[strange[0]]!r} as '{strange[0]}'; give a term, made "
+                "of inputs and states"
+            )
         output = self._own_value(found[OUTPUT], spikes_of(self._layer))
         self._body.values[output] = replace(self._body.values[output], role="spikes", layer=self._layer)
         carries = []
