@@ -138,7 +138,7 @@ def workload_of(
     recorded = _with_read_out(module, record(module, example_input, timesteps))
     layers = _layers(module, recorded)
     weights = _weights(module, layers, recorded.masks)
-    values = _find_input(layers, weights, example_input)
+    values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
     _check_cells(layers, weights)
     classes = _widths(layers)[-1] // recorded.votes
@@ -418,7 +418,10 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
         )
     others = _functions(found[0]) - GATHERS
     if others:
-        raise refusal(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
+        mean = ", as torch.stack(outputs).mean(0)" if "div" in others else ""
+        raise refusal(
+            f"the output goes through '{sorted(others)[0]}'; return what the last layer sent{mean}, and see loss="
+        )
 
 
 # ---- weights
@@ -600,11 +603,15 @@ def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:
     return np.concatenate([np.zeros_like(values[:age]), values[: len(values) - age]])
 
 
-def _find_input(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], example: torch.Tensor) -> np.ndarray:
+def _find_input(
+    layers: list[TorchLayer], weights: Mapping[str, np.ndarray], example: torch.Tensor, timesteps: int | None
+) -> np.ndarray:
     """float64[timesteps, samples, inputs]: the example with its axes as the layers read it, so that all currents are
     those of their weights."""
     calls = layers[0].calls
     steps, samples = calls.sequence(calls.currents).shape[:2]
+    if steps == 1 and timesteps is None:
+        raise refusal("the module ran for one timestep; if it takes one a call, say how many: timesteps=10")
     inputs = layers[0].sources[0].inputs
     array = example.detach().cpu().numpy().astype(np.float64)
     by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0) if axis < array.ndim]

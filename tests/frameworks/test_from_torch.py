@@ -244,6 +244,18 @@ def test_inputs_that_are_no_spikes_are_refused() -> None:
     assert "loss 'ce'" in refusal(loop(), SPIKES, loss="ce")
 
 
+def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_not_for_counts() -> None:
+    stateful = zoo.nn.Sequential(zoo.nn.Linear(zoo.INPUTS, 5), snn.Leaky(beta=0.9, init_hidden=True, output=True))
+    assert "if it takes one a call, say how many: timesteps=10" in refusal(stateful, SPIKES[0])
+
+    class Rates(zoo.Loop):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return super().forward(x)[0].sum(0) / len(x)
+
+    divided = refusal(Rates(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)), SPIKES)
+    assert "goes through 'div'; return what the last layer sent, as torch.stack(outputs).mean(0)" in divided
+
+
 def test_a_trained_network_goes_back_into_its_module() -> None:
     import mimdsim
 
