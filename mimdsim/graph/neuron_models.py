@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, near, suggest
+from mimdsim.base.errors import MappingError, near
 from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import Learned, LinearNeuron
 from mimdsim.graph.neuron_catalogue import CATALOGUE
@@ -37,13 +37,14 @@ MODELS = by_name(CATALOGUE)
 SAME = 1e-9  # of coefficients: what is linear but for rounding
 
 
-def model_of(model: str | Model) -> Model:
-    """The record of a model, by its name; raises MappingError listing the known names."""
+def model_of(model: str | Model, own: Collection[str] = ()) -> Model:
+    """The record of a model, by its name; raises MappingError listing the known names, and those of the user's `own`
+    file."""
     if isinstance(model, Model):
         return model
     name = model
     if name not in MODELS:
-        known = [*MODELS, *CELL_MODELS]
+        known = list(dict.fromkeys((*own, *MODELS, *CELL_MODELS)))
         raise MappingError(
             f"network.neuron = {name!r} is not known{near(name, known)}; write one of {', '.join(known)}"
         )
@@ -93,9 +94,11 @@ def _learning(
     known = {parameter.name: parameter for parameter in model.parameters}
     if unknown := [name for name in names if name not in known]:
         raise MappingError(
-            f"network.learned: model '{model.name}' has no parameter '{unknown[0]}'{suggest(unknown[0], known)}; it "
+            f"network.learned: model '{model.name}' has no parameter '{unknown[0]}'{near(unknown[0], known)}; it "
             f"has {', '.join(known)}"
         )
+    if len(set(names)) < len(names):
+        raise MappingError(f"network.learned: {', '.join(names)}; name each once")
 
     def arrays(one: str = "") -> tuple[np.ndarray, ...]:
         """Of the neuron, and its lift, where all of them are zero but `one`."""
@@ -144,7 +147,7 @@ def checked_parameters(model: Model, given: dict[str, Any]) -> dict[str, Any]:
         if name not in known:
             raise MappingError(
                 f"network.neuron_parameters.{name}: model '{model.name}' has no such parameter"
-                f"{suggest(name, list(known))}; it has {', '.join(known)}"
+                f"{near(name, known)}; it has {', '.join(known)}"
             )
     values: dict[str, Any] = {}
     for name, parameter in known.items():

@@ -99,7 +99,10 @@ class Workload(Section):
                 'set network.spikes = "sparse"'
             )
         if network.spikes == "sparse" and not network.capacity and not network.activity:
-            raise ValueError("network: give either 'capacity' (one per layer) or 'activity' (share of neurons)")
+            raise ValueError(
+                "network: give either 'capacity' (one per layer) or 'activity' (share of neurons), which says how many "
+                "spikes a list holds; activity = 1.0: all"
+            )
         if any(slots < 1 for slots in network.capacity):
             raise ValueError("network.capacity: every capacity must be at least 1")
         return self
