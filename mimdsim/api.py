@@ -393,13 +393,9 @@ def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Pat
     if not isinstance(workload, Workload):
         return load_workload(workload, changes, mapping)
     if mapping is not None:
-        raise DescriptionError(
-            "mapping", [f"{mapping}: the workload is already loaded; pass this to load_workload, or what made it"]
-        )
+        raise DescriptionError("mapping", [f"{mapping}: the workload is already loaded; pass this to load_workload"])
     if changes:
-        problems = [
-            f"{key}: the workload is already loaded; pass this to load_workload, or what made it" for key in changes
-        ]
+        problems = [f"{key}: the workload is already loaded; pass this to load_workload" for key in changes]
         raise DescriptionError("changes", problems)
     return workload
 

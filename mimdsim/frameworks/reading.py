@@ -50,12 +50,14 @@ from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.layer import labels_of
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload import Workload, load_workload, network_of
+from mimdsim.workload.description.workload import change_description
 from mimdsim.workload.interchange.importing import base_table, random_table
 from mimdsim.workload.interchange.weights_file import read_notes, write_safetensors
 
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
+MADE_BY = "Made by mimdsim.from_torch; edit freely."
 LOSSES: dict[str, dict[str, Any]] = {
     "ce_count_loss": {"loss": "cross_entropy", "reading": "sum"},
     "ce_rate_loss": {"loss": "cross_entropy", "reading": "every", "over_timesteps": "mean"},
@@ -159,9 +161,12 @@ def workload_of(
     table["title"] = f"{type(module).__name__}: {widths}"
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(_links(layers))})
     path = folder / DESCRIPTION
-    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_torch; edit freely."))
+    write_atomically(path, toml_text(table, comment=MADE_BY))
     made = load_workload(path, dict(changes or {}))
     network_of(made)  # raises where the layers make no network
+    if changes and out is not None:  # commands that take the file have them, too
+        change_description(table, changes, str(path))
+        write_atomically(path, toml_text(table, comment=MADE_BY))
     return made
 
 

@@ -298,6 +298,10 @@ def test_a_description_is_written_that_commands_take(tmp_path: Any) -> None:
     assert made.data.timesteps == zoo.TIMESTEPS
     assert (made.training.reading, made.training.over_timesteps) == ("every", "mean")
     assert made.data.activity == pytest.approx(float(SPIKES.mean()))
+    changes = {"training.epochs": 3, "network.neuron": "synaptic", "training.optimiser_parameters": {"beta1": 0.5}}
+    changed = frameworks.from_torch(loop(), SPIKES, out=tmp_path / "changed", changes=changes)
+    assert changed.training.epochs == 3
+    assert load_workload(tmp_path / "changed" / "network.toml") == changed
 
 
 NET = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +144,7 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
         file, options = read_mapping_file(Path(mapping))
         if isinstance(table.setdefault("mapping", {}), dict):
             table["mapping"] |= options
-    if "network.neuron" in changes and isinstance(table.get("network"), dict):
-        change_neuron(table["network"], changes["network.neuron"])
-    if "data.source" in changes and isinstance(table.get("data"), dict):
-        change_source(table["data"], changes["data.source"], [key.removeprefix("data.") for key in changes])
-    changed_table(table, changes, where=str(path), example="training.batch")
+    change_description(table, changes, str(path))
     network = table.get("network")
     if isinstance(network, dict) and network.get("capacity"):
         unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
@@ -161,6 +158,15 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
 
         check_layers(Path(mapping), file, made.name, network_of(made))
     return made
+
+
+def change_description(table: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
+    """Write the changes into the table, and drop what another neuron or data source does not have."""
+    if "network.neuron" in changes and isinstance(table.get("network"), dict):
+        change_neuron(table["network"], changes["network.neuron"])
+    if "data.source" in changes and isinstance(table.get("data"), dict):
+        change_source(table["data"], changes["data.source"], [key.removeprefix("data.") for key in changes])
+    changed_table(table, changes, where=where, example="training.batch")
 
 
 def find_beside(path: Path, table: dict[str, Any]) -> None:
