@@ -134,6 +134,8 @@ def workload_of(
             raise refusal(
                 f"{name} is {type(each).__name__}; give a torch.{'nn.Module' if name == 'module' else 'Tensor'}"
             )
+    if timesteps is not None and (type(timesteps) is not int or timesteps < 1):
+        raise refusal(f"timesteps is {timesteps!r}; give a whole number, 1 or more")
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
@@ -163,7 +165,9 @@ def workload_of(
     path = folder / DESCRIPTION
     write_atomically(path, toml_text(table, comment=MADE_BY))
     made = load_workload(path, dict(changes or {}))
-    network_of(made)  # raises where the layers make no network
+    given = network_of(made).inputs  # raises where the layers make no network
+    if given != values.shape[-1]:
+        raise refusal(f"the module reads {values.shape[-1]} inputs, and the data of '{workload}' have {given}")
     if changes and out is not None:  # commands that take the file have them, too
         change_description(table, changes, str(path))
         write_atomically(path, toml_text(table, comment=MADE_BY))

@@ -242,6 +242,9 @@ def test_what_is_not_understood_is_refused_by_name(said: str) -> None:
 def test_inputs_that_are_no_spikes_are_refused() -> None:
     assert "spikes are 0 or 1" in refusal(loop(), SPIKES * 0.5)
     assert "loss 'ce'" in refusal(loop(), SPIKES, loss="ce")
+    assert "timesteps is '10'; give a whole number, 1 or more" in refusal(loop(), SPIKES, timesteps="10")
+    said = f"the module reads {zoo.INPUTS} inputs, and the data of 'digits' have 512"
+    assert said in refusal(loop(), SPIKES, workload="digits")
 
 
 def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_not_for_counts() -> None:

@@ -287,7 +287,7 @@ def test_what_cells_and_dense_layers_send_is_not_said_to_be_listed(profile: RunP
     assert table.note.endswith("Of cells that send numbers: those that are not zero.")
     figure = draw_activity(dataclasses.replace(profile, activity=(one, other)))
     assert figure is not None
-    first, second = (panel.get_title() for panel in figure.axes)
+    first, second = (panel.get_title(loc="left") for panel in figure.axes)
     assert first.endswith("numbers that are not zero per timestep")
     assert second.endswith("spikes per timestep")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
@@ -343,6 +344,11 @@ def test_what_is_wrong_with_names_in_a_table_is_said_once(value: object, said: s
     with pytest.raises(DescriptionError) as caught:
         load_workload("digits", {"network.learned": value})
     assert said in str(caught.value)
+
+
+def test_a_module_is_no_workload_yet() -> None:
+    with pytest.raises(DescriptionError, match=r"is object; give a name or a path, or what mimdsim\.from_torch makes"):
+        mimdsim.run(object(), "bow")  # type: ignore[arg-type]
 
 
 def test_files_hold_no_key_that_the_record_lacks() -> None:

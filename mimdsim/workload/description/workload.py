@@ -121,6 +121,11 @@ def list_workloads() -> tuple[str, ...]:
 
 def find_workload(name: Named) -> Path:
     """The file of a workload given by name ('digits'; `base/search_path.py` says where it is searched) or by path."""
+    if not isinstance(name, (str, os.PathLike)):
+        kind = type(name).__name__
+        raise DescriptionError(
+            "workload", [f"is {kind}; give a name or a path, or what mimdsim.from_torch makes of it"]
+        )
     name = os.fspath(name)
     if name in list_machines() and name not in list_workloads():
         raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
