@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from random_profile import LIMIT, TILES, Reader, make_gpu, make_profile
 
+import mimdsim
 from mimdsim.profile import (
     Change,
     MemoryProfile,
@@ -290,6 +291,11 @@ def test_what_cells_and_dense_layers_send_is_not_said_to_be_listed(profile: RunP
     first, second = (panel.get_title(loc="left") for panel in figure.axes)
     assert first.endswith("numbers that are not zero per timestep")
     assert second.endswith("spikes per timestep")
+    changes = {"network.neuron": ["gru", "leaky"], "network.hidden": [8], "network.capacity": [], "data.timesteps": 4}
+    changes |= {"network.spikes": "dense", "training.max_training_steps": 1, "training.evaluate": "never"}
+    made = mimdsim.run("digits", "bow", gpus=(), changes=changes).profile.activity
+    assert [(each.sends, bool(each.raster)) for each in made[:2]] == [("dense", True), ("numbers", False)]
+    assert made[2].sends == "dense"
 
 
 def test_importing_the_report_imports_no_drawing() -> None:
