@@ -104,8 +104,9 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def near(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the known word nearest to `word`, or nothing when none is near."""
-    found = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=0.6)
-    return f"; did you mean '{found[0]}'?" if found else ""
+    options = {each.lower(): each for each in sorted(set(known))}
+    found = difflib.get_close_matches(word.lower(), options, n=1, cutoff=0.6)
+    return f"; did you mean '{options[found[0]]}'?" if found else ""
 
 
 def users_frame(failure: BaseException, file: str = "") -> traceback.FrameSummary | None:

@@ -121,7 +121,8 @@ class _Taken(NamedTuple):
 @lru_cache(maxsize=4096)
 def _taken(section: type[Section], key: str) -> _Taken:
     annotation = section.model_fields[key].annotation
-    return _Taken(_is_number(annotation), not _mentions(annotation, (bool, BaseModel)), annotation is int)
+    numbers = _mentions(annotation, (int, float)) and not _mentions(annotation, (bool, BaseModel))
+    return _Taken(_is_number(annotation), numbers, annotation is int)
 
 
 def _is_number(annotation: Any) -> bool:
@@ -204,7 +205,10 @@ def build(
     try:
         return model.model_validate(table)
     except ValidationError as failure:
-        found = failure.errors()
+        every = failure.errors()
+        # too few: of a list in which others are wrong, only the good ones are counted
+        inner = {error["loc"][:place] for error in every for place in range(len(error["loc"]))}
+        found = [error for error in every if error["type"] != "too_short" or error["loc"] not in inner]
         problems = [_explain(model, error, text, changed) for error in found[:MOST_PROBLEMS]]
         raise DescriptionError(where, problems, more=len(found) - len(problems)) from None
 
@@ -236,7 +240,8 @@ def changed_table(table: dict[str, Any], changes: Mapping[str, Any], *, where: s
 
 def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:
     """Where the value at `path` was given, for error messages: ' (by --set)', ' (line 7)' or ''."""
-    if ".".join(str(part) for part in path if isinstance(part, str)) in changed:
+    named = [part for part in path if isinstance(part, str)]
+    if any(".".join(named[: place + 1]) in changed for place in range(len(named))):
         return " (by --set)"
     line = _line_of(path, text)
     return f" (line {line})" if line else ""
@@ -257,11 +262,16 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
         return f"missing key '{dotted}'" + (f"; {field.description}" if field.description else "")
     given = error.get("input")
     if error["type"] == "tuple_type":
-        one = isinstance(given, (int, float)) or (isinstance(given, str) and not given.startswith("["))
-        listed = shortened(", ".join(re.split(r"[\s;,]+", str(given).strip())))  # '256;128' and '256 128' mean this
+        one = type(given) in (int, float) or (isinstance(given, str) and not given.startswith("["))
+        each = re.split(r"[\s;,]+", str(given).strip())  # '256;128' and '256 128' mean a list
+        listed = shortened(", ".join(word if re.match(r"[\d.+-]", word) else f'"{word}"' for word in each))
         message = f"must be a list; write [{listed}]" if one else "must be a list"
     if error["type"] == "string_type":
         message = "must be text"
+    if error["type"] == "dict_type":
+        message = f"must be a table: [{dotted}], and a line for each of its keys"
+    if error["type"] == "too_short":
+        message = f"has {error['ctx']['actual_length']} values; give {error['ctx']['min_length']} or more"
     shown = f" (given: {shortened(repr(given))})" if isinstance(given, (int, float, str, bool)) else ""
     return f"'{dotted}'{at}: {message}{shown}" if dotted else f"{message}{shown}"
 

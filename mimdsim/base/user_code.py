@@ -62,7 +62,7 @@ def _failure_text(failure: BaseException, file: str) -> str:
         return f"{type(failure).__name__}: {failure.msg} (line {failure.lineno})"
     said = str(failure) if isinstance(failure, MimdsimError) else f"{type(failure).__name__}: {failure}"
     frame = users_frame(failure, file)
-    if frame is None:
+    if frame is None or frame.filename == __file__:
         return said
     line = linecache.getline(frame.filename, frame.lineno or 0).strip()
     return f"{said}\n    ({Path(frame.filename).name}, line {frame.lineno}: {line})"

@@ -84,6 +84,8 @@ def drawn_inputs(
     for name, value in network.scheduled.items():
         changed = value * 0.5**draw.number if name == LEARNING_RATE else value
         values[name] = np.full(1, changed, np.float32)
+    for name in network.kept_shares:  # with others the weights of what is kept would not be dyadic
+        values[name] = np.full(1, 0.5 ** (1 + draw.number % 2), np.float32)
     for layer in network.layers:
         if layer.selection.truncation == "random" or layer.dropout:
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)

@@ -55,6 +55,7 @@ def _populations(network: SpikingNetwork) -> list[tuple[str, int]]:
 def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
     """Spikes per layer of the recorded training step, the network input first."""
     profiles = []
+    numbers = {layer.name for layer in network.layers if layer.cell and not layer.cell.of.spiking}
     for index, (name, neurons, capacity) in enumerate(_sizes(network)):
         ids, counts = activity.ids[name], activity.counts[name]
         t, slot = np.nonzero(np.arange(ids.shape[2]) < counts[:, 0, :1])
@@ -69,8 +70,9 @@ def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tu
                 listed_by_timestep=tuple(counts[..., 1].mean(axis=1).round(4).tolist()),
                 full_lists=float((counts[..., 1] >= capacity).mean().round(6)),
                 dropped=dropped,
-                raster=tuple((int(when), int(neuron)) for when, neuron in points),
+                raster=tuple((int(when), int(neuron)) for when, neuron in points if name not in numbers),
                 sparsity=_sparsity(network, activity, index - 1, dropped) if index else None,
+                sends="numbers" if name in numbers else "lists" if network.spikes == "sparse" else "dense",
             )
         )
     return tuple(profiles)

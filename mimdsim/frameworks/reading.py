@@ -51,12 +51,14 @@ from mimdsim.graph.layer import labels_of
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload import Workload, load_workload, network_of
+from mimdsim.workload.description.workload import change_description
 from mimdsim.workload.interchange.importing import base_table, random_table
 from mimdsim.workload.interchange.weights_file import read_notes, write_safetensors
 
 NEAR = 1e-4  # of the threshold: float32 sums in another order may fall on either side
 NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
 WEIGHTS, DESCRIPTION = "weights.safetensors", "network.toml"
+MADE_BY = "Made by mimdsim.from_torch; edit freely."
 LOSSES: dict[str, dict[str, Any]] = {
     "ce_count_loss": {"loss": "cross_entropy", "reading": "sum"},
     "ce_rate_loss": {"loss": "cross_entropy", "reading": "every", "over_timesteps": "mean"},
@@ -133,6 +135,8 @@ def workload_of(
             raise refusal(
                 f"{name} is {type(each).__name__}; give a torch.{'nn.Module' if name == 'module' else 'Tensor'}"
             )
+    if timesteps is not None and (type(timesteps) is not int or timesteps < 1):
+        raise refusal(f"timesteps is {timesteps!r}; give a whole number, 1 or more")
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
@@ -140,7 +144,7 @@ def workload_of(
     recorded = _with_read_out(module, recorded)
     layers = _layers(module, recorded)
     weights = _weights(module, layers, recorded.masks)
-    values = _find_input(layers, weights, example_input)
+    values = _find_input(layers, weights, example_input, timesteps)
     _check_spikes(layers, weights)
     _check_cells(layers, weights)
     classes = _widths(layers)[-1] // recorded.votes
@@ -162,9 +166,14 @@ def workload_of(
     table["title"] = f"{type(module).__name__}: {widths}"
     write_safetensors(folder / WEIGHTS, weights, {NOTE: json.dumps(_links(layers))})
     path = folder / DESCRIPTION
-    write_atomically(path, toml_text(table, comment="Made by mimdsim.from_torch; edit freely."))
+    write_atomically(path, toml_text(table, comment=MADE_BY))
     made = load_workload(path, dict(changes or {}))
-    network_of(made)  # raises where the layers make no network
+    given = network_of(made).inputs  # raises where the layers make no network
+    if given != values.shape[-1]:
+        raise refusal(f"the module reads {values.shape[-1]} inputs, and the data of '{workload}' have {given}")
+    if changes and out is not None:  # commands that take the file have them, too
+        change_description(table, changes, str(path))
+        write_atomically(path, toml_text(table, comment=MADE_BY))
     return made
 
 
@@ -447,7 +456,10 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
         )
     others = _functions(found[0]) - GATHERS
     if others:
-        raise refusal(f"the output goes through '{sorted(others)[0]}'; return what the last layer sent, and see loss=")
+        mean = ", as torch.stack(outputs).mean(0)" if "div" in others else ""
+        raise refusal(
+            f"the output goes through '{sorted(others)[0]}'; return what the last layer sent{mean}, and see loss="
+        )
 
 
 # ---- weights
@@ -639,11 +651,15 @@ def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:
     return np.concatenate([np.zeros_like(values[:age]), values[: len(values) - age]])
 
 
-def _find_input(layers: list[TorchLayer], weights: Mapping[str, np.ndarray], example: torch.Tensor) -> np.ndarray:
+def _find_input(
+    layers: list[TorchLayer], weights: Mapping[str, np.ndarray], example: torch.Tensor, timesteps: int | None
+) -> np.ndarray:
     """float64[timesteps, samples, inputs]: the example with its axes as the layers read it, so that all currents are
     those of their weights."""
     calls = layers[0].calls
     steps, samples = calls.sequence(calls.currents).shape[:2]
+    if steps == 1 and timesteps is None:
+        raise refusal("the module ran for one timestep; if it takes one a call, say how many: timesteps=10")
     inputs = layers[0].sources[0].inputs
     array = example.detach().cpu().numpy().astype(np.float64)
     by_axis = [np.moveaxis(array, axis, 0) for axis in (1, 0) if axis < array.ndim]

@@ -237,8 +237,9 @@ class Equations:
         wanted = {OUTPUT, *model.states}
         terms = {name for name, term in found.items() if isinstance(term, Term)}
         if found.keys() != wanted or terms != wanted:
+            strange = "".join(f" ('{name}' is {found[name]!r})" for name in sorted(found.keys() - terms)[:1])
             raise MappingError(
-                f"the equations of cell '{model.name}' give {', '.join(sorted(terms))}; they must give terms for "
+                f"the equations of cell '{model.name}' give {', '.join(sorted(terms))}{strange}; they must give terms for "
                 f"{', '.join(sorted(wanted))}"
             )
         output = self._own_value(found[OUTPUT], spikes_of(self._layer))

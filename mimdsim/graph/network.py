@@ -134,9 +134,9 @@ class SpikingNetwork:
     def _check_ages(self, layer: Layer) -> None:
         names = [each.name for each in layer.sources]
         ages = [(each.name, each.lag) for each in self.sources(layer)]
-        if len(set(ages)) < len(ages):
-            said = ", ".join(names)
-            raise MappingError(f"layer '{layer.name}' reads {said}; name each once, or with other ages each")
+        if twice := [each for place, each in enumerate(ages) if each in ages[:place]]:
+            said = aged(twice[0][0], twice[0][1] or 0)
+            raise MappingError(f"layer '{layer.name}' reads '{said}' twice; name each once, or with other ages each")
         unsaid = [
             each.name for place, each in enumerate(layer.sources) if each.lag is None and each.name in names[:place]
         ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, near, suggest
+from mimdsim.base.errors import MappingError, near
 from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import Learned, LinearNeuron
 from mimdsim.graph.names import ROLES
@@ -38,13 +38,14 @@ MODELS = by_name(CATALOGUE)
 SAME = 1e-9  # of coefficients: what is linear but for rounding
 
 
-def model_of(model: str | Model) -> Model:
-    """The record of a model, by its name; raises MappingError listing the known names."""
+def model_of(model: str | Model, own: Collection[str] = ()) -> Model:
+    """The record of a model, by its name; raises MappingError listing the known names, and those of the user's `own`
+    file."""
     if isinstance(model, Model):
         return model
     name = model
     if name not in MODELS:
-        known = [*MODELS, *CELL_MODELS]
+        known = list(dict.fromkeys((*own, *MODELS, *CELL_MODELS)))
         raise MappingError(
             f"network.neuron = {name!r} is not known{near(name, known)}; write one of {', '.join(known)}"
         )
@@ -94,15 +95,15 @@ def _learning(
     known = {parameter.name: parameter for parameter in model.parameters}
     if unknown := [name for name in names if name not in known]:
         raise MappingError(
-            f"network.learned: model '{model.name}' has no parameter '{unknown[0]}'{suggest(unknown[0], known)}; it "
+            f"network.learned: model '{model.name}' has no parameter '{unknown[0]}'{near(unknown[0], known)}; it "
             f"has {', '.join(known)}"
         )
     if taken := [name for name in names if name in ROLES]:
         raise MappingError(
             f"network.learned: '{taken[0]}' is a parameter that layers have: give that of '{model.name}' another name"
         )
-    if len({*names}) < len(names):
-        raise MappingError(f"network.learned: {', '.join(names)} names a parameter twice")
+    if len(set(names)) < len(names):
+        raise MappingError(f"network.learned: {', '.join(names)}; name each once")
 
     def arrays(constants: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """Of the neuron, and its lift, with these numbers for what is learned."""
@@ -168,7 +169,7 @@ def checked_parameters(model: Model, given: dict[str, Any]) -> dict[str, Any]:
         if name not in known:
             raise MappingError(
                 f"network.neuron_parameters.{name}: model '{model.name}' has no such parameter"
-                f"{suggest(name, list(known))}; it has {', '.join(known)}"
+                f"{near(name, known)}; it has {', '.join(known)}"
             )
     values: dict[str, Any] = {}
     for name, parameter in known.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +124,11 @@ def _misfits(parts: Parts, count: int) -> Iterator[str]:
             return
         maps.append(("subtracted: ", *parts.subtracted))
     for where, matrix, drive, constant in maps:
+        single = [key for key, each in (("matrix", matrix), ("drive", drive)) if not isinstance(each, Sized)]
+        single += ["every row of matrix"] if not single and not all(isinstance(row, Sized) for row in matrix) else []
+        if single:
+            yield f"{where}{single[0]} must be a list, with one entry per state"
+            return
         rows = [len(row) for row in matrix]
         if rows != [count] * count:
             yield f"{where}matrix has {len(rows)} rows of {', '.join(map(str, rows))}; give {count} rows of {count}"

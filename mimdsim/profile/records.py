@@ -264,6 +264,7 @@ class Activity:
 
     spikes, listed: mean over the batch per timestep (true spikes; entries listed, gradient entries included).
     raster: (timestep, neuron) pairs of one sample. dropped: spikes beyond capacity, whole batch and sequence.
+    sends: lists, dense spikes, or numbers of cells, of which `spikes` are those that are not zero.
     """
 
     layer: str
@@ -275,6 +276,7 @@ class Activity:
     dropped: int
     raster: tuple[tuple[int, int], ...]
     sparsity: Sparsity | None = None  # of layers; the input has no weights
+    sends: Literal["lists", "dense", "numbers"] = "lists"
 
 
 ACCURACY_MATTERS = 0.01  # assumed: nobody chooses otherwise for less than a percentage point

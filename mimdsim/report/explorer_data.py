@@ -113,7 +113,7 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "category_colours": category_colours(tiled.memory),
         "spans": [asdict(span) for span in tiled.spans],
         "activity": [
-            {"layer": one.layer, "neurons": one.neurons, "capacity": one.capacity}
+            {"layer": one.layer, "neurons": one.neurons, "capacity": one.capacity, "sends": one.sends}
             | {"spikes": one.spikes_by_timestep, "listed": one.listed_by_timestep}
             for one in profile.activity
         ],

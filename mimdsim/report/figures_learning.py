@@ -82,18 +82,21 @@ def draw_activity(profile: RunProfile) -> Figure | None:
     figure, axes = panels(len(layers), 1, height=1.0 + 1.75 * len(layers), sharex=True)
     for panel, layer in zip(axes, layers, strict=True):
         timesteps = np.arange(len(layer.listed_by_timestep))
-        panel.plot(timesteps, layer.listed_by_timestep, color=ORANGE, label="listed (spikes and gradient entries)")
-        panel.plot(np.arange(len(layer.spikes_by_timestep)), layer.spikes_by_timestep, color=BLUE, label="spikes")
+        lists, sent = layer.sends == "lists", "numbers that are not zero" if layer.sends == "numbers" else "spikes"
+        if lists:
+            panel.plot(timesteps, layer.listed_by_timestep, color=ORANGE, label="listed (spikes and gradient entries)")
+        panel.plot(np.arange(len(layer.spikes_by_timestep)), layer.spikes_by_timestep, color=BLUE, label=sent)
         highest = max(*layer.listed_by_timestep, *layer.spikes_by_timestep, 1e-9)
-        above = " (above the panel)"
+        room = f", capacity {thousands(layer.capacity)}" if lists else ""
+        above = " (above the panel)" if lists else ""
         # far above the curves, the capacity line would flatten them: then it is only named
-        if layer.capacity <= 4 * highest:
+        if lists and layer.capacity <= 4 * highest:
             panel.axhline(layer.capacity, color=VERMILLION, linestyle="--", label="capacity")
             highest, above = max(layer.capacity, highest), ""
         mean = sum(layer.spikes_by_timestep) / len(layer.spikes_by_timestep)
         title = (
-            f"{clipped(layer.layer, 30)}: {counted(layer.neurons, 'neuron')}, mean {significant(mean)} spikes"
-            f" per timestep, capacity {thousands(layer.capacity)}{above}"
+            f"{clipped(layer.layer, 30)}: {counted(layer.neurons, 'neuron')}, mean {significant(mean)} {sent}"
+            f" per timestep{room}{above}"
         )
         panel.set(title=title, ylabel="per sample", ylim=(0, 1.12 * highest))
         panel.grid()

@@ -287,10 +287,13 @@ def training_table(training: Training) -> Table:
 
 def activity_table(layers: tuple[Activity, ...]) -> Table:
     """Spikes, list entries, capacity and losses of every layer."""
-    rows = []
+    rows, numbers = [], any(layer.sends == "numbers" for layer in layers)
+    of_numbers = " Of cells that send numbers: those that are not zero." if numbers else ""
     for layer in layers:
         spikes, entries = layer.spikes_by_timestep or (0.0,), layer.listed_by_timestep or (0.0,)
         mean, listed = sum(spikes) / len(spikes), sum(entries) / len(entries)
+        filled = percent(listed, layer.capacity)
+        lists = (three_digits(listed), layer.capacity, filled, percent(layer.full_lists), layer.dropped)
         rows.append(
             (
                 layer.layer,
@@ -298,11 +301,7 @@ def activity_table(layers: tuple[Activity, ...]) -> Table:
                 three_digits(mean),
                 percent(mean, layer.neurons),
                 three_digits(max(spikes)),
-                three_digits(listed),
-                layer.capacity,
-                percent(listed, layer.capacity),
-                percent(layer.full_lists),
-                layer.dropped,
+                *(lists if layer.sends == "lists" else ["–"] * len(lists)),
             )
         )
     return table(
@@ -314,7 +313,7 @@ def activity_table(layers: tuple[Activity, ...]) -> Table:
         ),
         rows,
         "Listed: entries that are sent and processed, including those that only carry a gradient. Dropped: spikes "
-        "beyond the capacity, over the whole batch and sequence.",
+        "beyond the capacity, over the whole batch and sequence." + of_numbers,
         title="Spikes per timestep and sample",
         page_only=("peak spikes", "list filled"),
     )  # fmt: skip

@@ -310,6 +310,21 @@ def test_what_is_not_understood_is_refused_by_name(said: str) -> None:
 def test_inputs_that_are_no_spikes_are_refused() -> None:
     assert "spikes are 0 or 1" in refusal(loop(), SPIKES * 0.5)
     assert "loss 'ce'" in refusal(loop(), SPIKES, loss="ce")
+    assert "timesteps is '10'; give a whole number, 1 or more" in refusal(loop(), SPIKES, timesteps="10")
+    said = f"the module reads {zoo.INPUTS} inputs, and the data of 'digits' have 512"
+    assert said in refusal(loop(), SPIKES, workload="digits")
+
+
+def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_not_for_counts() -> None:
+    stateful = zoo.nn.Sequential(zoo.nn.Linear(zoo.INPUTS, 5), snn.Leaky(beta=0.9, init_hidden=True, output=True))
+    assert "if it takes one a call, say how many: timesteps=10" in refusal(stateful, SPIKES[0])
+
+    class Rates(zoo.Loop):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return super().forward(x)[0].sum(0) / len(x)
+
+    divided = refusal(Rates(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)), SPIKES)
+    assert "goes through 'div'; return what the last layer sent, as torch.stack(outputs).mean(0)" in divided
 
 
 def test_a_trained_network_goes_back_into_its_module() -> None:
@@ -354,6 +369,10 @@ def test_a_description_is_written_that_commands_take(tmp_path: Any) -> None:
     assert made.data.timesteps == zoo.TIMESTEPS
     assert (made.training.reading, made.training.over_timesteps) == ("every", "mean")
     assert made.data.activity == pytest.approx(float(SPIKES.mean()))
+    changes = {"training.epochs": 3, "network.neuron": "synaptic", "training.optimiser_parameters": {"beta1": 0.5}}
+    changed = frameworks.from_torch(loop(), SPIKES, out=tmp_path / "changed", changes=changes)
+    assert changed.training.epochs == 3
+    assert load_workload(tmp_path / "changed" / "network.toml") == changed
 
 
 NET = """

@@ -188,6 +188,15 @@ def test_dropout_of_lists_and_of_everything_is_refused() -> None:
         load_workload("snntorch-mnist", {"network.dropout": [0.5, 0.5, 0.5]})
 
 
+def test_a_share_that_is_no_power_of_two_is_timed_on_gpus_and_checked() -> None:
+    changes = {"network.spikes": "dense", "network.hidden": [64], "network.neuron": "leaky", "network.capacity": []}
+    changes |= {"network.dropout": 0.3, "data.timesteps": 10, "training.max_training_steps": 2}
+    assert mimdsim.run("digits", "bow", changes=changes).cycles > 0
+    assert mimdsim.check("digits", "bow", changes=changes).passed
+    silent = mimdsim.run("digits", "bow", gpus=(), changes=changes | {"network.neuron_parameters": {"threshold": 99.0}})
+    assert "never fire in the training step that is timed. 4 other batches show the same" in str(silent.warnings)
+
+
 @pytest.mark.parametrize("strategy", ["as_published", "graph_replay", "hoisted"])
 def test_every_gpu_strategy_leaves_the_same_out(strategy: str) -> None:
     network = dropping(NETWORKS["planes"], 0.5, "timestep")

@@ -152,8 +152,8 @@ def test_a_decay_is_used_within_its_bounds_and_learns_nothing_beyond() -> None:
 
 
 REFUSED = {
+    "beta, beta; name each once": ("leaky", ("beta", "beta")),
     "model 'leaky' has no parameter 'bta'; did you mean 'beta'?": ("leaky", ("bta",)),
-    "beta, beta names a parameter twice": ("leaky", ("beta", "beta")),
     "do not grow linearly with tau": ("spikingjelly_lif", ("tau",)),
     "do not grow linearly with decay and current_gain": ("lif", ("decay", "current_gain")),
     "kappa changes what is read from the states": ("adaptive", ("kappa",)),

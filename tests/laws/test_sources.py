@@ -205,13 +205,13 @@ def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], del
     [
         ({"hidden0": ("hidden1",)}, "layer 'hidden0', the first, must read 'input' first"),
         ({"hidden1": ("input",), "output": ("hidden1",)}, "no layer that leads to the output reads 'hidden0'"),
-        ({"output": ("hidden1", "hidden1")}, "layer 'output' reads hidden1, hidden1; name each once"),
+        ({"output": ("hidden1", "hidden1")}, "layer 'output' reads 'hidden1@t-1' twice; name each once"),
         ({"output": ("hidden1", "output")}, "layer 'output' cannot read 'output'"),
         ({"hidden0": ("input", "hidden1@t")}, "layer 'hidden0' cannot read 'hidden1' 0 timesteps old"),
         ({"output": ("hidden1", "input@t-5")}, "layer 'output' cannot read 'input' 5 timesteps old: of 5 timesteps"),
         (
             {"output": ("hidden1", "hidden1@t-1")},
-            "layer 'output' reads hidden1, hidden1; name each once, or with other",
+            "layer 'output' reads 'hidden1@t-1' twice; name each once, or with other",
         ),
         ({"output": ("hidden1@t-2", "hidden1")}, "layer 'output' reads 'hidden1' at several ages; write that of the"),
     ],

@@ -93,3 +93,4 @@ def test_random_labels_can_only_be_guessed() -> None:
     (said,) = label_warning(workload, data, trained(0.1))
     assert "labels do not depend on spikes" in said
     assert not [*label_warning(workload, data, trained(0.9))]
+    assert [*label_warning(workload, (data[0], samples(EVEN[:4])), trained(0.25, 4))] == [said]

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import mimdsim
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.cli import main
 from mimdsim.graph.cells import Cell
 from mimdsim.workload import inputs_of, load_workload, network_of
@@ -107,6 +107,16 @@ def test_the_command_line_allows_it_for_one_command(tmp_path: Path) -> None:
 WRONG = {
     "a model 'leaky' is there already": LINEAR.replace('"forgetful"', '"leaky"'),
     "defines no neuron model": "x = 1\n",
+    "'states': must be a tuple": LINEAR.replace('("potential",)', '"potential"'),
+    "'parameters.0': must be a dictionary or an instance of Parameter": LINEAR.replace(
+        'decay("beta", 0.5, ', '("beta"'
+    ),
+    "'resets' is empty; give one or more of": LINEAR.replace('("subtract",)', "()"),
+    "'parts' returns dict; it must return Parts(..)": LINEAR.replace("lambda p: Parts(", "lambda p: dict("),
+    "drive must be a list, with one entry per state": LINEAR.replace("drive=[1.0]", "drive=1.0"),
+    "every row of matrix must be a list": LINEAR.replace('[[p["beta"]]]', '[p["beta"]]'),
+    "is not known; did you mean 'Forgetful'?": LINEAR.replace('"forgetful"', '"Forgetful"'),
+    "'gates' is 0; give 1 or more": CELL.replace("gates=1", "gates=0"),
     "reset 'sideways' is not one of": LINEAR.replace('"subtract"', '"sideways"'),
     "ZeroDivisionError: division by zero\n    (own.py, line 1: 1 / 0)": "1 / 0\n",
     "SyntaxError": "def f(:\n",
@@ -120,6 +130,20 @@ def test_a_file_that_is_wrong_is_explained(tmp_path: Path, said: str) -> None:
     with pytest.raises(DescriptionError) as wrong:
         load_workload("digits", written(tmp_path, WRONG[said]) | {"network.neuron": "forgetful"})
     assert said in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("spike", "'equations' returns Term; it must return dict(..)"),
+        ('{OUTPUT: 1.0, "v": risen}', "give 1.0 as 'output'; give a term"),
+    ],
+)
+def test_equations_of_a_wrong_kind_are_explained(tmp_path: Path, returned: str, said: str) -> None:
+    mimdsim.allow_code()
+    changes = written(tmp_path, CELL.replace('{OUTPUT: spike, "v": risen - spike * risen}', returned))
+    with pytest.raises(MimdsimError, match=re.escape(said)):
+        mimdsim.run("digits", "bow", changes={**changes, "network.neuron": "quadratic", "network.spikes": "dense"})
 
 
 def test_a_file_is_found_beside_the_description(tmp_path: Path) -> None:

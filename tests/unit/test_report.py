@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from random_profile import LIMIT, TILES, Reader, make_gpu, make_profile
 
+import mimdsim
 from mimdsim.profile import (
     Change,
     MemoryProfile,
@@ -21,10 +22,12 @@ from mimdsim.profile import (
     TileColumns,
 )
 from mimdsim.report import console, summary_lines, write_report
+from mimdsim.report.figures_learning import draw_activity
 from mimdsim.report.formatting import clipped, interval, plain, share, significant, thousands
 from mimdsim.report.headline import verdicts
 from mimdsim.report.machine_comparison import contenders, strongest_gpu
 from mimdsim.report.tables import Cell, Table
+from mimdsim.report.tables_run import activity_table
 
 FIGURES = {
     "time_by_phase", "longest_supersteps", "tile_map", "tile_balance", "memory_by_tile", "liveness", "training",
@@ -276,6 +279,23 @@ def test_empty_machine_is_drawn_without_division_by_zero(profile: RunProfile, tm
     paths = write_report(empty, tmp_path)
     assert [path.name for path in paths if path.suffix == ".png"] == ["comparison.png"]
     assert max(map(len, summary_lines(empty))) <= 110
+
+
+def test_what_cells_and_dense_layers_send_is_not_said_to_be_listed(profile: RunProfile) -> None:
+    one, other = (dataclasses.replace(profile.activity[-1], sends=sends, raster=()) for sends in ("numbers", "dense"))
+    table = activity_table((one, other))
+    assert [cell.text for row in table.rows for cell in row[-5:]] == ["–"] * 10
+    assert table.note.endswith("Of cells that send numbers: those that are not zero.")
+    figure = draw_activity(dataclasses.replace(profile, activity=(one, other)))
+    assert figure is not None
+    first, second = (panel.get_title(loc="left") for panel in figure.axes)
+    assert first.endswith("numbers that are not zero per timestep")
+    assert second.endswith("spikes per timestep")
+    changes = {"network.neuron": ["gru", "leaky"], "network.hidden": [8], "network.capacity": [], "data.timesteps": 4}
+    changes |= {"network.spikes": "dense", "training.max_training_steps": 1, "training.evaluate": "never"}
+    made = mimdsim.run("digits", "bow", gpus=(), changes=changes).profile.activity
+    assert [(each.sends, bool(each.raster)) for each in made[:2]] == [("dense", True), ("numbers", False)]
+    assert made[2].sends == "dense"
 
 
 def test_importing_the_report_imports_no_drawing() -> None:

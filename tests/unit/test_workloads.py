@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import mimdsim
 from mimdsim.base.errors import DescriptionError
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload
@@ -319,12 +320,35 @@ def test_recorded_samples_take_the_place_of_random_ones() -> None:
         ("64,32", "must be a list; write [64, 32]"),
         ("64;32", "must be a list; write [64, 32]"),
         ("[a]", "must be a list (given: '[a]')"),
+        ("wide", 'must be a list; write ["wide"]'),
     ],
 )
 def test_a_list_is_asked_for_where_one_is_needed(value: object, said: str) -> None:
     with pytest.raises(DescriptionError) as caught:
         load_workload("digits", {"network.hidden": value})
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"hidden0": []}, "'network.learned.hidden0' (by --set): has 0 values; give 1 or more"),
+        ({"hidden0": [1]}, "1 problem\n  - 'network.learned.hidden0.0' (by --set): must be text"),
+        ({"hidden0": True}, "'network.learned.hidden0' (by --set): must be a list (given: True)"),
+        ("beta", "'network.learned' (by --set): must be a table: [network.learned]"),
+        ({"hidden0": ["tau"]}, "layer 'hidden0': network.learned: model 'lif' has no parameter 'tau'; it has"),
+        ({"input": ["decay"]}, "network.learned.input: no such layer; the layers are"),
+    ],
+)
+def test_what_is_wrong_with_names_in_a_table_is_said_once(value: object, said: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        load_workload("digits", {"network.learned": value})
+    assert said in str(caught.value)
+
+
+def test_a_module_is_no_workload_yet() -> None:
+    with pytest.raises(DescriptionError, match=r"is object; give a name or a path, or what mimdsim\.from_torch makes"):
+        mimdsim.run(object(), "bow")  # type: ignore[arg-type]
 
 
 def test_files_hold_no_key_that_the_record_lacks() -> None:

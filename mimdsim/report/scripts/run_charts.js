@@ -65,14 +65,16 @@ function drawAccuracy({ accuracy, best_epoch, train_accuracy, test_samples }) {
 }
 
 function drawSpikes(layers) {
-  for (const { layer, neurons, capacity, spikes, listed } of layers) {
+  for (const { layer, neurons, capacity, sends, spikes, listed } of layers) {
     const x = upTo(spikes.length), mean = sum(spikes) / spikes.length;
-    const series = [{ label: "listed (spikes and gradient entries)", colour: NAMES[1], values: listed },
-      { label: "spikes", colour: NAMES[0], values: spikes }];
+    const sent = sends === "numbers" ? "numbers that are not zero" : "spikes", lists = sends === "lists";
+    const series = [{ label: sent, colour: NAMES[0], values: spikes }];
+    if (lists) series.unshift({ label: "listed (spikes and gradient entries)", colour: NAMES[1], values: listed });
     const near = capacity <= 4 * Math.max(maximum(listed), maximum(spikes));
-    if (near) series.push(level("capacity", NAMES[5], capacity, x));
-    chartOf("spikes", `${layer}: ${counted(neurons, "neuron")}, mean ${some.format(mean)} spikes per timestep, ` +
-      `capacity ${thousands(capacity)}${near ? "" : " (above the chart)"}`, x, series, { xLabel: "timestep" });
+    if (lists && near) series.push(level("capacity", NAMES[5], capacity, x));
+    const room = lists ? `, capacity ${thousands(capacity)}${near ? "" : " (above the chart)"}` : "";
+    chartOf("spikes", `${layer}: ${counted(neurons, "neuron")}, mean ${some.format(mean)} ${sent} per timestep${room}`,
+      x, series, { xLabel: "timestep" });
   }
 }
 

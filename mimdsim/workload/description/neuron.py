@@ -28,7 +28,8 @@ def neurons_of(network: Network) -> tuple[LinearNeuron | Cell, ...]:
             known_surrogate(network.of_layer("surrogate", index))
             found.append(_neuron(network, index))
         except MappingError as problem:
-            if not any(isinstance(getattr(network, key), tuple) for key in PER_LAYER if key != "capacity"):
+            several = any(isinstance(getattr(network, key), tuple) for key in PER_LAYER if key != "capacity")
+            if not several and not network.learned:
                 raise
             layer = f"hidden{index}" if index < len(network.hidden) else "output"
             raise MappingError(f"layer '{layer}': {problem}") from None
@@ -73,7 +74,7 @@ def _cell(network: Network, model: CellModel, index: int) -> LinearNeuron | Cell
     cell = cell_of(model, _parameters(network, model, index))
     linear = linear_neuron_of(model, cell.values)
     if network.spikes != "dense" and linear is None:
-        raise MappingError(f'network.neuron = "{model.name}" sends numbers, not lists: set network.spikes = "dense"')
+        raise MappingError(f'network.neuron = "{model.name}": cells send no lists: set network.spikes = "dense"')
     if network.learned.get(network.layers[index]):
         raise MappingError(
             f'network.learned is for linear neurons; cells "{model.name}" learn what their equations say'
@@ -110,7 +111,8 @@ def _check_second_threshold(network: Network, neuron: LinearNeuron, last: bool) 
 def _neuron(network: Network, index: int) -> LinearNeuron | Cell:
     """The neurons of one layer."""
     last, name = index == len(network.hidden), network.of_layer("neuron", index)
-    found = _written(network).get(name) or models_with(network.models).get(name) or model_of(name)
+    models = {**models_with(network.models), **_written(network)}
+    found = models.get(name) or model_of(name, models)
     if isinstance(found, CellModel):
         return _cell(network, found, index)
     model = found

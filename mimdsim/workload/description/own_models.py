@@ -7,10 +7,13 @@ A description may come from anywhere, so the file is run only in a process in wh
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
@@ -18,7 +21,7 @@ from mimdsim.base.user_code import call_users, load_file
 from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.cells import CellModel
 from mimdsim.graph.neuron_models import MODELS
-from mimdsim.graph.neuron_parts import RESETS, Model
+from mimdsim.graph.neuron_parts import RESETS, Model, Parts
 
 ALLOWED = "MIMDSIM_ALLOW_CODE"  # which processes started from here have too
 Models = Mapping[str, Model | CellModel]
@@ -58,9 +61,31 @@ def models_with(path: str) -> Models:
 def _told(path: Path, record: Model | CellModel) -> Model | CellModel:
     """The record, of which a mistake is told with the user's line."""
     what = f"{path}, model '{record.name}'"
+    try:
+        record = TypeAdapter(type(record)).validate_python(vars(record))
+    except ValidationError as wrong:
+        found = [(".".join(map(str, each["loc"])), each["msg"]) for each in wrong.errors()]
+        problems = [
+            f"'{key}': {said.replace('Input should be', 'must be').replace(' valid', '')}" for key, said in found
+        ]
+        raise DescriptionError(what, problems) from None
     if isinstance(record, Model):
-        return replace(record, parts=partial(call_users, what, record.parts))
-    return replace(record, equations=partial(call_users, what, record.equations))
+        unknown = [reset for reset in record.resets if reset not in RESETS]
+        if unknown or not record.resets:
+            said = f"reset '{unknown[0]}' is not one of" if unknown else "'resets' is empty; give one or more of"
+            raise DescriptionError(what, [f"{said} {', '.join(RESETS)}"])
+        return replace(record, parts=partial(_result, what, record.parts, Parts, "'parts'"))
+    if record.gates < 1:
+        raise DescriptionError(what, [f"'gates' is {record.gates}; give 1 or more"])
+    return replace(record, equations=partial(_result, what, record.equations, dict, "'equations'"))
+
+
+def _result(what: str, function: Callable[..., Any], wanted: type, field: str, *given: Any) -> Any:
+    """What the user's function returns, which must be of this type."""
+    found = call_users(what, function, *given)
+    if not isinstance(found, wanted):
+        raise DescriptionError(what, [f"{field} returns {type(found).__name__}; it must return {wanted.__name__}(..)"])
+    return found
 
 
 @lru_cache(maxsize=16)
@@ -72,9 +97,6 @@ def _of_file(path: Path, _changed: int) -> dict[str, Model | CellModel]:
             continue
         if record.name in {*MODELS, *CELL_MODELS, *found}:
             raise DescriptionError(str(path), [f"a model '{record.name}' is there already: give it another name"])
-        unknown = [reset for reset in record.resets if reset not in RESETS] if isinstance(record, Model) else []
-        if unknown:
-            raise DescriptionError(str(path), [f"model '{record.name}': reset '{unknown[0]}' is not one of {RESETS}"])
         found[record.name] = _told(path, record)
     if not found:
         raise DescriptionError(str(path), ["defines no neuron model: a Model or CellModel, see docs/neurons.md"])

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, near
 from mimdsim.base.schema import OneOrMore, Section
 from mimdsim.base.search_path import PathText
 
@@ -198,8 +198,8 @@ def source_of(text: str) -> tuple[str, int | None]:
     found = AGE.fullmatch(age)
     if at and found is None:
         raise MappingError(
-            f"network.sources: '{text}' is no source; write '{name}', '{name}@t' or, of spikes 3 timesteps old, "
-            f"'{name}@t-3'"
+            f"network.sources: '{text}' is no source; write '{name.strip()}', '{name.strip()}@t' or, of spikes "
+            f"3 timesteps old, '{name.strip()}@t-3'"
         )
     return name, int(found.group(1) or 0) if found else None
 
@@ -211,7 +211,7 @@ def check_sources(network: Network) -> None:
         for layer in getattr(network, key):
             if layer not in network.layers:
                 raise MappingError(
-                    f"network.{key}.{layer}: no such layer{suggest(layer, network.layers)}; the layers are "
+                    f"network.{key}.{layer}: no such layer{near(layer, network.layers)}; the layers are "
                     f"{', '.join(network.layers)}"
                 )
     for layer, names in network.sources.items():
@@ -220,7 +220,7 @@ def check_sources(network: Network) -> None:
                 raise MappingError(f"network.sources.{layer}: write network.recurrence for its synapses onto itself")
             if name not in known:
                 raise MappingError(
-                    f"network.sources.{layer}: no layer '{name}'{suggest(name, known)}; it may read {', '.join(known)}"
+                    f"network.sources.{layer}: no layer '{name}'{near(name, known)}; it may read {', '.join(known)}"
                 )
         if "output" in dict(map(source_of, names)) and network.output == "membrane":
             raise MappingError(f'network.sources.{layer}: with output = "membrane" the output layer sends no spikes')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,10 @@ class Workload(Section):
                 'set network.spikes = "sparse"'
             )
         if network.spikes == "sparse" and not network.capacity and not network.activity:
-            raise ValueError("network: give either 'capacity' (one per layer) or 'activity' (share of neurons)")
+            raise ValueError(
+                "network: give either 'capacity' (one per layer) or 'activity' (share of neurons), which says how many "
+                "spikes a list holds; activity = 1.0: all"
+            )
         if any(slots < 1 for slots in network.capacity):
             raise ValueError("network.capacity: every capacity must be at least 1")
         return self
@@ -117,6 +121,11 @@ def list_workloads() -> tuple[str, ...]:
 
 def find_workload(name: Named) -> Path:
     """The file of a workload given by name ('digits'; `base/search_path.py` says where it is searched) or by path."""
+    if not isinstance(name, (str, os.PathLike)):
+        kind = type(name).__name__
+        raise DescriptionError(
+            "workload", [f"is {kind}; give a name or a path, or what mimdsim.from_torch makes of it"]
+        )
     name = os.fspath(name)
     if name in list_machines() and name not in list_workloads():
         raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
@@ -140,11 +149,7 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
         file, options = read_mapping_file(Path(mapping))
         if isinstance(table.setdefault("mapping", {}), dict):
             table["mapping"] |= options
-    if "network.neuron" in changes and isinstance(table.get("network"), dict):
-        change_neuron(table["network"], changes["network.neuron"])
-    if "data.source" in changes and isinstance(table.get("data"), dict):
-        change_source(table["data"], changes["data.source"], [key.removeprefix("data.") for key in changes])
-    changed_table(table, changes, where=str(path), example="training.batch")
+    change_description(table, changes, str(path))
     network = table.get("network")
     if isinstance(network, dict) and network.get("capacity"):
         unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
@@ -158,6 +163,15 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
 
         check_layers(Path(mapping), file, made.name, network_of(made))
     return made
+
+
+def change_description(table: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
+    """Write the changes into the table, and drop what another neuron or data source does not have."""
+    if "network.neuron" in changes and isinstance(table.get("network"), dict):
+        change_neuron(table["network"], changes["network.neuron"])
+    if "data.source" in changes and isinstance(table.get("data"), dict):
+        change_source(table["data"], changes["data.source"], [key.removeprefix("data.") for key in changes])
+    changed_table(table, changes, where=where, example="training.batch")
 
 
 def find_beside(path: Path, table: dict[str, Any]) -> None:
