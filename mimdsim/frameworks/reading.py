@@ -768,8 +768,8 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         return recorded
     product, at = ends[0]
     of = product.of
-    while isinstance(of, FunctionResult) and len(of.of) == 1 and of.by in GATHERS:
-        (of,) = of.of
+    while isinstance(of, FunctionResult) and of.by in GATHERS and len(set(map(_layer_of, of.of))) == 1:
+        of = of.of[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
     if not isinstance(of, LayerOutput) or not recorded.layers[of.layer].reading.of_cells:
@@ -795,6 +795,11 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     )
     returned: list[Origin | None] = [LayerOutput(layer=name, call=0, spikes=False)]
     return replace(recorded, layers={**recorded.layers, name: made}, returned=returned, reading=reading)
+
+
+def _layer_of(origin: Origin | None) -> object:
+    """What is alike of a layer's outputs in every timestep."""
+    return origin.layer if isinstance(origin, LayerOutput) else origin
 
 
 def _product_in(origin: Origin | None) -> Product | None:

@@ -160,6 +160,8 @@ def _neuron(model: CellModel, u: np.ndarray, by_branch: Mapping[tuple[int, int],
     if not threshold > 0:
         raise _NotLinearError
     u = u - np.eye(u.shape[1])[-1] * u[0, -1]
+    if np.abs(u).max() <= SAME:
+        raise _NotLinearError  # nothing reaches it
     base, coefficients, drives, constants = [u], [], [], []
     for pair in base:  # which grows
         rows = [_earlier(pair[f], f, by_branch) for f in (0, 1)]

@@ -136,7 +136,7 @@ def test_a_file_that_is_wrong_is_explained(tmp_path: Path, said: str) -> None:
     ("returned", "said"),
     [
         ("spike", "'equations' returns Term; it must return dict(..)"),
-        ('{OUTPUT: 1.0, "v": risen}', "give 1.0 as 'output'; give a term"),
+        ('{OUTPUT: 1.0, "v": risen}', "give v ('output' is 1.0); they must give terms for output, v"),
     ],
 )
 def test_equations_of_a_wrong_kind_are_explained(tmp_path: Path, returned: str, said: str) -> None:
