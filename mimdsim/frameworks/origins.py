@@ -103,10 +103,11 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionResult:
-    """Made by a function that no layer has; 'stack': the timesteps, one after another."""
+    """Made by a function that no layer has; 'stack': the timesteps, one after another; 'div': by a number."""
 
     by: str
     of: tuple[Origin | None, ...]
+    divisor: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -521,6 +521,7 @@ def sent_by(layer: Written, currents: np.ndarray, sums: np.ndarray) -> tuple[np.
 
 def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     """What was recorded, with the neurons that are written out as layers; output: what the loss reads of the last."""
+    recorded = replace(recorded, returned=[_undivided(origin) for origin in recorded.returned])
     of_layers = (origin for calls in recorded.layers.values() for origin in calls.origins)
     # also what is read last, and by nothing that is returned
     components = components_of([*recorded.returned, *of_layers, *(read.of for read in _every_read(recorded))])
@@ -543,8 +544,17 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
         for name, calls in every.items()
     }
     found = [_replaced(origin, sent, known) for origin in recorded.returned]
-    plain = any(isinstance(origin, Made) for origin in recorded.returned[:1])
+    ends = [origin.of[0] if isinstance(origin, FunctionResult) else origin for origin in recorded.returned[:1]]
+    plain = any(isinstance(origin, Made) for origin in ends)
     return replace(recorded, layers=made, returned=found, reading="last" if plain else recorded.reading)
+
+
+def _undivided(origin: Origin | None) -> Origin | None:
+    """What is divided by a number at the end, such as that of the timesteps, as such."""
+    if isinstance(origin, Made) and origin.op == OVER and isinstance(origin.args[1], float):
+        of = origin.args[0]
+        return FunctionResult(by="div", of=(of,), divisor=origin.args[1]) if isinstance(of, Made) else origin
+    return origin
 
 
 def _made_in(origins: list[Origin | None]) -> set[Made]:

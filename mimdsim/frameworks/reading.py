@@ -437,7 +437,14 @@ def _functions(origin: Origin | None) -> set[str]:
     return set()
 
 
-GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", VOTE}
+def _divisor(origin: Origin | None) -> float:
+    """By what a module divides what it returns."""
+    if isinstance(origin, FunctionResult):
+        return origin.divisor * max(map(_divisor, origin.of), default=1.0)
+    return 1.0
+
+
+GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}
 
 
 def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
@@ -972,7 +979,8 @@ def _objective(
     """Keys of [training] for the loss; by default the cross-entropy of what the module returns, by `reading`."""
     if not isinstance(loss, Mapping) and loss and loss not in LOSSES:
         raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
-    votes: dict[str, Any] = {"logit_scale": 1 / recorded.votes} if recorded.votes > 1 else {}
+    divisor = recorded.votes * _divisor(next(iter(_returned(recorded, last)), None))
+    votes: dict[str, Any] = {"logit_scale": 1 / divisor} if divisor != 1 else {}
     functions = set().union(*map(_functions, _returned(recorded, last)))
     if loss:
         made = votes | (dict(loss) if isinstance(loss, Mapping) else LOSSES[loss])
@@ -980,10 +988,10 @@ def _objective(
         by_function = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
         made = {"loss": "cross_entropy", "reading": reading or by_function} | votes
     else:
-        scale = {"logit_scale": 1 / timesteps / recorded.votes} if "mean" in functions else votes
+        scale = {"logit_scale": 1 / timesteps / divisor} if "mean" in functions else votes
         made = {"loss": "cross_entropy", "reading": reading or "sum", **scale}
-    if votes and (made.get("loss") == "mean_squared_error" or made.get("reading") == "max"):
-        raise refusal("counts, or the highest, of the mean of votes have no loss here; nearest: 'ce_count_loss'")
+    if (made.get("loss") == "mean_squared_error" and votes) or (made.get("reading") == "max" and recorded.votes > 1):
+        raise refusal("counts, or the highest, of a mean of outputs have no loss here; nearest: 'ce_count_loss'")
     return made
 
 

@@ -149,6 +149,7 @@ ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
 LAST_AXIS = re.compile(r"(\w+)(\w),(?:\2(\w)|(\w)\2)->\1(?:\3|\4)")  # of einsum: a product with [in, out], or [out, in]
+DIVIDES = {"__truediv__", "__itruediv__", "div", "div_", "true_divide"}
 MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 
 
@@ -276,7 +277,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs)) is not None:
             found.tensor = made
             return self.mark(made, found)
-        return self.mark(made, FunctionResult(by=name, of=tuple(dict.fromkeys(known))))
+        divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
+        by = "div" if divisor else name
+        return self.mark(made, FunctionResult(by=by, of=tuple(dict.fromkeys(known)), divisor=divisor or 1.0))
 
     def _place(self, into: torch.Tensor, _index: Any, part: Any) -> None:
         """A timestep that is written into a tensor of all of them."""
@@ -668,6 +671,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
             recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
             made = module(step)
     for each, before in held:
+        vars(each).clear()
         vars(each).update(before)
     reset_states(module)  # nor does it keep a mask that leaves nothing out
     for buffer, before in kept:

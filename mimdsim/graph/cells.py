@@ -239,8 +239,8 @@ class Equations:
         if found.keys() != wanted or terms != wanted:
             strange = "".join(f" ('{name}' is {found[name]!r})" for name in sorted(found.keys() - terms)[:1])
             raise MappingError(
-                f"the equations of cell '{model.name}' give {', '.join(sorted(terms))}{strange}; they must give terms for "
-                f"{', '.join(sorted(wanted))}"
+                f"the equations of cell '{model.name}' give {', '.join(sorted(terms))}{strange}; they must give terms "
+                f"for {', '.join(sorted(wanted))}"
             )
         output = self._own_value(found[OUTPUT], spikes_of(self._layer))
         self._body.values[output] = replace(self._body.values[output], role="spikes", layer=self._layer)

@@ -31,6 +31,7 @@ KEYS_SINCE: tuple[tuple[str, str, object], ...] = (
     ("network", "dropout", 0.0),
     ("network", "dropout_per", "timestep"),
     ("network", "learned", {}),
+    ("network", "cells", {}),
     ("network", "models", ""),
     ("network", "batch_norm", "none"),
     ("network", "batch_norm_epsilon", 1e-5),

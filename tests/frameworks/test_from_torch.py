@@ -315,7 +315,7 @@ def test_inputs_that_are_no_spikes_are_refused() -> None:
     assert said in refusal(loop(), SPIKES, workload="digits")
 
 
-def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_not_for_counts() -> None:
+def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_of_counts_is_a_rate() -> None:
     stateful = zoo.nn.Sequential(zoo.nn.Linear(zoo.INPUTS, 5), snn.Leaky(beta=0.9, init_hidden=True, output=True))
     assert "if it takes one a call, say how many: timesteps=10" in refusal(stateful, SPIKES[0])
 
@@ -323,8 +323,10 @@ def test_a_timestep_is_not_taken_for_a_sequence_and_a_quotient_not_for_counts() 
         def forward(self, x: Any) -> Any:
             return super().forward(x)[0].sum(0) / len(x)
 
-    divided = refusal(Rates(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)), SPIKES)
-    assert "goes through 'div'; return what the last layer sent, as torch.stack(outputs).mean(0)" in divided
+    torch.manual_seed(0)
+    workload = frameworks.from_torch(Rates(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)), SPIKES)
+    assert workload.training.logit_scale == 1 / zoo.TIMESTEPS
+    assert workload.training.reading == "sum"
 
 
 def test_a_trained_network_goes_back_into_its_module() -> None:

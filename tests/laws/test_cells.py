@@ -387,7 +387,10 @@ def test_names_that_cannot_be_are_refused(names: dict[str, Any], text: str) -> N
     ("wrong", "text"),
     [
         (lambda cell: {OUTPUT: cell.before}, r"give output; they must give terms for kept, one, other, output"),
-        (lambda cell: {OUTPUT: 1.0, "one": 1.0, "other": 1.0, "kept": 1.0}, r"give ; they must give terms"),
+        (
+            lambda cell: {OUTPUT: 1.0, "one": 1.0, "other": 1.0, "kept": 1.0},
+            r"\('kept' is 1\.0\); they must give terms",
+        ),
         (lambda cell: {OUTPUT: cell.state("ones")}, r"no state 'ones'; did you mean 'one'"),
         (lambda cell: {OUTPUT: cell.row("offse")}, r"no row 'offse'"),
     ],
@@ -403,7 +406,7 @@ def test_equations_that_do_not_fit_are_refused(wrong: Any, text: str) -> None:
     with pytest.raises(MappingError, match="set recurrent = True"):
         training_graph(network(alone))
     alone = replace(EVERYTHING, recurrent=False, equations=lambda cell: {OUTPUT: cell.before})
-    with pytest.raises(MappingError, match="name a state for it"):
+    with pytest.raises(MappingError, match="set reads_itself = True"):
         training_graph(network(alone))
 
 

@@ -176,7 +176,7 @@ class OwnNeuron(nn.Module):  # type: ignore[misc]
 
     def forward(self, current: Any) -> Any:
         self.mem = current if self.mem is None else self.beta * self.mem + current
-        spikes = self.spike(self.mem - 1.2)
+        spikes = self.spike(self.mem - 1.0)
         if self.detached:
             self.mem = torch.where(spikes > 0, 0.1 * self.mem, self.mem)
         else:
@@ -201,6 +201,8 @@ class OwnNeurons(nn.Module):  # type: ignore[misc]
         one, two, three = self.neurons
         for step in x:
             out.append(three(self.last(two(self.between(one(self.first(step)))))))
+        for each in self.neurons:
+            each.mem = None
         return torch.stack(out)
 
 
@@ -298,7 +300,7 @@ class Quadratic(nn.Module):  # type: ignore[misc]
             out = spike_fn(w - 1.0)
             w = w - out.detach()
             total = total + out
-        return total
+        return total / len(x)
 
 
 class Delays(nn.Module):  # type: ignore[misc]

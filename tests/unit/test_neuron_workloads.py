@@ -162,7 +162,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"neuron": ["lif", "leaky", "lif"], "neuron_parameters": {"beta": 0.5}},
         r"layer 'hidden0': network\.neuron_parameters\.beta: model 'lif' has no such parameter",
     ),
-    ({"neuron_parameters": [{}, {"beta": "x"}, {}]}, r"'network\.neuron_parameters\.1\.beta': must be a valid number"),
+    (
+        {"neuron_parameters": [{}, {"beta": "x"}, {}]},
+        r"'network\.neuron_parameters\.1\.beta' \(by --set\): must be a valid number",
+    ),
     ({"surrogate": "atan"}, r"network\.surrogate = 'atan' is not known; did you mean 'arctan'"),
 ]
 

@@ -37,7 +37,7 @@ PATHS = (("data", "path"), ("network", "imported"), ("network", "models"), ("tra
 MOST_SHORT_IDS = (1 << 16) - 1
 DECIDED_BY_MODEL = (
     *("decay", "current_gain", "threshold", "recurrence", "sources", "convolutions", "delay", "bias", "batch_norm"),
-    *("neuron", "neuron_parameters", "reset", "reset_by", "learned", "models"),
+    *("neuron", "neuron_parameters", "reset", "reset_by", "learned", "cells", "models"),
 )
 
 
