@@ -481,7 +481,7 @@ class _Numbers:
         return x
 
     def clamp(self, x: np.ndarray, low: float, high: float) -> np.ndarray:
-        return np.clip(x, low, high)
+        return np.asarray(np.clip(x, low, high))
 
     def sigmoid(self, x: np.ndarray) -> np.ndarray:
         made: np.ndarray = 1 / (1 + np.exp(-x))
@@ -490,7 +490,7 @@ class _Numbers:
     tanh, exp = staticmethod(np.tanh), staticmethod(np.exp)
 
     def relu(self, x: np.ndarray) -> np.ndarray:
-        return np.maximum(x, 0.0)
+        return np.asarray(np.maximum(x, 0.0))
 
 
 def sent_by(layer: Written, currents: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
