@@ -848,10 +848,10 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
     own = {name: each.written for name, each in zip(names, readings, strict=True) if each.written}
     if own:
         made["neuron"] = [
-            f"of {name}" if name in own else each.model for name, each in zip(names, readings, strict=True)
+            f"neuron_of_{name}" if name in own else each.model for name, each in zip(names, readings, strict=True)
         ]
         made["cells"] = {
-            f"of {name}": {"equations": list(each.texts), "learned": dict.fromkeys(each.rows, 0.0)}
+            f"neuron_of_{name}": {"equations": list(each.texts), "learned": dict.fromkeys(each.rows, 0.0)}
             for name, each in own.items()
         }
     for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
