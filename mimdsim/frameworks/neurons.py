@@ -227,11 +227,15 @@ def _spikingjelly_problems(module: Any) -> Iterator[str]:
             yield f"learns its constant '{name}', which is fixed here"
 
 
+AT = 1 - 2.0**-23  # SpikingJelly fires at the threshold, models here above it: above what float32 has just below
+
+
 def _spikingjelly(module: Any, model: str, **parameters: Any) -> Reading:
     zero = module.v_reset is not None
     return Reading(
         model=model,
-        parameters=parameters | {"v_threshold": float(module.v_threshold), "v_reset": float(module.v_reset or 0.0)},
+        parameters=parameters
+        | {"v_threshold": AT * float(module.v_threshold), "v_reset": float(module.v_reset or 0.0)},
         reset="zero" if zero else "subtract",
         in_time=module.step_mode == "m",
     )
