@@ -227,15 +227,13 @@ def _spikingjelly_problems(module: Any) -> Iterator[str]:
             yield f"learns its constant '{name}', which is fixed here"
 
 
-AT = 1 - 2.0**-23  # SpikingJelly fires at the threshold, models here above it: above what float32 has just below
-
-
 def _spikingjelly(module: Any, model: str, **parameters: Any) -> Reading:
     zero = module.v_reset is not None
+    # it fires at its threshold, models here above theirs: above what float32 has just below
+    threshold = float(np.nextafter(np.float32(module.v_threshold), np.float32(0)))
     return Reading(
         model=model,
-        parameters=parameters
-        | {"v_threshold": AT * float(module.v_threshold), "v_reset": float(module.v_reset or 0.0)},
+        parameters=parameters | {"v_threshold": threshold, "v_reset": float(module.v_reset or 0.0)},
         reset="zero" if zero else "subtract",
         in_time=module.step_mode == "m",
     )
