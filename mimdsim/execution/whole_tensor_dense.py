@@ -15,6 +15,7 @@ import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
 from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor, Times, Wanted
+from mimdsim.execution.whole_tensor_norms import WholeNorm
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
 from mimdsim.graph.dropout import OF_NUMBER, OF_SOURCE, OF_TIMESTEP, WORD
@@ -28,6 +29,7 @@ Cover = tuple[np.ndarray, np.ndarray, np.ndarray]
 CHUNK_FLOATS = 1 << 18  # of gradients of patches, which stay in a second-level cache
 ONE_THREAD = 1 << 19  # multiplications of a product so small that BLAS starts no threads beside ours
 NOTHING_DROPPED = np.zeros(0, np.uint64), np.uint64(0), np.uint64(0), np.float32(1)
+NO_NORM = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32)
 NO_POOL = np.zeros((0, 1), np.int64), np.float32(1)
 
 
@@ -156,7 +158,9 @@ class DenseLayer:
         self._after = pool_of(of_currents, self.reading.convolution.made)
         largest = of_currents is not None and of_currents.kind == "max"
         self._winners = np.zeros((self.places, layer.neurons if largest else 0), np.uint8)
-        self._made = aligned((self.places if of_currents else 0, self.reading.convolution.made.neurons))
+        width = self.reading.convolution.made.neurons
+        self._made = aligned((self.places if of_currents or layer.norm else 0, width))
+        self.norm = WholeNorm(network, layer, share, self.tensors, width) if layer.norm else None
         listed, most = self.reading.listed.neurons, self.reading.most
         self._pooled = CsrSpikes.room(self.places, listed, most)
         # what dropout keeps may be as long as what it is given
@@ -241,9 +245,18 @@ class DenseLayer:
         lag, lists = self._listed(source)
         how = self._wiring, lag, reading.listed.positions, convolution.window.taps
         listed, after = lists.arrays, (*self._after, self._winners)
+        norm = (self.norm.apart, self.norm.factors) if self.norm else NO_NORM
+
+        def read(begin: int, end: int) -> None:
+            of = places[0] + begin, places[0] + end, how, listed, self._given[0], reading.cover
+            whole_dense.currents(*of, norm[0])
+
+        if self.norm:
+            self.share(places[1] - places[0], read)
+            self.norm.forward(first, last)
 
         def samples(begin: int, end: int) -> None:
-            of = (begin, end, self.batch), (first, last), how, listed, self._given, reading.cover, after
+            of = (begin, end, self.batch), (first, last), how, listed, self._given, norm, reading.cover, after
             whole_dense.forward(*of, self._ahead, self._limits, self._kept, self._held, self.spikes.bits)
 
         self.share(self.batch, samples)
@@ -258,7 +271,7 @@ class DenseLayer:
     def go_back(self, t: int, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
         self._adjoint(g, (t, t + 1))
-        self._give(self._before_pool(g, (t, t + 1)), wanted, (t, t + 1))
+        self._give(self._of_products(g, (t, t + 1)), wanted, (t, t + 1))
 
     def backward(self, source: CsrSpikes, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the parameters from g [places, neurons, padded] of its spikes, or potentials; g is overwritten.
@@ -278,8 +291,8 @@ class DenseLayer:
             else:
                 gradient[:] = 0
                 whole_dense.own_gradient(self.batch, self.spikes.bits, q, gradient[0])
-        q = self._before_pool(g, times)
-        if "bias" in self.learning:
+        q = self._of_products(g, times)
+        if "bias" in self.learning and not self.norm:
             total = np.ones(self.places, np.float32) @ q[:, : convolution.made.neurons]
             self.tensors["bias"].gradient[0, 0] = total.reshape(-1, convolution.channels).sum(axis=0)
         if "weights" in self.learning:
@@ -314,17 +327,23 @@ class DenseLayer:
             if t:
                 by_timestep[t - 1] += by_timestep[t] @ synapses.T
 
-    def _before_pool(self, q: np.ndarray, times: Times) -> np.ndarray:
-        """Gradients of the currents before what is pooled of them, if it is."""
-        if not len(self._after[0]):
-            return q
+    def _of_products(self, q: np.ndarray, times: Times) -> np.ndarray:
+        """Gradients of the currents as the weights make them, before they are normalised and pooled."""
         made, channels, origin = self._made, self.reading.convolution.channels, times[0] * self.batch
+        if not len(made):
+            return q
 
         def places(first: int, last: int) -> None:
             given = q, self._after[0], channels, self._after[1], self._winners
             whole_dense.scatter_places(origin + first, origin + last, made, *given)
 
-        self.share((times[1] - times[0]) * self.batch, places)
+        if len(self._after[0]):
+            self.share((times[1] - times[0]) * self.batch, places)
+        else:
+            end = times[1] * self.batch
+            made[origin:end] = q[origin:end, : made.shape[1]]
+        if self.norm:
+            self.norm.backward(made, *times)
         return made
 
     def _add_products(
