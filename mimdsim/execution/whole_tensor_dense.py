@@ -14,13 +14,15 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor, Times, Wanted
+from mimdsim.execution.whole_tensor_constants import LearnedConstants
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor, Times, Wanted, by_role
 from mimdsim.execution.whole_tensor_norms import WholeNorm
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
 from mimdsim.graph.dropout import OF_NUMBER, OF_SOURCE, OF_TIMESTEP, WORD
 from mimdsim.graph.layer import RECURRENCES
-from mimdsim.graph.names import INPUT, Parameter
+from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.names import INPUT
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_dense, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
@@ -129,28 +131,26 @@ class DenseLayer:
         one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
         self.reading = Reading(layer.convolution or one, bool(layer.dropout))
         self._offsets, self._drop = self._dropped(), NOTHING_DROPPED
-        roles: dict[str, tuple[Parameter, ...]] = {}
-        for each in layer.parameters:
-            roles[each.role] = *roles.get(each.role, ()), each
+        roles = by_role(layer)
         state = len(network.optimiser.state)
         self.tensors = {role: Tensor.zeros(every, state, every[0].shape[1]) for role, every in roles.items()}
         self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
         self.blocks = -(-layer.neurons // WIDTH)
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.neurons if layer.spiking else 0, self.blocks)
-        neuron, selection, positions = layer.acting_neuron, layer.selection, layer.positions
-        maps = Maps(neuron, layer.columns, positions)
+        neuron, selection = layer.acting_neuron, layer.selection
+        self._learned = LearnedConstants(layer, self.batch, self.tensors)
+        self._take(neuron)
         threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
         full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
         self._wiring = RECURRENCES.index(layer.recurrence)
         pulled = neuron.resets and neuron.reset_gradient != "pass"
         shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
         self._back = (not layer.spiking, self._wiring, pulled, full, threshold, *shape)
-        self._maps = (maps.readout, maps.back, maps.change)
-        self._ahead = maps.ahead
         self._limits = np.float32(selection.threshold) if layer.spiking else threshold, layer.neurons
         states = len(neuron.states)
         size = self.blocks * WIDTH
-        kept = (True, 1), (full and matrix, states), (full and drive, 1)
+        learns = bool(layer.learned)
+        kept = (True, 1), (learns or (full and matrix), states), (learns or (full and drive), 1)
         self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
         self._carried = aligned((self.batch, self.blocks, states * WIDTH)), aligned((self.batch, self.blocks, WIDTH))
         self._held = aligned((self.batch, self.blocks, states * WIDTH))
@@ -166,6 +166,11 @@ class DenseLayer:
         # what dropout keeps may be as long as what it is given
         self._kept_lists = CsrSpikes.room(self.places, listed, (most or listed) if layer.dropout else 0)
         self._size, self._g = size, aligned((self.places, size))
+
+    def _take(self, neuron: LinearNeuron) -> None:
+        """Coefficients of the neurons from now on."""
+        maps = Maps(neuron, self.layer.columns, self.layer.positions)
+        self._ahead, self._maps = maps.ahead, (maps.readout, maps.back, maps.change)
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of all its spikes, the same memory in every training step."""
@@ -224,6 +229,8 @@ class DenseLayer:
 
     def begin(self, second_threshold: np.float32) -> None:
         """Before the first timestep of a training step; the second threshold has no meaning for dense spikes."""
+        if self.layer.learned:
+            self._take(self._learned.neuron())
         factor = self.reading.pool[1] * self._drop[3]
         weights = self.tensors["weights"].value[0]
         biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))
@@ -282,6 +289,8 @@ class DenseLayer:
         times = 0, self.timesteps
         if not self._together:
             self._adjoint(g, times)
+        if self.layer.learned:
+            self._learned.backward()
         reading, convolution, q = self.reading, self.reading.convolution, g
         whole = (1, 1, cover_of([], 1, 1))
         if "recurrent" in self.learning:
@@ -306,7 +315,7 @@ class DenseLayer:
     def _adjoint(self, g: np.ndarray, times: Times) -> None:
         """Put gradients of the currents of these timesteps in the place of g."""
         if times[1] == self.timesteps:
-            for each in self._carried:
+            for each in (*self._carried, self._learned.made):
                 each[:] = 0
         own = self._row("recurrent", self._size)
         synapses = self.tensors["recurrent"].value[0] if self.layer.recurrence == "all_to_all" else None
@@ -314,7 +323,7 @@ class DenseLayer:
         def advance(begin: int, end: int) -> None:
             def samples(first: int, last: int) -> None:
                 of = (first, last, self.batch), (begin, end), self._back, self._maps, own
-                whole_dense.adjoint(*of, self._kept, self.spikes.bits, *self._carried, g)
+                whole_dense.adjoint(*of, self._kept, self.spikes.bits, *self._carried, self._learned.arrays, g)
 
             self.share(self.batch, samples)
 

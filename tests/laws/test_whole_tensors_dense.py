@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_networks import CASES, linear_network
-from networks import ADAM, SEEDS, SMALL, Given, given_values, interpreted, networks, relative_error, small_network
+from networks import (
+    ADAM,
+    SEEDS,
+    SMALL,
+    Given,
+    assert_same_spikes,
+    given_values,
+    interpreted,
+    networks,
+    relative_error,
+    small_network,
+)
 from test_batch_norm import MIXED, PER, mixed, normed
 from test_batch_norm import drawn as drawn_with_norms
 from test_batch_norm import networks as networks_with_norms
@@ -163,6 +174,8 @@ def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1) ->
     rounded = single(values)
     engine = run_whole(network, rounded, threads)
     found, expected, meant = outcome(engine, network), interpreted(network, rounded), interpreted(network, values)
+    if network.spikes == "sparse":
+        assert_same_spikes(found, expected)
     np.testing.assert_allclose(found.counts, expected.counts, rtol=TOLERANCE, atol=TOLERANCE)
     assert found.loss == pytest.approx(meant.loss, rel=1e-5)
     for key, gradient in meant.gradients.items():  # terms may cancel, in the interpreter's float32 as well

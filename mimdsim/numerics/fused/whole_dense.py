@@ -37,7 +37,7 @@ from mimdsim.numerics.fused.vectors import (
     stream_strips,
     weigh_strips,
 )
-from mimdsim.numerics.fused.whole_linear import ALL_TO_ALL, ONE_BIT, ONE_TO_ONE
+from mimdsim.numerics.fused.whole_linear import ALL_TO_ALL, ONE_BIT, ONE_TO_ONE, add_places
 
 WORD = np.uint64(0xFFFFFFFF)
 
@@ -319,14 +319,14 @@ def _of_potentials(kind, us, threshold, slope, gs, more, direct, du):  # type: i
 
 
 @compiled
-def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, g):  # type: ignore[no-untyped-def]
+def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, learned, g):  # type: ignore[no-untyped-def]
     """g [places, blocks * WIDTH], the gradients of these samples' (first, last + 1, batch) spikes, or potentials, at
     these times (first, last + 1) becomes that of their currents.
 
     how: whether g is of potentials, synapses onto itself, whether neurons that fired are pulled back by the other
     coefficients, whether gradients go through their firing, threshold, kind and slope of the surrogate. maps: readout,
     back, change. carried: adjoints of the states [batch, blocks, states * WIDTH], through: of the spikes [batch,
-    blocks, WIDTH], both of the timestep after.
+    blocks, WIDTH], both of the timestep after. learned: as of `whole_linear`.
     """
     direct, wiring, switched, full, threshold, kind, slope = how
     (read, readout), back, change = maps
@@ -338,6 +338,7 @@ def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, g):  #
     du, gradients = np.zeros(WIDTH, g.dtype), g.reshape(-1)
     factors, changes = readout.reshape(-1), change[2].reshape(-1)
     adjoints, passed, own = carried.reshape(-1), through.reshape(-1), r.reshape(-1)
+    stand, made = learned
     for b in range(samples[0], samples[1]):
         for t in range(times[1] - 1, times[0] - 1, -1):
             for block in range(blocks):
@@ -349,6 +350,12 @@ def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, g):  #
                 for k in range(len(read)):
                     weights = (block * several * len(read) + k) * WIDTH
                     add_products(adjoints, at + read[k] * WIDTH, factors, weights, du, 0)
+                if len(made):
+                    who, before = spikes[(t - 1) * batch + b, block] if t else np.uint64(0), spot * size
+                    into = made[b, block]
+                    add_places(stand, adjoints, at, befores, before, currents, given, who, into)
+                    for n in range(WIDTH):
+                        into[len(into) - WIDTH + n] += du[n]
                 more[:] = 0
                 if full and t:
                     if len(befores):
