@@ -169,8 +169,9 @@ def single(values: Given) -> Given:
     return replace(values, arrays=made)
 
 
-def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1) -> WholeTensors:
-    """A training step, from numbers of float64, is the interpreter's but for rounding as in its own float32."""
+def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1, *, least: float = 0.0) -> WholeTensors:
+    """A training step, from numbers of float64, is the interpreter's but for rounding as in its own float32; gradients
+    below `least` may be wrong by as much as those of that size."""
     rounded = single(values)
     engine = run_whole(network, rounded, threads)
     found, expected, meant = outcome(engine, network), interpreted(network, rounded), interpreted(network, values)
@@ -180,7 +181,8 @@ def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1) ->
     assert found.loss == pytest.approx(meant.loss, rel=1e-5)
     for key, gradient in meant.gradients.items():  # terms may cancel, in the interpreter's float32 as well
         rounding = relative_error(expected.gradients[key], gradient)
-        assert relative_error(found.gradients[key], gradient) <= 4 * max(TOLERANCE, rounding), key
+        slack = 4 * max(1.0, least / (np.abs(gradient).max() or 1.0))
+        assert relative_error(found.gradients[key], gradient) <= slack * max(TOLERANCE, rounding), key
     averages = interpret(training_graph(network), values.for_graph(network)) if network.averages else {}
     for name in map(following, network.averages):
         assert relative_error(engine.read(name), averages[name]) <= TOLERANCE, name
@@ -196,7 +198,8 @@ def test_any_convolutions_are_run_as_they_are_meant(examples: int) -> None:
     def holds(chain: tuple[Convolution, ...], seed: int, batch: int, delay: int, per: str) -> None:
         network = network_of_planes(*chain, batch=max(batch, 2 if per else 1), timesteps=3, bias=True, delay=delay)
         if per:
-            assert_as_exact(normed(network, per), draw_norms(normed(network, per), seed))
+            network = normed(network, per)  # of one weight, whose scale a norm takes away, little is left
+            assert_as_exact(network, draw_norms(network, seed), least=1e-3)
         else:
             assert_as_exact(network, given_values(network, seed, dtype=np.float64))
 

@@ -27,6 +27,7 @@ from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
+from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, simulate
@@ -207,6 +208,19 @@ def test_norms_are_trained_evaluated_and_resumed_as_the_program_trains_them(per:
     file = Checkpoints(path=tmp_path / "training.npz", digest="one")
     trained("whole_tensors", network, checkpoints=file, rate=None, epochs=1)
     assert_same_bits(trained("auto", network, checkpoints=replace(file, resume=True), **steady), whole)
+
+
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+def test_constants_are_learned_as_the_program_learns_them(spikes: str) -> None:
+    learned = neuron_of("leaky", {"beta": 0.75}, reset="subtract", learned=("beta", "threshold"))
+    layers = tuple(replace(each, neuron=learned) for each in NETWORK.layers)
+    network = replace(NETWORK, layers=layers, spikes=spikes, optimiser=Adam(learning_rate=0.002))
+    program, whole = (trained(engine, network, rate=None, epochs=2) for engine in ("program", "whole_tensors"))
+    np.testing.assert_allclose(whole.loss, program.loss, rtol=1e-4)
+    assert whole.test_accuracy_by_epoch == program.test_accuracy_by_epoch
+    for name, weight in program.weights.items():
+        np.testing.assert_allclose(whole.weights[name], weight, rtol=1e-3, atol=1e-4, err_msg=name)
+    assert all(abs(whole.weights[f"c.{each.name}.beta"] - 0.75) > 1e-3 for each in layers)
 
 
 @pytest.mark.parametrize("per", ["timestep", "sequence"])

@@ -270,7 +270,7 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
                     weights = (block * len(read) + k) * WIDTH
                     add_products(carried, state + b * size + read[k] * WIDTH, factors, weights, output, given_at)
                 if len(made):
-                    _add_strip_of(made[b, block], output, given_at)
+                    _add_strip(made[b, block], made.shape[2] - WIDTH, output, given_at)
         fired[:] = 0
         if switched or len(made):
             for e in range(start, middle):
@@ -310,7 +310,7 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
                 for n in range(len(each)):
                     each[n] *= surrogate(kind, us[n] - threshold, slope, through)
                 if len(made):
-                    _add_strip_of(made[b, block], passed, b * WIDTH)
+                    _add_strip(made[b, block], made.shape[2] - WIDTH, passed, b * WIDTH)
                 for k in range(len(read)):
                     add_products(
                         carried, at + read[k] * WIDTH, factors, (block * len(read) + k) * WIDTH, passed, b * WIDTH
@@ -331,10 +331,10 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
 
 
 @compiled
-def _add_strip_of(made, given, start):  # type: ignore[no-untyped-def]
-    """Add a strip to the last of `made`."""
-    for n in range(WIDTH):
-        made[len(made) - WIDTH + n] += given[start + n]
+def _add_strip(made, into, given, start):  # type: ignore[no-untyped-def]
+    made, given = made[into : into + WIDTH], given[start : start + WIDTH]
+    for n in range(len(made)):
+        made[n] += given[n]
 
 
 @compiled
@@ -343,14 +343,19 @@ def add_places(stand, adjoints, at, befores, before, currents, current, who, mad
     before from `before` on, currents from `current` on."""
     for k in range(len(stand)):
         target, column, when, row = stand[k]
-        for n in range(WIDTH):
-            if when < 0 or np.int64(who >> np.uint64(n) & ONE_BIT) == when:
-                part = adjoints[at + target * WIDTH + n]
-                if column >= 0:
-                    part *= befores[before + column * WIDTH + n]
-                elif column == CURRENT:
-                    part *= currents[current + n]
-                made[row * WIDTH + n] += part
+        into, given = row * WIDTH, at + target * WIDTH
+        others, other = (befores, before + column * WIDTH) if column >= 0 else (currents, current)
+        if when < 0 or (when == 0 and who == 0):
+            if column >= CURRENT:
+                add_products(made, into, adjoints, given, others, other)
+            else:
+                _add_strip(made, into, adjoints, given)
+            continue
+        bits = who if when else ~who
+        while bits != 0:
+            n = lowest_bit(bits)
+            bits &= bits - ONE_BIT
+            made[into + n] += adjoints[given + n] * others[other + n] if column >= CURRENT else adjoints[given + n]
 
 
 @compiled
