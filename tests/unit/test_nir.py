@@ -24,6 +24,7 @@ from mimdsim.workload.interchange.nir_writing import nir_of_network
 pytest.importorskip("h5py")
 TIMESTEPS = 60
 NIR_FILES = Path(__file__).resolve().parents[3] / "shared/data/nir"
+LINEAR = nm.node("Linear", weight=nm.weights(3, 6))
 AFFINE = {"weight": nm.weights(5, 6), "bias": nm.weights(1, 5, 9)[0] / 4}
 
 
@@ -94,6 +95,74 @@ CHAINS: dict[str, NirGraph] = {
             "n": nm.leaky(3),
         },
         inputs=(2, 3),
+    ),
+    "skips and ages": nm.graph(
+        {
+            "w": nm.node("Affine", **AFFINE),
+            "a": nm.leaky(5, 0.75),
+            "a2": nm.node("Linear", weight=nm.weights(4, 5, 2, 0.5)),
+            "in2": nm.node("Affine", weight=nm.weights(4, 6, 3, 0.5), bias=[0.1, 0.2, -0.1, 0.0]),
+            "b": nm.synaptic(4, 0.5),
+            "late": nm.node("Delay", delay=[3 * nm.DT] * 5),
+            "late w": nm.node("Linear", weight=nm.weights(3, 5, 4)),
+            "a3": nm.node("Linear", weight=nm.weights(3, 5, 5) - 0.25),
+            "b3": nm.node("Linear", weight=nm.weights(3, 4, 6)),
+            "o": nm.leaky(3, 0.5),
+        },
+        [
+            *(("input", "w"), ("w", "a"), ("a", "a2"), ("a2", "b"), ("input", "in2"), ("in2", "b"), ("a", "late")),
+            *(("late", "late w"), ("late w", "o"), ("a", "a3"), ("a3", "o"), ("b", "b3"), ("b3", "o"), ("o", "output")),
+        ],
+    ),
+    "feedback": nm.graph(
+        {
+            "w": nm.node("Affine", **AFFINE),
+            "z": nm.leaky(5, 0.75),
+            "w2": nm.node("Linear", weight=nm.weights(3, 5, 2)),
+            "y": nm.leaky(3, 0.5),
+            "back": nm.node("Linear", weight=nm.weights(5, 3, 3) - 0.5),
+            "w3": nm.node("Linear", weight=nm.weights(3, 3, 4)),
+            "x": nm.leaky(3, 0.5),
+            "late": nm.node("Delay", delay=[nm.DT] * 3),
+            "back2": nm.node("Linear", weight=nm.weights(3, 3, 5) - 0.5),
+        },
+        [
+            *(("input", "w"), ("w", "z"), ("z", "w2"), ("w2", "y"), ("y", "back"), ("back", "z"), ("y", "w3")),
+            *(("w3", "x"), ("x", "late"), ("late", "back2"), ("back2", "y"), ("x", "output")),
+        ],
+    ),
+    "parallel": nm.graph(
+        {
+            "w": nm.node("Affine", **AFFINE),
+            "a": nm.leaky(5, 0.75),
+            "w2": nm.node("Linear", weight=nm.weights(4, 6, 2)),
+            "b": nm.leaky(4, 0.5),
+            "a3": nm.node("Linear", weight=nm.weights(3, 5, 5) - 0.25),
+            "b3": nm.node("Affine", weight=nm.weights(3, 4, 6), bias=[0.5, 0.0, -0.5]),
+            "own": nm.node("Linear", weight=nm.weights(5, 5, 7, 0.3)),
+        },
+        [
+            *(("input", "w"), ("w", "a"), ("input", "w2"), ("w2", "b"), ("a", "own"), ("own", "a")),
+            *(("a", "a3"), ("b", "b3"), ("a3", "output"), ("b3", "output")),
+        ],
+    ),
+    "sends and listens": nm.graph(
+        {
+            "w": LINEAR,
+            "e": nm.leaky(3, 0.5),
+            "i": nm.leaky(3, 0.75),
+            "inhibits": nm.node("Scale", scale=[-0.5]),
+            "late": nm.node("Delay", delay=[nm.DT] * 3),
+        },
+        [
+            ("input", "w"),
+            ("w", "e"),
+            ("e", "i"),
+            ("i", "inhibits"),
+            ("inhibits", "late"),
+            ("late", "e"),
+            ("e", "output"),
+        ],
     ),
     "straight on": nm.graph({"a": nm.leaky(6), "b": nm.leaky(6, v_threshold=np.full(6, 0.5))}, outputs=6),
     "threshold": nm.graph(
@@ -315,11 +384,21 @@ def test_exponential_leak_and_given_timestep() -> None:
     )
 
 
-LINEAR = nm.node("Linear", weight=nm.weights(3, 6))
-
-
 def without_reset() -> NirGraph:
     return nm.graph({"w": LINEAR, "n": nm.leaky(3, reset=None)})
+
+
+def diamonds(count: int) -> NirGraph:
+    """Delays of 1, 2, 4, ... timesteps, each of which may be gone around."""
+    nodes: dict[str, Any] = {}
+    edges, ends = [], ["input"]
+    for number in range(count):
+        nodes[f"s{number}"] = nm.node("Scale", scale=[1.0])
+        nodes[f"d{number}"] = nm.node("Delay", delay=[2**number * nm.DT] * 6)
+        edges += [(end, f"s{number}") for end in ends] + [(f"s{number}", f"d{number}")]
+        ends = [f"s{number}", f"d{number}"]
+    edges += [*((end, "w") for end in ends), ("w", "n"), ("n", "output")]
+    return nm.graph({**nodes, "w": LINEAR, "n": nm.leaky(3)}, edges)
 
 
 REFUSED: list[tuple[NirGraph, str]] = [
@@ -372,18 +451,62 @@ REFUSED: list[tuple[NirGraph, str]] = [
         nm.graph(
             {"w": LINEAR, "a": nm.leaky(3), "b": nm.leaky(3)}, [("input", "w"), ("w", "a"), ("w", "b"), ("a", "output")]
         ),
-        "'a' and 'b' all read 'input'",
-    ),
-    (
-        nm.graph(
-            {"w": LINEAR, "a": nm.leaky(3), "b": nm.leaky(3)},
-            [("input", "w"), ("w", "a"), ("a", "b"), ("b", "a"), ("b", "output")],
-        ),
-        "'a' also reads 'b', which is not the layer before",
+        "'b': no edges lead from it to the output, so what it sends means nothing; take it out of the graph",
     ),
     (
         nm.graph({"w": LINEAR, "a": nm.leaky(3), "b": nm.leaky(3)}, [("input", "w"), ("w", "a"), ("a", "output")]),
-        "'b': not in one chain of layers from the input",
+        "'b': reads neither the input nor other neurons; lead an edge to it, or take it out of the graph",
+    ),
+    (
+        nm.graph(
+            {"w": LINEAR, "a": nm.leaky(3), "l": nm.node("Delay", delay=[nm.DT] * 3), "b": nm.leaky(3)},
+            [("input", "w"), ("w", "b"), ("a", "b"), ("b", "l"), ("l", "a"), ("b", "output")],
+        ),
+        "'a': comes first, as others read it without a delay, but does not read the input",
+    ),
+    (
+        nm.graph(
+            {"w": LINEAR, "a": nm.leaky(3), "w2": nm.node("Linear", weight=nm.weights(4, 6)), "b": nm.leaky(3)},
+            [("input", "w"), ("w", "a"), ("a", "b"), ("input", "w2"), ("w2", "b"), ("b", "output")],
+        ),
+        r"'b' \(LIF\): 'tau' has 3 values for 4 neurons|gets 3 values of 'a' for 4 neurons",
+    ),
+    (
+        nm.graph(
+            {
+                "c": nm.conv(3, 1, (2, 2)),
+                "a": nm.over((3, 2, 2)),
+                "w": nm.node("Linear", weight=nm.weights(3, 12)),
+                "b": nm.leaky(3),
+                "w2": nm.node("Linear", weight=nm.weights(12, 3)),
+            },
+            [("input", "c"), ("c", "a"), ("a", "w"), ("w", "b"), ("b", "w2"), ("w2", "a"), ("b", "output")],
+            inputs=(1, 3, 3),
+        ),
+        r"'a' \(LIF\): reads 'input' and 'b', one of them over planes; a convolution or a pool reads one source",
+    ),
+    (
+        nm.graph(
+            {f"d{n}": nm.node("Delay", delay=[9000 * nm.DT] * 6) for n in range(2)} | {"w": LINEAR, "n": nm.leaky(3)}
+        ),
+        "delays add up to over 10000 timesteps",
+    ),
+    (diamonds(9), r"at 'w' \(Linear\): adds up over 256 sources, or ages of them"),
+    (
+        nm.graph({f"n{n}": nm.leaky(1) for n in range(256)}, inputs=1, outputs=1),
+        "has 256 populations of neurons; fewer than 256 can run",
+    ),
+    (
+        nm.graph(
+            {
+                "w": nm.node("Linear", weight=np.ones((5000, 6))),
+                "a": nm.leaky(5000),
+                "b": nm.leaky(5000),
+                "c": nm.leaky(5000),
+            },
+            outputs=5000,
+        ),
+        "5000 x 5000 weights, written out, are over 33554432 with those before them",
     ),
     (
         nm.graph(

@@ -22,8 +22,9 @@ from mimdsim.workload.interchange.model_file import RESETS, ImportedNetwork, arr
 from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
 TIMESTEPS, BATCH = 50, 3
-SPIKING = [name for name in CHAINS if "read-out" not in name and name not in ("weights last", "composed")]
-READ_OUTS = ("read-out", "current read-out", "weights last")
+WEIGHTS_LAST = ("weights last", "parallel", "sends and listens")
+SPIKING = [name for name in CHAINS if "read-out" not in name and name not in (*WEIGHTS_LAST, "composed")]
+READ_OUTS = ("read-out", "current read-out", *WEIGHTS_LAST)
 
 
 def described(made: ImportedNetwork, spikes: str = "dense") -> SpikingNetwork:
@@ -148,7 +149,7 @@ def test_broken_model_files_are_refused(tmp_path: Path) -> None:
         ({"arrays": {"decay.output": np.ones(2)}}, r"'decay.output' has the shape \[2\] for 3 neurons"),
         ({"arrays": {"gain.output": np.full(3, np.nan)}}, "'gain.output' holds values that are not finite"),
         ({"output__reset": "odd"}, "says reset 'odd'"),
-        ({"output__delay": "1e9"}, "delay '1e9'"),
+        ({"output__delay": "1e9"}, "says that 'output' reads 'hidden0@t-1e9'"),
         ({"dt_seconds": "soon"}, "says a timestep is 'soon' seconds long"),
     ]
     for how, words in cases:
