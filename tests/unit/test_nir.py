@@ -572,6 +572,28 @@ def test_a_decay_of_zero_and_a_reset_that_may_be_another_are_noted() -> None:
     assert network(file, dt_seconds=1e-4, reset="zero").notes == ()
 
 
+def test_a_cycle_without_a_delay_is_noted_and_read_a_timestep_later() -> None:
+    made = network(CHAINS["feedback"])
+    assert [each.node for each in made.populations] == ["z", "y", "x"]
+    assert [[(one.name, one.lag) for one in each] for each in made.sources] == [
+        [("input", 0), ("hidden1", 1)],
+        [("hidden0", 0), ("output", 1)],
+        [("hidden1", 0)],
+    ]
+    assert made.notes[0] == "'z' reads 'y' a timestep later, as both are in a cycle without a delay"
+    assert not any("cycle" in note for note in network(CHAINS["sends and listens"]).notes)
+
+
+def test_the_order_of_edges_does_not_matter() -> None:
+    for name in ("skips and ages", "feedback", "parallel", "sends and listens"):
+        file = CHAINS[name]
+        made, other = network(file), network(NirGraph(nodes=file.nodes, edges=file.edges[::-1]))
+        assert [each.node for each in made.populations] == [each.node for each in other.populations]
+        assert [set(each) for each in made.sources] == [set(each) for each in other.sources]
+        source = nm.spike_trains(TIMESTEPS, made.inputs)
+        np.testing.assert_allclose(sent(made, source), sent(other, source), rtol=1e-9)
+
+
 def test_output_of_another_shape_is_noted() -> None:
     made = network(nm.graph({"w": LINEAR, "n": nm.leaky(3)}, outputs=(1, 5)))
     assert made.notes[-1] == "'output' says 5 values, there are 3"
