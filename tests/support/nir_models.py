@@ -117,7 +117,7 @@ class NodeByNode:
         self._lines = {
             name: [np.zeros(item.arrays["delay"].shape)] * round(float(item.arrays["delay"].flat[0]) / dt)
             for name, item in self._nodes.items()
-            if item.kind == "Delay"
+            if item.kind == "Delay" and item.arrays["delay"].any()
         }
 
     def run(self, source: Any) -> Any:
@@ -154,7 +154,7 @@ class NodeByNode:
         if name in self._asked and self._nodes[name].kind in NEURONS:
             return self._sent.get(name, 0.0)
         self._asked.add(name)
-        if self._lines.get(name):  # which needs nothing of this timestep
+        if name in self._lines:  # which needs nothing of this timestep
             return self._now.setdefault(name, self._lines[name].pop(0))
         got = sum(self._value(one) for one in self._before[name])
         self._now[name] = self._step(name, self._nodes[name], got)

@@ -62,6 +62,7 @@ class _Walk:
         self._planes: dict[str, Planes] = {}  # of populations that a convolution leads to
         self._convolutions: dict[str, Convolution] = {}
         self._doubts: dict[str, list[str]] = {}  # and the nodes that they are about
+        self._closing: list[str] = []  # who reads whom a timestep later than the file says
         self._values = 0
 
     def network(self) -> ImportedNetwork:
@@ -76,6 +77,9 @@ class _Walk:
                 self._sizes[name] = self._size(name, reads[name])
         layers = dict(zip((source, *order), (INPUT, *layer_names(len(order))), strict=True))
         populations = tuple(self._population(name, reads[name], layers) for name in order)
+        if self._closing:
+            some = ", ".join(self._closing[:6]) + (f" ({len(self._closing)} in all)" if len(self._closing) > 6 else "")
+            self._notes.append(f"{some} a timestep later, as both are in a cycle without a delay")
         notes = self._notes + [f"{', '.join(names[:6])}: {doubt}" for doubt, names in self._doubts.items()]
         if self._elements(output) != self._sizes[order[-1]]:
             notes.append(f"'{output}' says {self._elements(output)} values, there are {self._sizes[order[-1]]}")
@@ -114,9 +118,7 @@ class _Walk:
             if source == name:
                 continue
             if closes:
-                self._notes.append(
-                    f"'{name}' reads '{source}' a timestep later, as both are in a cycle without a delay"
-                )
+                self._closing.append(f"'{name}' reads '{source}'")
             key = source, delay or int(closes)
             if key in found:
                 with self._naming(name):
