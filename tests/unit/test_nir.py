@@ -121,7 +121,7 @@ CHAINS: dict[str, NirGraph] = {
             "w2": nm.node("Linear", weight=nm.weights(3, 5, 2)),
             "y": nm.leaky(3, 0.5),
             "back": nm.node("Linear", weight=nm.weights(5, 3, 3) - 0.5),
-            "w3": nm.node("Linear", weight=nm.weights(3, 3, 4)),
+            "w3": nm.node("Linear", weight=nm.weights(3, 3, 4) + 0.5),
             "x": nm.leaky(3, 0.5),
             "late": nm.node("Delay", delay=[nm.DT] * 3),
             "back2": nm.node("Linear", weight=nm.weights(3, 3, 5) - 0.5),
