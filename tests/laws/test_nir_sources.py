@@ -19,7 +19,7 @@ from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.workload.data.files.hdf5 import shared_process
 from mimdsim.workload.interchange.layers import layers_of, network_of_layers
-from mimdsim.workload.interchange.model_file import arrays_of, read_model, write_model
+from mimdsim.workload.interchange.model_file import Population, arrays_of, read_model, write_model
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.nir_writing import nir_of_network
@@ -43,7 +43,7 @@ def assert_comes_back(network: SpikingNetwork, seed: int, folder: Path) -> int:
     for found in (back, read_model(folder / "m.safetensors")):
         assert found.sources == made.sources
         for one, other in zip(made.populations, found.populations, strict=True):
-            for first, second in zip((one.weights, *_also(one)), (other.weights, *_also(other)), strict=True):
+            for first, second in zip(_all_weights(one), _all_weights(other), strict=True):
                 np.testing.assert_allclose(first * one.dynamics.gain, second * other.dynamics.gain, rtol=1e-6)
             for field in fields(one.dynamics):
                 first, second = getattr(one.dynamics, field.name), getattr(other.dynamics, field.name)
@@ -59,8 +59,8 @@ def assert_comes_back(network: SpikingNetwork, seed: int, folder: Path) -> int:
     return int(sum(each.sum() for each in expected))
 
 
-def _also(each: object) -> list[np.ndarray]:
-    return [weights for _, weights in each.also]  # type: ignore[attr-defined]
+def _all_weights(each: Population) -> list[np.ndarray]:
+    return [each.weights, *(weights for _, weights in each.also)]
 
 
 @pytest.mark.parametrize("delay", [0, 1])
