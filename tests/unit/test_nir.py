@@ -487,7 +487,7 @@ REFUSED: list[tuple[NirGraph, str]] = [
     ),
     (
         nm.graph(
-            {f"d{n}": nm.node("Delay", delay=[9000 * nm.DT] * 6) for n in range(2)} | {"w": LINEAR, "n": nm.leaky(3)}
+            {**{f"d{n}": nm.node("Delay", delay=[9000 * nm.DT] * 6) for n in range(2)}, "w": LINEAR, "n": nm.leaky(3)}
         ),
         "delays add up to over 10000 timesteps",
     ),
@@ -582,6 +582,31 @@ def test_a_cycle_without_a_delay_is_noted_and_read_a_timestep_later() -> None:
     ]
     assert made.notes[0] == "'z' reads 'y' a timestep later, as both are in a cycle without a delay"
     assert not any("cycle" in note for note in network(CHAINS["sends and listens"]).notes)
+
+
+def test_a_population_that_reads_the_input_comes_first() -> None:
+    late = nm.node("Delay", delay=[nm.DT] * 3)
+    edges = [("input", "w"), ("w", "e"), ("e", "i"), ("i", "e"), ("i", "d"), ("d", "c")]
+    edges += [("c", "d2"), ("d2", "e"), ("e", "output")]
+    file = nm.graph({"w": LINEAR, "d": late, "d2": late, **{name: nm.leaky(3) for name in "cei"}}, edges)
+    made = network(file)
+    assert [each.node for each in made.populations] == ["e", "i", "c", "output"]
+    assert [[(one.name, one.lag) for one in each] for each in made.sources] == [
+        [("input", 0), ("hidden1", 1), ("hidden2", 1)],
+        [("hidden0", 0)],
+        [("hidden1", 1)],
+        [("hidden0", 0)],
+    ]
+
+
+def test_a_clique_is_read_in_time() -> None:
+    names = [f"n{number}" for number in range(200)]
+    edges = [("input", "hub"), *((name, "hub") for name in names), *(("hub", name) for name in names)]
+    nodes: dict[str, Any] = {"hub": nm.node("Scale", scale=[1.0]), **{name: nm.leaky(1) for name in names}}
+    made = network(nm.graph(nodes, [*edges, ("n7", "output")], inputs=1, outputs=1))
+    assert made.populations[-1].node == "n7"
+    assert made.notes[0].startswith("'n0' reads 'n1', 'n0' reads 'n2', ")
+    assert "(19900 in all) a timestep later" in made.notes[0]
 
 
 def test_the_order_of_edges_does_not_matter() -> None:

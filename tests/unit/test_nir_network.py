@@ -175,7 +175,10 @@ def test_broken_model_files_are_refused(tmp_path: Path) -> None:
             {"of": skips, "arrays": {"w.output.from.hidden0@t": np.ones((5, 4))}},
             "has columns for 4 neurons, 'output' has",
         ),
-        ({"of": skips, "arrays": {"w.output.from.hidden0@t": np.ones(5)}}, "w.output.from.hidden0@t has 1 dimensions"),
+        (
+            {"of": skips, "arrays": {"w.output.from.hidden0@t": np.ones(5)}},
+            "w.output.from.hidden0@t has 1 dimensions, not",
+        ),
         (
             {"of": skips, "arrays": {"w.output.from.hidden9": np.ones((5, 3))}},
             "w.output.from.hidden9 belong to no layer",

@@ -17,16 +17,8 @@ from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.neuron_parts import Model, Parts, compose
 from mimdsim.graph.spikes import Selection
-from mimdsim.workload.interchange.model_file import (
-    RESETS,
-    Dynamics,
-    ImportedNetwork,
-    Population,
-    Reset,
-    weights_named,
-)
+from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset, weights_named
 from mimdsim.workload.interchange.nir_nodes import Reals
-from mimdsim.workload.interchange.state_dict import layer_names
 
 Array = npt.NDArray[Any]
 
@@ -106,15 +98,13 @@ def network_of_layers(
     network: SpikingNetwork, weights: Mapping[str, Array], dt_seconds: float
 ) -> tuple[ImportedNetwork, tuple[str, ...]]:
     """(a network with its weights as populations, their names); raises DescriptionError for neurons that do not fit."""
-    names = tuple(layer.name for layer in network.layers)
-    known = dict(zip((INPUT, *names), (INPUT, *layer_names(len(names))), strict=True))
     populations = []
     for layer in (with_constants(each, weights) for each in network.layers):
         bias, recurrent = weights.get(f"b.{layer.name}"), weights.get(f"r.{layer.name}")
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
         read = network.sources(layer)
-        first, *others = (replace(each, name=known[each.name]) for each in read)
+        first, *others = read
         main, *of_others = (np.asarray(weights[each], np.float64) for each in weights_named(layer.name, read))
         populations.append(
             Population(
@@ -130,6 +120,7 @@ def network_of_layers(
                 convolution=layer.convolution,
             )
         )
+    names = tuple(layer.name for layer in network.layers)
     return ImportedNetwork(populations=tuple(populations), dt_seconds=dt_seconds), names
 
 

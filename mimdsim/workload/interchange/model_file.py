@@ -227,14 +227,14 @@ def read_model(path: Path) -> ImportedNetwork:
     sizes = {layer: (each.planes.neurons, each.result.neurons) for layer, each in found.items()}
     trained = {name: values for name, values in arrays.items() if name[:2] in ("w.", "r.", "b.")}
     layers = layer_names(sum(name.startswith("w.") and FROM not in name for name in trained))
-    reads = {layer: _sources(path, layer, layers, notes) for layer in layers}
-    names = {layer: dict(zip(weights_named(layer, reads[layer]), reads[layer], strict=True)) for layer in layers}
+    places = {INPUT: 0} | {layer: place for place, layer in enumerate(layers, 1)}
+    names = {layer: _sources(path, layer, before, places, notes) for before, layer in zip(places, layers, strict=False)}
     chain_of(path, trained, sizes, {layer: {name: one.name for name, one in of.items()} for layer, of in names.items()})
     noted = {name.removesuffix(SOURCES) for name in notes if name.endswith(SOURCES)}
     for what, said in (("a convolution", {*found}), ("sources", noted)):
         if strays := said.difference(layers):
             raise DataFileError(path, f"says {what} of '{min(strays)[:40]}'; its layers are {', '.join(layers)}")
-    populations = tuple(_population(path, layer, arrays, notes, found.get(layer), names[layer]) for layer in layers)
+    populations = tuple(_population(path, layer, arrays, notes, (found.get(layer), names[layer])) for layer in layers)
     try:
         dt = float(notes.get("dt_seconds", "0"))
     except ValueError:
@@ -244,6 +244,7 @@ def read_model(path: Path) -> ImportedNetwork:
 
 NOTE, SOURCES = ".convolution", ".sources"
 _CONVOLUTION = TypeAdapter(Convolution)
+_Found = tuple[Convolution | None, dict[str, Source]]  # and the weights for what it reads
 
 
 def _convolution(path: Path, name: str, text: str) -> Convolution:
@@ -257,24 +258,26 @@ def _convolution(path: Path, name: str, text: str) -> Convolution:
     return found
 
 
-def _sources(path: Path, layer: str, layers: tuple[str, ...], notes: Mapping[str, str]) -> tuple[Source, ...]:
-    """What a layer reads, as far as it can be told without weights."""
-    place = layers.index(layer)
+def _sources(
+    path: Path, layer: str, before: str, places: Mapping[str, int], notes: Mapping[str, str]
+) -> dict[str, Source]:
+    """What a layer reads, as far as it can be told without weights, by the names of these."""
     delay = notes.get(f"{layer}.delay", "0")
-    text = notes.get(f"{layer}{SOURCES}", f"{(INPUT, *layers)[place]}@t" + (f"-{delay}" if delay != "0" else ""))
-    least = {INPUT: 0} | {name: int(number > place) for number, name in enumerate(layers) if name != layer}
+    text = notes.get(f"{layer}{SOURCES}", f"{before}@t" + (f"-{delay}" if delay != "0" else ""))
     try:
         read = [source_of(each) for each in text.split(" ")]
     except MappingError:
         read = []
-    ages = [lag is not None and least.get(name, MOST_DELAY + 1) <= lag <= MOST_DELAY for name, lag in read]
-    if not read or not all(ages) or len(set(read)) < len(read) or (not place and read[0][0] != INPUT):
+    least = {name: int(places[name] > places[layer]) for name, _ in read if name in places and name != layer}
+    ages = all(lag is not None and least.get(name, MOST_DELAY + 1) <= lag <= MOST_DELAY for name, lag in read)
+    if not read or not ages or len(set(read)) < len(read) or (before == INPUT != read[0][0]):
         raise DataFileError(
             path,
             f"says that '{layer}' reads '{shortened(text)}'; needed are '{INPUT}', which the first layer reads first, "
             f"and others, each at an age of at most {MOST_DELAY}, one after it from 1 on: 'hidden0@t {INPUT}@t-2'",
         )
-    return tuple(Source(name=name, neurons=0, lag=lag) for name, lag in read)
+    sources = tuple(Source(name=name, neurons=0, lag=lag) for name, lag in read)
+    return dict(zip(weights_named(layer, sources), sources, strict=True))
 
 
 def _all_read(given: Any, read: Any) -> bool:
@@ -283,13 +286,9 @@ def _all_read(given: Any, read: Any) -> bool:
 
 
 def _population(
-    path: Path,
-    layer: str,
-    arrays: Mapping[str, Reals],
-    notes: Mapping[str, str],
-    convolution: Convolution | None,
-    reads: Mapping[str, Source],
+    path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapping[str, str], found: _Found
 ) -> Population:
+    convolution, reads = found
     weights = arrays[f"w.{layer}"]
     neurons = weights.shape[1]
     if convolution and weights.shape != (convolution.fan_in, convolution.channels):
@@ -311,7 +310,7 @@ def _population(
     if convolution and len(reads) > 1:
         raise DataFileError(path, f"says that '{layer}', a convolution, reads {len(reads)} sources; it reads one")
     first, *others = reads.values()
-    also = zip(others, list(reads)[1:], strict=True)
+    of_others = [arrays[name] for name in reads][1:]
     return Population(
         node=layer,
         kind=notes.get(f"{layer}.kind", "LIF"),
@@ -321,6 +320,6 @@ def _population(
         recurrent=arrays.get(f"r.{layer}"),
         delay=first.lag or 0,
         source=first.name,
-        also=tuple((replace(one, neurons=len(arrays[name])), arrays[name]) for one, name in also),
+        also=tuple((replace(one, neurons=len(each)), each) for one, each in zip(others, of_others, strict=True)),
         convolution=convolution,
     )

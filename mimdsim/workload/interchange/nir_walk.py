@@ -7,15 +7,15 @@ that come after it, it reads what was sent at t - 1.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.graph.convolution import Convolution, Planes
+from mimdsim.graph.convolution import Convolution
 from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
 from mimdsim.workload.description.sections import MAX_LAYERS
@@ -59,8 +59,7 @@ class _Walk:
         except NodeProblem as problem:
             raise DescriptionError(where, [str(problem)]) from None
         self._sizes: dict[str, int] = {}  # of the input and of populations
-        self._planes: dict[str, Planes] = {}  # of populations that a convolution leads to
-        self._convolutions: dict[str, Convolution] = {}
+        self._convolutions: dict[str, Convolution] = {}  # that lead to populations
         self._doubts: dict[str, list[str]] = {}  # and the nodes that they are about
         self._closing: list[str] = []  # who reads whom a timestep later than the file says
         self._values = 0
@@ -70,20 +69,26 @@ class _Walk:
         source, output = self._only("Input"), self._only("Output")
         self._sizes[source] = self._elements(source)
         order = self._order(source, output)
-        reads = {name: self._reads(name, {source, *order[:place]}) for place, name in enumerate(order)}
-        self._check(source, order, reads)
-        for name in order:
-            with self._naming(name):
-                self._sizes[name] = self._size(name, reads[name])
         layers = dict(zip((source, *order), (INPUT, *layer_names(len(order))), strict=True))
-        populations = tuple(self._population(name, reads[name], layers) for name in order)
+        reads: dict[str, Reads] = {}
+        populations, at = [], ""
+        try:
+            for place, at in enumerate(order):
+                reads[at] = self._reads(at, {source, *order[:place]})
+            self._check(source, order, reads)
+            for at in order:
+                self._sizes[at] = self._size(at, reads[at])
+            for at in order:
+                populations.append(self._population(at, reads[at], layers))
+        except NodeProblem as problem:
+            raise DescriptionError(self._where, [f"'{at}' ({self._nodes[at].kind}): {problem}"]) from None
         if self._closing:
             some = ", ".join(self._closing[:6]) + (f" ({len(self._closing)} in all)" if len(self._closing) > 6 else "")
             self._notes.append(f"{some} a timestep later, as both are in a cycle without a delay")
         notes = self._notes + [f"{', '.join(names[:6])}: {doubt}" for doubt, names in self._doubts.items()]
         if self._elements(output) != self._sizes[order[-1]]:
             notes.append(f"'{output}' says {self._elements(output)} values, there are {self._sizes[order[-1]]}")
-        return ImportedNetwork(populations=populations, dt_seconds=self._dt, notes=tuple(notes))
+        return ImportedNetwork(populations=tuple(populations), dt_seconds=self._dt, notes=tuple(notes))
 
     def _order(self, source: str, output: str) -> list[str]:
         """The populations, each after those that it reads without a delay; of those in a cycle the first is one that
@@ -94,40 +99,34 @@ class _Walk:
         heard = {name: _sources(self._arriving[name]) - {name} for name in names}
         waits = np.array([[(one, 0) in self._arriving[name].terms for one in names] for name in names], dtype=bool)
         waits = waits.reshape(len(names), len(names)) & ~np.eye(len(names), dtype=bool)
+        last = np.array([_passes_on(self._arriving[output], name) for name in names], dtype=bool)
+        closed = _closed(waits)
+        if not closed[last][:, last].any():  # it is in no cycle, so it waits for all that do not wait for it
+            waits[last] |= ~closed[:, last].T & ~last
         left, order, placed = list(range(len(names))), [], {source}
-
-        def late(place: int, waiting: bool) -> tuple[bool, bool, bool]:
-            last = _passes_on(self._arriving[output], names[place])
-            return last and not waiting, not heard[names[place]] & placed, last
-
         while left:
             behind = waits[np.ix_(left, left)]
-            for _ in range(len(left).bit_length()):
-                behind |= behind.astype(np.float32) @ behind.astype(np.float32) > 0
-            free = np.flatnonzero(np.all(behind <= behind.T, axis=1))  # they wait for none that does not wait for them
-            chosen = min(free, key=lambda place: late(left[place], bool(behind[place].any())))
+            unread = np.array([not heard[names[place]] & placed for place in left])
+            free = np.flatnonzero(~behind.any(axis=1) & ~unread)
+            if not free.size:
+                behind = _closed(behind)
+                free = np.flatnonzero(np.all(behind <= behind.T, axis=1))  # in a cycle, too, that waits for no other
+            chosen = min(free, key=lambda place: (unread[place], last[left[place]]))
             order.append(names[left.pop(chosen)])
             placed.add(order[-1])
         return order if order and _passes_on(self._arriving[output], order[-1]) else [*order, output]
 
     def _reads(self, name: str, before: set[str]) -> Reads:
         """What a population reads of others, at which ages; what closes a cycle is a timestep old."""
-        found: Reads = {}
+        parts = []
         for (source, delay), term in self._arriving[name].terms.items():
-            closes = not delay and source not in before
-            if source == name:
-                continue
-            if closes:
-                self._closing.append(f"'{name}' reads '{source}'")
-            key = source, delay or int(closes)
-            if key in found:
-                with self._naming(name):
-                    twice = [Combination(terms={key: each}, constant=np.zeros(1)) for each in (found[key], term)]
-                    term = total(twice).terms[key]
-            found[key] = term
+            if source != name:
+                closes = not delay and source not in before
+                self._closing += [f"'{name}' reads '{source}'"] if closes else []
+                parts.append(Combination(terms={(source, delay or int(closes)): term}, constant=np.zeros(1)))
         if len(before) == 1:  # the first layer reads the input first
-            found = dict(sorted(found.items(), key=lambda each: each[0][0] not in before))
-        return found
+            parts.sort(key=lambda part: not _sources(part) <= before)
+        return total(parts).terms
 
     def _check(self, source: str, order: list[str], reads: dict[str, Reads]) -> None:
         """Raise DescriptionError for populations that cannot be the first, or that nothing leads to or from."""
@@ -156,24 +155,15 @@ class _Walk:
 
     def _size(self, name: str, reads: Reads) -> int:
         """How many neurons a population has: as its weights or constants say, or as many as what it reads."""
-        terms = dict(reads)
-        planes = [(source, term) for (source, _), term in terms.items() if isinstance(term, PlaneMap)]
-        if planes:
-            self._convolutions[name] = self._over_planes(name, *planes[0], [source for source, _ in reads])
-            return self._convolutions[name].result.neurons
+        for (source, _), term in reads.items():
+            if isinstance(term, PlaneMap):
+                self._convolutions[name] = self._over_planes(name, source, term, [one for one, _ in reads])
+                return self._convolutions[name].result.neurons
         node = self._nodes[name]
         own = max((values.size for values in node.arrays.values()), default=1) if node.kind in NEURONS else 1
         said = (width(term, -1) for term in reads.values() if isinstance(term, np.ndarray))
         known = (self._sizes[source] for source, _ in reads if source in self._sizes)
         return next((size for size in said if size), 0) or (own if own > 1 else next(known, own))
-
-    @contextlib.contextmanager
-    def _naming(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except NodeProblem as problem:
-            kind = self._nodes[name].kind
-            raise DescriptionError(self._where, [f"'{name}' ({kind}): {problem}"]) from None
 
     def _open_questions(self, neurons: dict[str, NirNode]) -> list[str]:
         """All problems of the neurons themselves, because one option may solve several."""
@@ -188,33 +178,31 @@ class _Walk:
         return [f"{', '.join(names[:6])}: {problem}" for problem, names in problems.items()]
 
     def _population(self, name: str, reads: Reads, layers: dict[str, str]) -> Population:
-        with self._naming(name):
-            node, arriving, convolution = self._nodes[name], self._arriving[name], self._convolutions.get(name)
-            columns = convolution.channels if convolution else self._sizes[name]
-            weights = [self._weights(name, source, term) for (source, _), term in reads.items()]
-            if node.kind in NEURONS:
-                node = by_channel(node, convolution.result) if convolution else node
-                dynamics = dynamics_of(node, columns, self._dt, self._how)
-                for doubt in ambiguities_of(node, dynamics, self._how):
-                    self._doubts.setdefault(doubt, []).append(f"'{name}'")
-            else:
-                dynamics = Dynamics(decay=np.zeros(columns), gain=np.ones(columns), rest=np.zeros(columns))
-            first, *others = (
-                Source(name=layers[source], neurons=self._sizes[source], lag=delay) for source, delay in reads
-            )
-            return Population(
-                node=name,
-                kind=node.kind if node.kind in NEURONS else "Linear",
-                weights=weights[0],
-                dynamics=dynamics,
-                bias=self._bias(name, arriving, columns, next(iter(reads.values()))),
-                recurrent=self._recurrent(name, arriving, columns),
-                delay=first.lag or 0,
-                source=first.name,
-                also=tuple(zip(others, weights[1:], strict=True)),
-                convolution=convolution,
-            )
-        raise AssertionError
+        node, arriving, convolution = self._nodes[name], self._arriving[name], self._convolutions.get(name)
+        columns = convolution.channels if convolution else self._sizes[name]
+        weights = [self._weights(name, source, term) for (source, _), term in reads.items()]
+        if node.kind in NEURONS:
+            node = by_channel(node, convolution.result) if convolution else node
+            dynamics = dynamics_of(node, columns, self._dt, self._how)
+            for doubt in ambiguities_of(node, dynamics, self._how):
+                self._doubts.setdefault(doubt, []).append(f"'{name}'")
+        else:
+            dynamics = Dynamics(decay=np.zeros(columns), gain=np.ones(columns), rest=np.zeros(columns))
+        first, *others = (
+            Source(name=layers[source], neurons=self._sizes[source], lag=delay) for source, delay in reads
+        )
+        return Population(
+            node=name,
+            kind=node.kind if node.kind in NEURONS else "Linear",
+            weights=weights[0],
+            dynamics=dynamics,
+            bias=self._bias(name, arriving, columns, next(iter(reads.values()))),
+            recurrent=self._recurrent(name, arriving, columns),
+            delay=first.lag or 0,
+            source=first.name,
+            also=tuple(zip(others, weights[1:], strict=True)),
+            convolution=convolution,
+        )
 
     def _weights(self, name: str, source: str, term: Term) -> Reals:
         size, columns = self._sizes[source], self._sizes[name]
@@ -238,7 +226,7 @@ class _Walk:
         if len(sources) > 1:
             names = " and ".join(f"'{one}'" for one in sources)
             raise NodeProblem(f"reads {names}, one of them over planes; a convolution or a pool reads one source, once")
-        planes = self._planes.get(source)
+        planes = self._convolutions[source].result if source in self._convolutions else None
         if planes is None and self._nodes[source].kind == "Input":
             planes = planes_of(self._nodes[source].arrays["shape"].reshape(-1)) or term.planes
         if planes is None:
@@ -249,9 +237,7 @@ class _Walk:
         if planes.neurons != self._sizes[source]:
             given = self._sizes[source]
             raise NodeProblem(f"reads planes of {planes}, {planes.neurons} values; '{source}' gives {given}")
-        convolution = term.convolution(planes)
-        self._planes[name] = convolution.result
-        return convolution
+        return term.convolution(planes)
 
     def _recurrent(self, name: str, arriving: Combination, neurons: int) -> Reals | None:
         if name not in _sources(arriving):
@@ -308,6 +294,14 @@ class _Walk:
 
 def _sources(arriving: Combination) -> set[str]:
     return {source for source, _ in arriving.terms}
+
+
+def _closed(waits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Who waits for whom, over others too."""
+    waits = waits.copy()
+    for over in range(len(waits)):
+        waits |= np.outer(waits[:, over], waits[over])
+    return waits
 
 
 def _passes_on(arriving: Combination, source: str) -> bool:

@@ -24,8 +24,6 @@ Array = npt.NDArray[Any]
 # snnTorch: lif1.recurrent.weight, lif1.recurrent.V; torch.nn.RNN: weight_hh_l0; norse: recurrent_weights.
 _RECURRENT = re.compile(r"recurrent|_hh|w_rec")
 _OWN_NAME = re.compile(r"([wrb])\.([A-Za-z0-9_]+)")
-
-
 FROM = ".from."  # in names of weights for a second source
 
 
@@ -117,9 +115,7 @@ def chain_of(
         )
     flat = [name for name, values in weights.items() if name.startswith("w.") and values.ndim != 2]
     if flat:
-        raise DataFileError(
-            path, f"{flat[0]} has {weights[flat[0]].ndim} dimensions; weights have 2, [inputs, neurons]"
-        )
+        raise DataFileError(path, f"{flat[0]} has {weights[flat[0]].ndim} dimensions, not [inputs, neurons]")
     extents = {layer: sizes.get(layer, weights[f"w.{layer}"].shape) for layer in layers}
     widths = {INPUT: extents[layers[0]][0]} | {layer: int(wide) for layer, (_, wide) in extents.items()}
     known = set()
