@@ -230,7 +230,7 @@ def test_weights_of_every_source_have_a_name_of_their_own() -> None:
     assert "gradient.w.hidden1.from.input" in training_graph(network).outputs
 
 
-@pytest.mark.parametrize("sources", [SKIP, PARALLEL, AGES], ids=["skip", "parallel", "ages"])
+@pytest.mark.parametrize("sources", GRAPHS.values(), ids=GRAPHS)
 def test_a_nir_file_has_all_sources(sources: dict[str, tuple[str, ...]]) -> None:
     assert_nir_has(network_reading(sources, delay=0, capacities=None))
 
