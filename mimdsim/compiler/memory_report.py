@@ -185,7 +185,10 @@ def with_widths(network: SpikingNetwork, changed: dict[str, int]) -> tuple[Layer
         replace(
             layer,
             inputs=widths[network.sources(layer)[0].name],
-            sources=tuple(replace(each, neurons=widths[each.name]) for each in layer.sources),
+            sources=tuple(
+                replace(each, neurons=widths[each.name], also=tuple(replace(o, neurons=widths[o.name]) for o in each.also))
+                for each in layer.sources
+            ),
             neurons=widths[layer.name],
             selection=replace(layer.selection, capacity=min(layer.selection.capacity, widths[layer.name])),
         )

@@ -57,6 +57,8 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
         elif layer.learned:
             problems.append(f"layer '{layer.name}': constants that it learns do not run as whole tensors{instead}")
+        if any(each.also for each in layer.sources):
+            problems.append(f"layer '{layer.name}': a sum of spikes does not run as whole tensors{instead}")
         if layer.norm:
             problems.append(f"layer '{layer.name}': batch norm does not run as whole tensors{instead}")
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}

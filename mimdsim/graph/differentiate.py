@@ -100,6 +100,8 @@ def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], 
     for name in sequences:
         if entered.inside[name] in entered.carried.values():  # which is overwritten before it is stacked
             entered.inside[name] = _copied(back, entered.inside[name], scan.body.value(name))
+        if (known := cotangents.pop(slice_of[name], None)) is not None:  # of another scan, or a loss
+            _add_known(build, back, entered, scan.body.value(name), known)
     before = {entered.inside[name]: slice_of[name] for name in sequences}
     of_constants = [name for name, outer in constant_of.items() if outer in wanted]
     carries, starts, sums = _leave(build, op, back, entered, of_constants, before)
@@ -213,6 +215,19 @@ def _go_back(back: BodyBackward, entered: _Entered) -> None:
         given = tuple(inside.get(name) for name in step.outputs)
         if any(given):
             _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, *given), step.layer)
+
+
+def _add_known(build: GraphBuilder, back: BodyBackward, entered: _Entered, value: Value, known: str) -> None:
+    """Add what is known of the cotangent of a sequence to that of its slice `value`."""
+    name, even = value.name, not build.values[known].shape
+    more = back.declare(Value(name=f"d.{name}.even", shape=()) if even else _cotangent_of(f"d.{name}.known", value))
+    if even:
+        entered.even[name] = more, known
+    else:
+        entered.slices.append((known, Slice(inside=more)))
+    made = back.one("add_even" if even else "add", (entered.inside[name], more), f"d.{name}.all", layer=value.layer)
+    back.values[made] = replace(back.values[made], role="adjoint", of=name)
+    entered.inside[name] = made
 
 
 def _leave(

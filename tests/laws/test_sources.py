@@ -39,7 +39,7 @@ from mimdsim.graph.network import INPUT
 from mimdsim.pipeline.firing import input_distances
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
-from mimdsim.workload.description.sections import source_of
+from mimdsim.workload.description.network import source_named
 from mimdsim.workload.interchange.layers import network_of_layers
 from mimdsim.workload.interchange.nir_writing import nir_of_network
 
@@ -57,10 +57,8 @@ def reading(network: SpikingNetwork, sources: dict[str, tuple[str, ...]]) -> Spi
     layers = tuple(
         replace(
             layer,
-            inputs=widths[source_of(sources[layer.name][0])[0]],
-            sources=tuple(
-                Source(name=name, neurons=widths[name], lag=lag) for name, lag in map(source_of, sources[layer.name])
-            ),
+            inputs=source_named(sources[layer.name][0], widths).neurons,
+            sources=tuple(source_named(each, widths) for each in sources[layer.name]),
         )
         if layer.name in sources
         else layer

@@ -102,22 +102,21 @@ def network_of_layers(
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
         read = network.sources(layer)
-        first, *others = read
-        of_others = [weights[f"w.{layer.name}.from.{label}"] for label in labels_of(read)[1:]]
+        arrays = [f"w.{layer.name}", *(f"w.{layer.name}.from.{label}" for label in labels_of(read)[1:])]
+        # the same weights for every term of a sum
+        every = [(term, weights[array]) for each, array in zip(read, arrays, strict=True) for term in each.terms]
+        (first, of_first), *others = every
         populations.append(
             Population(
                 node=layer.name,
                 kind="LIF" if layer.spiking else "LI",
-                weights=np.asarray(weights[f"w.{layer.name}"], np.float64),
+                weights=np.asarray(of_first, np.float64),
                 dynamics=_dynamics(layer),
                 bias=None if bias is None else np.asarray(bias, np.float64).reshape(-1),
                 recurrent=None if recurrent is None else np.asarray(recurrent, np.float64),
                 delay=first.lag or 0,
                 source=first.name,
-                also=tuple(
-                    (one.name, np.asarray(each, np.float64), one.lag or 0)
-                    for one, each in zip(others, of_others, strict=True)
-                ),
+                also=tuple((one.name, np.asarray(each, np.float64), one.lag or 0) for one, each in others),
                 convolution=layer.convolution,
             )
         )
