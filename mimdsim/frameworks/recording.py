@@ -52,6 +52,7 @@ from mimdsim.frameworks.origins import (
     Read,
     Step,
     Sum,
+    added_up,
     is_in_time,
     timestep_of,
     undropped,
@@ -424,7 +425,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             turned = axes[3] is None
         if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
             return None
-        of = self.origin(args[0])
+        of = added_up(self.origin(args[0]))
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
         if of is None or args[1].ndim != 2 or not isinstance(bias, (Parameter, type(None))):
             return None
@@ -454,7 +455,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self, where: str, function: LayerFunction, given: torch.Tensor, options: Any, weight: str, bias: str
     ) -> Origin:
         """What a linear layer, a convolution or a pool makes."""
-        of = self.origin(given) or FunctionResult(by="a tensor of unknown origin", of=())
+        of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
             return self._counted(_dense(of, given, options["weight"], weight, bias, transposed=True))
         of, dropout = undropped(of)
@@ -625,7 +626,7 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
 def _dropped(of: Origin, share: float, per: str) -> Origin:
     if share >= 1:
         raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
-    return Dropped(of=of, dropout=Dropout(share=share, per=per)) if share else of
+    return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per)) if share else of
 
 
 def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:

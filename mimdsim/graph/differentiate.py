@@ -102,7 +102,7 @@ def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], 
             entered.inside[name] = _copied(back, entered.inside[name], scan.body.value(name))
         if (known := cotangents.pop(slice_of[name], None)) is not None:  # of another scan, or a loss
             _add_known(build, back, entered, scan.body.value(name), known)
-    before = {entered.inside[name]: slice_of[name] for name in sequences}
+    before = tuple(dict.fromkeys(entered.inside[name] for name in sequences))  # of sequences added up, one for all
     of_constants = [name for name, outer in constant_of.items() if outer in wanted]
     carries, starts, sums = _leave(build, op, back, entered, of_constants, before)
     body = without_unused(back.graph((*(carry.leaves for carry in carries), *before)))
@@ -124,15 +124,16 @@ def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], 
         carries=tuple(carries),
         slices=tuple(item for _, item in reads),
         constants=(*(back.saved(name) for name in constants), *(inner_name for inner_name, _ in even)),
-        stacked=tuple(before),
+        stacked=before,
     )
     given = (*(constant_of[name] for name in constants), *(outer_name for _, outer_name in even))
     inputs = (*starts, *(name for name, _ in reads), *given)
     outputs = build.add("scan", inputs, f"{op.name}.backward", attributes=transposed)
     for index, constant in enumerate(sums):
         cotangents[constant_of[constant]] = outputs[len(carries) - len(sums) + index]
-    for outer, stack in zip(before.values(), outputs[len(carries) :], strict=True):
-        _accumulate(build, cotangents, (outer,), (stack,), "")
+    stacks = dict(zip(before, outputs[len(carries) :], strict=True))
+    for name in sequences:
+        _accumulate(build, cotangents, (slice_of[name],), (stacks[entered.inside[name]],), "")
 
 
 def _transposed(
