@@ -172,16 +172,16 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
 
 def added_up(origin: Origin | None) -> Origin | None:
     """What weights read, as a sum where it adds up spikes of neurons that are written out."""
-    parts = tuple(_spikes_in(origin)) if isinstance(origin, Made) and origin.op != "spike" else ()
+    parts = tuple(_spikes_in(origin)) if isinstance(origin, Made) and origin.op == "+" else ()
     return Sum(parts=parts) if parts and None not in parts else origin
 
 
 def _spikes_in(operand: object) -> Iterator[Made | None]:
-    """The spikes that operations add up; None: it is no sum of spikes."""
+    """The spikes that operations add up, or zeros before there are spikes; None: it is no sum of these."""
     if isinstance(operand, Made) and operand.op == "+":
         for each in operand.args:
             yield from _spikes_in(each)
-    else:
+    elif operand != 0.0:
         yield operand if isinstance(operand, Made) and operand.op == "spike" else None
 
 

@@ -395,25 +395,24 @@ def _check_every_call(layer: TorchLayer, first: Mapping[str, int]) -> None:
     read = [_products_read(origin, t, len(origins)) for t, origin in enumerate(origins)]
     for t, each in enumerate(read):
         missing = read[-1] - each
-        if not each <= read[-1] or (
-            t and any(all(age + first.get(of, 0) <= t for of, age in terms) for *_, terms in missing)
-        ):
+        if not each <= read[-1] or (t and any(age + first.get(of, 0) <= t for *_, of, age in missing)):
             raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
 
 
 def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[Any, ...]]:
-    """(weights, convolution, what it reads: layers and how many timesteps ago) of every product that a layer adds up in
-    timestep t."""
+    """(weights, convolution, layer, timesteps ago) of all that a layer reads in timestep t."""
     return {
         (
             feed.product.weight,
             feed.product.convolution,
             feed.product.norm,
             feed.product.dropout,
-            tuple((_layer_of(part), _age(part, t, timesteps)) for part in _added(feed.of)),
+            _layer_of(part),
+            _age(part, t, timesteps),
         )
         for feed in feeds_of(origin)
-        if all(isinstance(part, (LayerOutput, Input)) for part in _added(feed.of))
+        for part in _added(feed.of)
+        if isinstance(part, (LayerOutput, Input))
     }
 
 

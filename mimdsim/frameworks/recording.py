@@ -258,9 +258,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self._keep(args[0], made, known[0])
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
-            if not any(isinstance(each, (Made, Gate)) for each in known) and all(
-                isinstance(other, (int, float)) and other == 0 for other in others
-            ):
+            if not any(isinstance(each, (Made, Gate)) for each in known) and all(map(_is_zero, others)):
                 parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
@@ -605,6 +603,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self.mark(
             made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
         )
+
+
+def _is_zero(other: Any) -> bool:
+    """A number, or spikes before there are any."""
+    return isinstance(other, (int, float, torch.Tensor)) and not torch.as_tensor(other).any()
 
 
 def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
