@@ -172,8 +172,9 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
 
 def added_up(origin: Origin | None) -> Origin | None:
     """What weights read, as a sum where it adds up spikes of neurons that are written out."""
-    parts = tuple(_spikes_in(origin)) if isinstance(origin, Made) and origin.op == "+" else ()
-    return Sum(parts=parts) if parts and None not in parts else origin
+    found = [*_spikes_in(origin)] if isinstance(origin, Made) and origin.op == "+" else []
+    parts = tuple(each for each in found if each)
+    return Sum(parts=parts) if parts and len(parts) == len(found) else origin
 
 
 def _spikes_in(operand: object) -> Iterator[Made | None]:

@@ -69,8 +69,8 @@ LOSSES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a layer reads, another ('': the input), so many timesteps old, or the sum of several, by rows from `first` on
-    of weights, whose name in the module this is."""
+    """What a layer reads, another ('': the input), so many timesteps old, or the sum of several, by rows from `first`
+    on of weights, whose name in the module this is."""
 
     terms: tuple[tuple[str, int], ...]
     weight: str

@@ -107,13 +107,13 @@ class SpikingNetwork:
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}
         widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
-        for source, each in ((source, each) for source in layer.sources for each in source.terms):
+        for place, each in ((place, each) for place, read in enumerate(layer.sources) for each in read.terms):
             if each.name not in widths:
                 raise MappingError(
                     f"layer '{layer.name}' cannot read '{each.name}'{suggest(each.name, widths)}; it may read "
                     f"{', '.join(widths)} (and itself, by network.recurrence)"
                 )
-            rows = layer.inputs if source is layer.sources[0] else source.neurons
+            rows = layer.sources[place].neurons if place else layer.inputs
             if rows != widths[each.name]:
                 raise MappingError(
                     f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
@@ -590,9 +590,7 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Sourc
 
 def _spikes_read(body: GraphBuilder, layer: Layer, read: Source) -> str:
     """The spikes of a source, or their sum with others; sums that begin alike are made once in a timestep."""
-    names = (
-        before(INPUT_NOW if each.name == INPUT else spikes_of(each.name), each.lag or 0) for each in read.terms
-    )
+    names = (before(INPUT_NOW if each.name == INPUT else spikes_of(each.name), each.lag or 0) for each in read.terms)
     total = next(names)
     for each in names:
         more = f"{total}+{each}"

@@ -38,6 +38,7 @@ from test_whole_tensors_dense import assert_as_meant as assert_dense_as_meant
 from test_wiring import assert_agrees
 
 from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.compiler.memory_report import remedies
 from mimdsim.execution import initial_weights
 from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
@@ -305,7 +306,9 @@ def test_gpu_kernels_add_spikes(sources: dict[str, tuple[str, ...]], strategy: s
         assert_same_training_step(network_of_sums(sources, delay=0), strategy, 3)
 
 
-PLANES = Convolution(planes=Planes(channels=2, height=4, width=4), window=Window(kernel=(3, 3), padding=(1, 1)), channels=2)  # fmt: skip
+PLANES = Convolution(
+    planes=Planes(channels=2, height=4, width=4), window=Window(kernel=(3, 3), padding=(1, 1)), channels=2
+)
 POOL = Pool(kind="max", window=Window(kernel=(2, 2), stride=(2, 2)))
 
 
@@ -350,7 +353,7 @@ def test_sums_of_no_spikes_are_refused(sources: dict[str, tuple[str, ...]], said
 
 def test_lists_planes_and_whole_tensors_refuse_sums() -> None:
     sums = {"hidden1": ("hidden0",), "output": ("hidden1 + hidden0",)}
-    with pytest.raises(MappingError, match="reads the sum hidden1 . hidden0, which lists of spikes do not hold: set"):
+    with pytest.raises(MappingError, match=r"reads the sum hidden1 . hidden0, which lists of spikes do not hold: set"):
         network_reading(sums, widths=(8, 8, 8, 4), capacities=None)
     with pytest.raises(MappingError, match="a sum of spikes does not run as whole tensors; use the compiled program"):
         WholeTensors(network_of_sums(SUMS["ages"]))
@@ -358,9 +361,16 @@ def test_lists_planes_and_whole_tensors_refuse_sums() -> None:
     both = Source(name="hidden0", neurons=32, also=(Source(name="flat", neurons=32),))
     flat = replace(network.layers[0], name="flat", convolution=None, sources=(Source(name=INPUT, neurons=32),))
     with pytest.raises(
-        MappingError, match="hidden0 . flat of other planes each: 'hidden0' has 2 x 4 x 4, 'flat' has none"
+        MappingError, match=r"hidden0 . flat of other planes each: 'hidden0' has 2 x 4 x 4, 'flat' has none"
     ):
         replace(network, layers=(network.layers[0], flat, replace(network.layers[1], sources=(both,))))
+
+
+def test_advice_on_memory_leaves_widths_that_planes_and_sums_do_not_allow() -> None:
+    for network in (network_of_planes(PLANES, delay=0), network_of_sums({"hidden1": ("hidden0 + input",)})):
+        advice = [said for said, *_ in remedies(network, MappingOptions())]
+        assert not any("inputs instead of" in said for said in advice)
+        assert any("data.timesteps = " in said for said in advice)
 
 
 def test_a_file_of_nir_has_the_weights_of_a_sum_for_each_term() -> None:
