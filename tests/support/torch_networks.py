@@ -206,6 +206,33 @@ class OwnNeurons(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class ResidualStream(nn.Module):  # type: ignore[misc]
+    """Layers, written out, that add their spikes to a stream, which the next reads; one adds those of before, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = ((INPUTS, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, CLASSES))
+        betas = (0.9, 0.8, 0.9, 0.95)
+        self.layers = nn.ModuleList(
+            [
+                nn.Sequential(nn.Linear(*each, bias=False), OwnNeuron(beta, True))
+                for each, beta in zip(widths, betas, strict=True)
+            ]
+        )
+
+    def forward(self, x: Any) -> Any:
+        one, two, three, last = self.layers
+        out, before = [], torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            first = one(step)
+            stream = first + two(first + before)
+            before = first
+            out.append(last(stream + three(stream)))
+        for _, neurons in self.layers:
+            neurons.mem = None
+        return torch.stack(out)
+
+
 class RadLif(nn.Module):  # type: ignore[misc]
     """Bittar and Garner 2022: adaptive, recurrent, four constants a neuron learned, batch norm over the sequence."""
 
@@ -956,6 +983,7 @@ ZOO: dict[str, TorchNetwork] = {
         options={"output": "membrane"},
     ),
     "neurons written out: modules": TorchNetwork(make=OwnNeurons, judge=of_counts, scale=4.0),
+    "neurons written out: a residual stream": TorchNetwork(make=ResidualStream, judge=of_counts, scale=3.0),
     "neurons written out: gradients through resets": TorchNetwork(
         make=lambda: OwnNeurons(detached=False), judge=of_counts, scale=4.0
     ),
