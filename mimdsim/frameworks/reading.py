@@ -343,11 +343,14 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
         if isinstance(part, LayerOutput) and part.layer == name:
             raise refusal(f"layer '{name}' reads itself in a sum with others; nearest: by weights of its own")
     last = len(calls.origins) - 1
+    terms = tuple((_layer_of(part), 0 if calls.in_time else _age(part, last, last + 1)) for part in parts)
+    if twice := _twice([aged(layer or INPUT, lag) for layer, lag in terms]):
+        raise refusal(f"layer '{name}' reads a sum that has {twice} twice; each once can run")
     product = feed.product
     if product.dropout and dropout:
         raise refusal(f"'{product.weight}' reads what is left of what dropout left; nearest: one dropout for both")
     return Source(
-        terms=tuple((_layer_of(part), 0 if calls.in_time else _age(part, last, last + 1)) for part in parts),
+        terms=terms,
         weight=product.weight,
         transposed=product.transposed,
         first=feed.first,
