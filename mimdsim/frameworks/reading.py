@@ -343,7 +343,7 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
         if isinstance(part, LayerOutput) and part.layer == name:
             raise refusal(f"layer '{name}' reads itself in a sum with others; nearest: by weights of its own")
     last = len(calls.origins) - 1
-    terms = tuple((_layer_of(part), 0 if calls.in_time else _age(part, last, last + 1)) for part in parts)
+    terms = tuple((_sender(part), 0 if calls.in_time else _age(part, last, last + 1)) for part in parts)
     if twice := _twice([aged(layer or INPUT, lag) for layer, lag in terms]):
         raise refusal(f"layer '{name}' reads a sum that has {twice} twice; each once can run")
     product = feed.product
@@ -366,7 +366,7 @@ def _added(of: Origin | None) -> tuple[Origin | None, ...]:
     return of.parts if isinstance(of, Sum) else (of,)
 
 
-def _layer_of(of: Origin | None) -> str:
+def _sender(of: Origin | None) -> str:
     return of.layer if isinstance(of, LayerOutput) else ""
 
 
@@ -410,7 +410,7 @@ def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[A
             feed.product.convolution,
             feed.product.norm,
             feed.product.dropout,
-            _layer_of(part),
+            _sender(part),
             _age(part, t, timesteps),
         )
         for feed in feeds_of(origin)
@@ -802,7 +802,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         return recorded
     product, at = ends[0]
     of = product.of
-    while isinstance(of, FunctionResult) and of.by in GATHERS and len(set(map(_alike, of.of))) == 1:
+    while isinstance(of, FunctionResult) and of.by in GATHERS and len(set(map(_layer_of, of.of))) == 1:
         of = of.of[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
@@ -831,7 +831,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     return replace(recorded, layers={**recorded.layers, name: made}, returned=returned, reading=reading)
 
 
-def _alike(origin: Origin | None) -> object:
+def _layer_of(origin: Origin | None) -> object:
     """What is alike of a layer's outputs in every timestep."""
     return origin.layer if isinstance(origin, LayerOutput) else origin
 

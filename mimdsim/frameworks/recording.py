@@ -594,12 +594,13 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         number = len(calls.outputs)
         calls.currents.append(in_time_first(args[0].detach(), reading.batch_first))
         calls.origins.append(self.origin(args[0]))
-        calls.outputs.append(in_time_first(parts[0].detach(), reading.batch_first))
+        sent = parts[0].detach().clone()  # to which others may be added in place
+        calls.outputs.append(in_time_first(sent, reading.batch_first))
         calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]
         for place, part in enumerate(parts[1:]):
             # the first state of cells that return a sequence is the last of what they sent
-            sent = reading.of_cells and reading.in_time and place == 0
-            self.mark(part, LayerOutput(layer=name, call=number, spikes=sent))
+            of_cells = reading.of_cells and reading.in_time and place == 0
+            self.mark(part, LayerOutput(layer=name, call=number, spikes=of_cells))
         self.mark(
             made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
         )

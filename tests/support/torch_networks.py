@@ -748,7 +748,10 @@ class SewBlock(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         out = self.sn2(self.bn2(self.conv2(self.sn1(self.bn1(self.conv1(x))))))
-        return out + (x if self.downsample is None else self.downsample(x))
+        if self.downsample is None:
+            return out + x
+        out += self.downsample(x)
+        return out
 
 
 def _sew(step_mode: str) -> Any:
