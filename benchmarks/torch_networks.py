@@ -48,7 +48,8 @@ the modules that call them, and subclasses that do the same. Chains and options:
 ## How neurons are compared
 A neuron is read by its class and then compared with the model in float64: spikes, surrogate, gradients through time and
 the reset. One whose options change what it does is refused. Any surrogate that has the values of one of
-[docs/neurons.md](neurons.md) is recognised, also one of your own.
+[docs/neurons.md](neurons.md) is recognised, also one of your own. Neurons that are written out, operation by operation,
+become [equations](pytorch.md#neurons-that-are-written-out); those that are affine between spikes run as linear neurons.
 
 ## Networks that were tried
 *off*: largest difference of a gradient from PyTorch's in float64, relative to the largest element of the parameter, of
@@ -64,6 +65,12 @@ REFUSED = """
 | module | nearest |
 |---|---|
 """
+
+
+def _neurons(layer: Any) -> str:
+    """What a layer is of: a model by its name, or equations, as linear neurons or cells."""
+    written = layer.neuron.model.startswith("neuron_of_")
+    return f"equations ({'cell' if layer.cell else 'linear'})" if written else layer.neuron.model
 
 
 def row(name: str, made: Any) -> str:
@@ -88,7 +95,7 @@ def row(name: str, made: Any) -> str:
     theirs = max(off(single[parameter], double[parameter]) for parameter in double)
     result = mimdsim.run(workload, "bow")
     fastest = min(each.seconds_per_training_step for each in result.profile.gpus)
-    neurons = ", ".join(dict.fromkeys(layer.neuron.model for layer in network.layers))
+    neurons = ", ".join(dict.fromkeys(map(_neurons, network.layers)))
     read = workload.network.output.replace("_", " ")
     return f"| {name} | {neurons} | {read} | {max(ours):.1e} | {theirs:.1e} | {result.cycles:,} | {1e6 * fastest:.0f} |"
 

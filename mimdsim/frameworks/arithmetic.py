@@ -84,7 +84,7 @@ def constant_of(tensor: torch.Tensor) -> float | np.ndarray | None:
     """A number where all are the same, as short as its precision allows; else an array."""
     if not tensor.numel() or tensor.is_complex():
         return None
-    values = tensor.detach().cpu().numpy()
+    values: np.ndarray = tensor.detach().cpu().numpy()
     first = values.flat[0]
     if not (values == first).all():
         return values.astype(np.float64)

@@ -229,9 +229,11 @@ def _spikingjelly_problems(module: Any) -> Iterator[str]:
 
 def _spikingjelly(module: Any, model: str, **parameters: Any) -> Reading:
     zero = module.v_reset is not None
+    # it fires at its threshold, models here above theirs: above what float32 has just below
+    threshold = float(np.nextafter(np.float32(module.v_threshold), np.float32(0)))
     return Reading(
         model=model,
-        parameters=parameters | {"v_threshold": float(module.v_threshold), "v_reset": float(module.v_reset or 0.0)},
+        parameters=parameters | {"v_threshold": threshold, "v_reset": float(module.v_reset or 0.0)},
         reset="zero" if zero else "subtract",
         in_time=module.step_mode == "m",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,7 +38,7 @@ from mimdsim.frameworks.origins import (
     undropped,
 )
 from mimdsim.frameworks.recording import NeuronCalls, Recorded
-from mimdsim.graph.cell_equations import FUNCTIONS, SUMS, cell_from_equations, equations_of, run
+from mimdsim.graph.cell_equations import FUNCTIONS, SUMS, cell_from_equations, equations_of, evaluate
 from mimdsim.graph.cells import OUTPUT, TAKEN, CellModel
 
 Operand = Made | Read | float | np.ndarray
@@ -189,8 +189,11 @@ class Written:
         return cell_from_equations(name, self.texts, {}, dict.fromkeys(self.rows, 0.0))
 
 
+Family = tuple[list[Classes], dict[Made, int]]
+
+
 class _Layer:
-    """Works out an `OwnLayer` of a component."""
+    """Works out when what a layer is made of was made."""
 
     def __init__(self, where: str, made: list[Made], timesteps: int):
         self.where, self.timesteps = where, timesteps
@@ -198,11 +201,10 @@ class _Layer:
         for each in made:
             if not any(_is_current(arg) or (isinstance(arg, Made) and arg not in self.constant) for arg in each.args):
                 self.constant.add(each)
-        self.every = made
 
-    def families(self, component: Component) -> list[tuple[Classes, dict[Made, int]]]:
-        """The kinds of what others read, latest first: the classes that the last is made of, and all of the kind with
-        the timesteps from each to the last."""
+    def families(self, component: Component) -> list[Family]:
+        """The kinds of what others read, latest first: the classes that the last, and those before it, are made of, and
+        all of the kind with the timesteps from each to the last."""
         left, found = [root for root in component.roots if root not in self.constant], []
         while left:
             root = left[-1]
@@ -213,8 +215,8 @@ class _Layer:
                     f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
                     "nearest: a loop that does the same in every timestep"
                 )
-            line = self._line(left)
-            found.append((classes, {each: age for age, each in enumerate(line)}))
+            line, earlier_ones = self._line(left)
+            found.append(([classes, *earlier_ones], {each: age for age, each in enumerate(line)}))
             left = [each for each in left if each not in line]
         return found
 
@@ -224,17 +226,19 @@ class _Layer:
         except LookupError:
             return None
 
-    def _line(self, roots: list[Made]) -> list[Made]:
-        """Those of one kind, latest first; the first timesteps may be made of less."""
-        line, others = [roots[-1]], []
+    def _line(self, roots: list[Made]) -> tuple[list[Made], list[Classes]]:
+        """Those of one kind, latest first, and what all but the latest are made of; the first timesteps may be made of
+        less."""
+        line, others, found = [roots[-1]], [], []
         for each in reversed(roots[:-1]):
             if (each.op, each.by) != (line[0].op, line[0].by):
                 continue
-            if self._classes(line[-1], each) is not None:
+            if (classes := self._classes(line[-1], each)) is not None:
+                found += [classes] if len(line) > 1 else []
                 line.append(each)
             else:
                 others.append(each)
-        return line + [each for each in others if each.number < line[-1].number]
+        return line + [each for each in others if each.number < line[-1].number], found
 
     def times(self, classes: Classes, own: Own, earliest: float) -> list[int]:
         """When the latest of every class is made, as early as can be; of the last output there is an earliest."""
@@ -297,13 +301,13 @@ class Own:
 
 
 class _Writer:
-    """The equations of a layer, from the classes of its values and when their latest are made."""
+    """The equations of a layer, from the classes of its values and when their latest are made; names: by class."""
 
     def __init__(self, layer: _Layer, classes: Classes, times: list[int], own: Own, columns: int):
         self.layer, self.classes, self.kinds, self.own, self.columns = layer, classes, times, own, columns
         self.rows: dict[str, tuple[str, np.ndarray]] = {}
         self._taken = {*FUNCTIONS, "t", OUTPUT}
-        self._names: dict[int, str] = {0: OUTPUT}
+        self.names: dict[int, str] = {0: OUTPUT}
         self._row_names: dict[Any, str] = {}
         self._uses: Counter[int] = Counter()
         self._through: set[int] = set()
@@ -312,10 +316,10 @@ class _Writer:
         self._inlined = True
         for kind, made in enumerate(classes.latest):  # named: what the module names, states, and what is read twice
             if kind and not made.name and self._uses[kind] < 2 and kind not in self._states:
-                self._names.pop(kind, None)
+                self.names.pop(kind, None)
         self._taken, self._row_names, self.rows = {*FUNCTIONS, "t", OUTPUT}, {}, {}
-        kept = sorted(self._names)
-        self._names = {0: OUTPUT}
+        kept = sorted(self.names)
+        self.names = {0: OUTPUT}
         for kind in kept:
             self._name(kind)
         self._named = set(kept)
@@ -349,9 +353,9 @@ class _Writer:
         return unique
 
     def _name(self, kind: int) -> str:
-        if kind not in self._names:
-            self._names[kind] = self._unique(self.classes.latest[kind].name or "a")
-        return self._names[kind]
+        if kind not in self.names:
+            self.names[kind] = self._unique(self.classes.latest[kind].name or "a")
+        return self.names[kind]
 
     def _expression(self, kind: int, lag: int) -> tuple[str, int]:
         """What a class is made of, so many timesteps before, and how strongly the text binds."""
@@ -481,7 +485,7 @@ class _Numbers:
         return x
 
     def clamp(self, x: np.ndarray, low: float, high: float) -> np.ndarray:
-        return np.clip(x, low, high)
+        return np.asarray(np.clip(x, low, high))
 
     def sigmoid(self, x: np.ndarray) -> np.ndarray:
         made: np.ndarray = 1 / (1 + np.exp(-x))
@@ -490,33 +494,44 @@ class _Numbers:
     tanh, exp = staticmethod(np.tanh), staticmethod(np.exp)
 
     def relu(self, x: np.ndarray) -> np.ndarray:
-        return np.maximum(x, 0.0)
+        return np.asarray(np.maximum(x, 0.0))
 
 
-def sent_by(layer: Written, currents: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the equations send, [timesteps, samples, neurons], of currents and of sums over own outputs [timesteps,
-    samples, gates * neurons]; and how near the nearest spike so far was to its threshold."""
+def made_by(
+    layer: Written, currents: np.ndarray, sums: np.ndarray, held: Mapping[str, Mapping[int, np.ndarray]]
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """What the equations make, by name [timesteps, samples, neurons], of currents and of sums over own outputs
+    [timesteps, samples, gates * neurons]; whether a spike was so near to its threshold that float32 may have decided
+    otherwise; and the largest numbers so far. held: what the module made, from which the next timestep goes on."""
     equations = equations_of(layer.texts)
-    before: dict[str, Any] = {}
-    every, near = [], []
-    functions, gates = _Numbers(), layer.model("").gates
+    made: dict[str, Any] = {}
+    every: dict[str, list[np.ndarray]] = {}
+    doubtful, reached = [], []
+    gates = layer.model("").gates
     zeros = np.zeros((currents.shape[1], currents.shape[2] // gates))
+    largest = zeros + 1.0
     for t in range(len(currents)):
         by_gate = {"I": np.split(currents[t], gates, axis=-1), "R": np.split(sums[t], gates, axis=-1)}
+        before, made, functions = made, {}, _Numbers()
 
-        def given(name: str, earlier: bool, by_gate: Any = by_gate, before: Any = before) -> Any:
+        def named(name: str, earlier: bool, now: Any = made, then: Any = before, by_gate: Any = by_gate) -> Any:
             if earlier:
-                return before.get(name, zeros)
+                return then.get(name, zeros)
+            if name in now:
+                return now[name]
             if found := SUMS.fullmatch(name):
                 return by_gate[found[1]][int(found[2] or 1) - 1]
             values = layer.rows[name][1]
             return np.repeat(values, zeros.shape[1] // values.size, axis=1)
 
-        made = run(equations, given, functions)
-        before = made
-        every.append(made[OUTPUT] + zeros)
-        near.append(functions.nearest + zeros)
-    return np.stack(every), np.stack(near)
+        for each in equations:
+            value = evaluate(each.of, named, functions) + zeros
+            largest = np.maximum(largest, np.abs(value))
+            every.setdefault(each.name, []).append(value)
+            made[each.name] = held.get(each.name, {}).get(t, value)
+        doubtful.append(functions.nearest <= NEAR * largest)
+        reached.append(largest)
+    return {name: np.stack(values) for name, values in every.items()}, np.stack(doubtful), np.stack(reached)
 
 
 def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
@@ -580,7 +595,8 @@ def _layer(
     timesteps = recorded.timesteps or 1 + max(each.call for read in reads for each in _products(read))
     layer = _Layer(where, recorded.made, timesteps)
     families = layer.families(component)
-    classes, line = _sent(where, families, component, output)
+    every, line = _sent(where, families, component, output)
+    classes = every[0]
     own = Own(line, reads)
     read_by = set().union(*(component.roots[each] for each in line))
     earliest = timesteps - 1 if classes.latest[0] in returned and read_by <= own.weights else -np.inf
@@ -604,7 +620,11 @@ def _layer(
     except MappingError as problem:
         raise refusal(f"{where}: {problem} (its equations: {'; '.join(writer.texts)})") from None
     outputs = {times[0] - age: made for made, age in line.items()}
-    found = _checked(where, written, model, own, times[0], recorded, currents, outputs)
+    held = {OUTPUT: {time: made.tensor for time, made in outputs.items()}}
+    for kind, name in writer.names.items():
+        values = {times[kind] - age: each.latest[kind].tensor for age, each in enumerate(every)}
+        held.setdefault(name, values)
+    found = _checked(where, written, model, own, times[0], recorded, currents, held)
     steps = {each.step for each in classes.latest if each.step}
     if len({(each.surrogate, each.slope) for each in steps if each}) > 1:
         raise refusal(f"{where} spike with several surrogate gradients; one of them can run")
@@ -635,15 +655,12 @@ def _layer(
     return calls, sent
 
 
-Family = tuple[Classes, dict[Made, int]]
-
-
 def _sent(where: str, families: list[Family], component: Component, output: str) -> Family:
     """What the layer sends: what weights read, else what the module returns."""
     read = [each for each in families if any(component.roots[made] for made in each[1])]
     if len(read) > 1:
         raise refusal(f"{where} send two kinds of values, which weights read; one of them can run")
-    spikes = [each for each in families if (each[0].latest[0].op == "spike") == (output != "membrane")]
+    spikes = [each for each in families if (each[0][0].latest[0].op == "spike") == (output != "membrane")]
     return [*read, *spikes, *families][0]
 
 
@@ -676,9 +693,10 @@ def _checked(
     last: int,
     recorded: Recorded,
     currents: list[tuple[torch.Tensor, Product | Sum]],
-    outputs: dict[int, Made],
+    held: dict[str, dict[int, torch.Tensor | None]],
 ) -> list[torch.Tensor]:
-    """What the equations send in every timestep; raises DescriptionError where it is not what the module sent."""
+    """What the equations send in every timestep; raises DescriptionError where they make other values than the module
+    did of the same ones of the timestep before. held: these, by name and timestep."""
     given = np.stack([_flat(tensor) for tensor, _ in currents])
     sums = np.zeros_like(given)
     for read in _every_read(recorded) if model.recurrent else ():
@@ -690,21 +708,23 @@ def _checked(
         values, width = _flat(read.tensor), columns if isinstance(read.of, Gate) else given.shape[2]
         if 0 <= t < len(sums):
             sums[t, :, gate * columns : gate * columns + width] = values
-    made, near = sent_by(written, given, sums)
+    known = {
+        name: {t: _flat(each) for t, each in values.items() if each is not None and 0 <= t < len(given)}
+        for name, values in held.items()
+    }
+    made, doubtful, largest = made_by(written, given, sums, known)
     shape = currents[0][0].shape
-    for t, output in sorted(outputs.items()):
-        if output.tensor is None or not 0 <= t < len(made):
-            continue
-        off = np.abs(_flat(output.tensor) - made[t])
-        wrong = (off > SAME * max(1.0, float(np.abs(made[t]).max()))) & (near[t] > NEAR)
-        if wrong.any():
-            raise refusal(
-                f"{where} send {off.max():.2g} more or less in timestep {t} than the equations that were read: "
-                f"{'; '.join(written.texts)}; nearest: states that begin at 0, and the same in every timestep"
-            )
-        made[t] = _flat(output.tensor)
+    for name, by_time in known.items():
+        for t, value in sorted(by_time.items()):
+            off = np.abs(value - made[name][t])
+            if (off > SAME * largest[t])[~doubtful[t]].any():
+                raise refusal(
+                    f"{where} make {name} {off.max():.2g} more or less in timestep {t} than the equations that were "
+                    f"read: {'; '.join(written.texts)}; nearest: states that begin at 0, the same in every timestep"
+                )
+            made[name][t] = value
     neurons = (shape[0], *shape[1:-1], shape[-1] // model.gates)
-    return [torch.as_tensor(each).reshape(neurons) for each in made]
+    return [torch.as_tensor(each).reshape(neurons) for each in made[OUTPUT]]
 
 
 def _flat(tensor: torch.Tensor) -> np.ndarray:

@@ -801,7 +801,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     if not ends:
         return recorded
     product, at = ends[0]
-    of = product.of
+    of: Origin | None = product.of
     while isinstance(of, FunctionResult) and of.by in GATHERS and len(set(map(_layer_of, of.of))) == 1:
         of = of.of[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
@@ -875,10 +875,10 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
     own = {name: each.written for name, each in zip(names, readings, strict=True) if each.written}
     if own:
         made["neuron"] = [
-            f"of {name}" if name in own else each.model for name, each in zip(names, readings, strict=True)
+            f"neuron_of_{name}" if name in own else each.model for name, each in zip(names, readings, strict=True)
         ]
         made["cells"] = {
-            f"of {name}": {"equations": list(each.texts), "learned": dict.fromkeys(each.rows, 0.0)}
+            f"neuron_of_{name}": {"equations": list(each.texts), "learned": dict.fromkeys(each.rows, 0.0)}
             for name, each in own.items()
         }
     for before, name, layer in zip((INPUT, *names), names, layers, strict=False):

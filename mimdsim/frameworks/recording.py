@@ -220,6 +220,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self.made: list[Made] = []
         self.timesteps = 0
         self._multiplied: Counter[str] = Counter()
+        self._steps: dict[Any, Step | None] = {}
         for name, parameter in self.parameters.items():
             self.mark(parameter, Parameter(name=name))
 
@@ -274,6 +275,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
         if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs)) is not None:
+            if isinstance(before := self.origin(made), Made):
+                before.tensor = None  # written over in place
             found.tensor = made
             return self.mark(made, found)
         divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
@@ -377,9 +380,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 places = (held, getattr(held.get("self"), "__dict__", {}))
                 origin.name = next((key for place in places for key, value in place.items() if value is arg), "")
 
-    def _spike(self, where: str, function: Any, given: Any, made: Any) -> None:
-        """A function with a gradient of its own, of one tensor, which steps from 0 to 1."""
-        of, step = self._operand(given), step_of(function)
+    def _spike(self, where: str, function: Any, given: Any, made: Any, key: Any) -> None:
+        """A function with a gradient of its own, of one tensor, which steps from 0 to 1; key: what tells it apart."""
+        if key not in self._steps:
+            self._steps[key] = step_of(function)
+        of, step = self._operand(given), self._steps[key]
         if isinstance(of, (Made, Read)) and step is not None:
             self._name([given])
             spike = Made(by=where, op="spike", args=(of,), number=len(self.made), tensor=made, step=step)
@@ -524,7 +529,9 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             places = [at for at, arg in enumerate(given) if self.origin(arg) is not None]
             if self._inside == 1 and len(places) == 1 and isinstance(made, torch.Tensor):
                 before, after = given[: places[0]], given[places[0] + 1 :]
-                self._spike(kind.__name__, lambda x: kind.apply(*before, x, *after), given[places[0]], made)
+                numbers = (arg.tolist() if isinstance(arg, torch.Tensor) else arg for arg in (*before, *after))
+                key = (kind, len(before), *map(repr, numbers))
+                self._spike(kind.__name__, lambda x: kind.apply(*before, x, *after), given[places[0]], made, key)
         finally:
             self._inside -= 1
         return made
@@ -544,7 +551,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         given = args[0]
         of = self.origin(given)
         if kind is Kind.SPIKE:
-            self._spike(where, module, given, made)
+            self._spike(where, module, given, made, module)
         elif kind is Kind.SAME:
             if of is not None:
                 self.mark(made, of)

@@ -23,7 +23,7 @@ from mimdsim.graph import cells
 from mimdsim.graph.cells import OUTPUT, CellModel, Equations, Term
 from mimdsim.graph.neuron_parts import Parameter
 
-MOST_CHARACTERS, MOST_DEPTH = 1000, 40
+MOST_CHARACTERS, MOST_DEPTH, LIMIT = 1000, 40, 1e30
 SUMS = re.compile(r"([IR])([1-9]?)")
 FUNCTIONS = ("sigmoid", "tanh", "exp", "relu", "clamp", "spike", "detach", "damp")
 
@@ -83,8 +83,8 @@ def _problem(node: ast.expr) -> str:
         return _problem(node.left) or _problem(node.right)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         return _problem(node.operand)
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return "" if abs(node.value) < 1e30 else f"{node.value} is too large"
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        return "" if abs(node.value) < LIMIT else f"{node.value} is too large"
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         if name not in FUNCTIONS or node.keywords:
@@ -244,9 +244,8 @@ def cell_from_equations(
         why = "the name of an equation" if idle[0] in names else "read by no equation"
         raise MappingError(f"parameter '{idle[0]}' is {why}; leave it out, or give it another name")
     by_name = {each.name: each.of for each in equations}
-    limit = 1e30
     about = (
-        Parameter(name=key, default=value, unit="", meaning="of its equations", low=-limit, high=limit)
+        Parameter(name=key, default=value, unit="", meaning="of its equations", low=-LIMIT, high=LIMIT)
         for key, value in both.items()
     )
     return CellModel(

@@ -153,7 +153,9 @@ def _linear(model: CellModel, written: Written, values: Mapping[str, float]) -> 
     return _neuron(model, u, by_branch, "full" if through == {"live"} else "mask")
 
 
-def _neuron(model: CellModel, u: np.ndarray, by_branch: Mapping[tuple[int, int], np.ndarray], gradient: str) -> Any:
+def _neuron(
+    model: CellModel, u: np.ndarray, by_branch: Mapping[tuple[int, int], np.ndarray], gradient: str
+) -> LinearNeuron:
     """u: a pair of rows [2, columns]; by_branch: the states that a timestep makes, [states, columns]."""
     threshold = -float(u[0, -1]) if model.spiking else 1.0
     offset = 0.0 if model.spiking else float(u[0, -1])

@@ -3,6 +3,7 @@
 from mimdsim.compiler import memory_profile
 from mimdsim.pipeline.detail import detail_of
 from mimdsim.pipeline.identity import config_digest, descriptions_of
+from mimdsim.pipeline.inference import infer_single_samples
 from mimdsim.pipeline.pipeline import compile_workload, open_data, simulate, train_workload
 from mimdsim.pipeline.result import Run
 from mimdsim.pipeline.retiming import Programs, retime, time_on_gpus
@@ -14,6 +15,7 @@ __all__ = [
     "config_digest",
     "descriptions_of",
     "detail_of",
+    "infer_single_samples",
     "memory_profile",
     "open_data",
     "retime",

@@ -7,7 +7,7 @@ for single samples are timed with samples of these batches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
@@ -112,6 +112,14 @@ def time_inference(
         runs = tuple(_single_samples(recorded))[: min(SAMPLES, samples)] if one_by_one else tuple(recorded)
         found.append(_timed(compiled, machine, gpus, runs))
     return tuple(found)
+
+
+def infer_single_samples(workload: Workload, machine: MimdMachine, activity: RecordedActivity) -> Inference:
+    """Inference of single samples with the spikes of a training step: of SAMPLES of its batch, or of all."""
+    compiled = _compiled(network_of(workload), 1, machine, workload.mapping)
+    emitted = {name: counts[..., :1].repeat(2, axis=-1) for name, counts in activity.counts.items()}
+    runs = _single_samples((replace(activity, counts=emitted),))
+    return _timed(compiled, machine, (), tuple(runs)[:SAMPLES])
 
 
 def _single_samples(recorded: Sequence[RecordedActivity]) -> Iterator[RecordedActivity]:

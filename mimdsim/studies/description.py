@@ -33,7 +33,7 @@ from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, parse_toml, read_toml, toml_text
 from mimdsim.base.search_path import find_description, names_of, several
 from mimdsim.studies.expressions import names_in
-from mimdsim.studies.metrics import METRICS, Constraint, parse_constraint
+from mimdsim.studies.metrics import INFERENCE, METRICS, Constraint, parse_constraint
 
 Kind = Literal["grid", "random", "latin-hypercube", "sobol", "sensitivity", "search"]
 LISTS = {"workloads", "gpus", "metrics", "constraints"}
@@ -125,6 +125,12 @@ class Study(Section):
     axes: dict[str, Axis] = Field(default_factory=dict, max_length=MAX_AXES)
     coupled: dict[str, str] = Field(default_factory=dict, max_length=MAX_AXES)
     sampling: Sampling = Sampling()
+
+    @property
+    def infers(self) -> bool:
+        """Whether a metric, or a limit, is of inference."""
+        limits = (parse_constraint(text).metric.name for text in self.constraints)
+        return any(name in INFERENCE for name in (*self.metrics, *limits))
 
     @field_validator("workloads", mode="before")
     @classmethod

@@ -20,7 +20,7 @@ from mimdsim.base.units import counted
 from mimdsim.report.tables import csv_text
 from mimdsim.studies.description import Axis, Study, read_study, write_study
 from mimdsim.studies.metrics import Row
-from mimdsim.studies.results import DESCRIBED, RESULTS, gpu_columns
+from mimdsim.studies.results import DESCRIBED, INFERENCE_RESULTS, RESULTS, gpu_columns
 
 TABLES = ("results.csv", "results.parquet")
 STUDY_FILE = "study.toml"
@@ -77,6 +77,7 @@ def write_tables(rows: Sequence[Row], study: Study, folder: Path) -> list[Path]:
     the study that they are of; returns the paths of the tables."""
     rows = list({repr([row[name] for name in ("workload", *study.varied)]): row for row in rows}.values())
     beside = [column for name in study.gpus for column in gpu_columns(Path(name).stem)]
+    beside += INFERENCE_RESULTS if study.infers else ()
     columns = [
         "workload",
         *study.varied,

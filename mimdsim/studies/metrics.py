@@ -85,9 +85,15 @@ METRICS: dict[str, Metric] = {
         Metric(name="utilisation", label="tile balance", columns=("tile_balance",), better="more"),
         Metric(name="throughput", label="samples per second", columns=("samples_per_second",), better="more"),
         Metric(name="efficiency", label="samples per joule", columns=("samples_per_joule",), better="more"),
+        Metric(name="latency", label="ms per single sample", columns=("latency_ms",), unit="seconds", scale=1e-3),
+        Metric(
+            name="inference_energy", label="mJ per single sample", columns=("inference_millijoules",), unit="joules",
+            scale=1e-3,
+        ),
         Metric(name="accuracy", label="test accuracy", columns=("accuracy",), better="more", over="least"),
     )
-}
+}  # fmt: skip
+INFERENCE = ("latency", "inference_energy")  # metrics of the forward program alone, which they have compiled
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.pipeline import config_digest, descriptions_of
 from mimdsim.pipeline.overrides import load_gpu, load_tiled, parse_value, split_changes
 from mimdsim.studies.description import Study
+from mimdsim.studies.results import INFERENCE_RESULTS, gpu_columns
 from mimdsim.studies.sampling import Design, DesignSpace, field_of, sample_unit_cube
 from mimdsim.workload import Workload, inputs_of, load_workload
 
@@ -25,7 +26,8 @@ class Point:
     """A workload on a machine with the changes of one design.
 
     changes: what a table shows of it. fill: lists filled to this share of their capacity; None: spikes of a run.
-    best_mapping: candidates of a search for its best mapping; 0: the workload's. inputs: the files that it was made
+    best_mapping: candidates of a search for its best mapping; 0: the workload's. infers: single samples are timed too.
+    inputs: the files that it was made
     from with the sha256 of their contents; code: digest of the sources that make its results. asked: digest of what
     was asked for, whatever the files and the code.
     """
@@ -37,6 +39,7 @@ class Point:
     gpus: tuple[GpuMachine, ...] = ()
     fill: float | None = None
     best_mapping: int = 0
+    infers: bool = False
     inputs: Mapping[str, str]
     code: str
     asked: str
@@ -45,7 +48,16 @@ class Point:
     def key(self) -> str:
         decides = f"{config_digest(self.workload, self.machine, *self.gpus)}{self.activity_key}{self.code}"
         decides += f"best of {self.best_mapping}" if self.best_mapping else ""
+        decides += "inference" if self.infers else ""
         return hashlib.sha256(decides.encode()).hexdigest()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of its row beside what all rows have."""
+        return (
+            *(name for gpu in self.gpus for name in gpu_columns(gpu.name)),
+            *(INFERENCE_RESULTS if self.infers else ()),
+        )
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -101,6 +113,7 @@ class Points:
         given = self.study
         best = given.candidates if given.mapping == "best" else 0
         settings = [list(given.gpus), given.mapping, best, given.fill, given.training_steps]
+        settings += ["inference"] if given.infers else []
         return Point(
             changes=tuple(design.items()),
             workload=workload,
@@ -109,6 +122,7 @@ class Points:
             gpus=self.gpus,
             fill=given.fill,
             best_mapping=best,
+            infers=given.infers,
             inputs=by_file((*self.described[machine], *inputs)),
             code=code_digest(),
             asked=digest_of([name, machine, _said({**given.changes, **design}), settings]),

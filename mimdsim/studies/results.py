@@ -10,7 +10,7 @@ from mimdsim.base.units import show_bytes
 from mimdsim.pipeline.overrides import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 from mimdsim.profile import UncertainSeconds, ratio
 from mimdsim.report.formatting import field_value, field_values, significant
-from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
+from mimdsim.studies.metrics import ENERGY, INFERENCE, METRICS, TIME, Row, interval_columns
 
 RATIOS = interval_columns("ratio")  # ratio of the time to that of the first point that fits and has one
 SILICON = ("area_mm2", "static_watts", "dynamic_watts")
@@ -47,6 +47,9 @@ LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip"
 # fields of which more can only be faster for one program; a slower step has another program
 MORE = ("chip.tiles", "tile.worker_contexts", "exchange.bytes_per_cycle", "exchange.tiles_per_bus")
 NO_EFFECT = 0.002  # share of the time: a negligible change
+INFERENCE_RESULTS = tuple(
+    column for name in INFERENCE for made in METRICS[name].columns for column in interval_columns(made)
+)
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
 
 

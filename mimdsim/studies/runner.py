@@ -22,7 +22,7 @@ from mimdsim.studies.executors import Batch, Work, WorkerPool
 from mimdsim.studies.files import other_study, write_tables
 from mimdsim.studies.metrics import Row
 from mimdsim.studies.points import Point, Points, recomputed_points
-from mimdsim.studies.results import POINT_RESULTS, gpu_columns, table_value, with_ratios
+from mimdsim.studies.results import POINT_RESULTS, table_value, with_ratios
 from mimdsim.studies.sampling import Design
 from mimdsim.studies.sensitivity import Sensitivities, sensitivity_plan
 from mimdsim.studies.store import Store
@@ -135,7 +135,7 @@ class _StudyRun:
         """
         self.warnings += [line for line in recomputed_points(points, self.store.rows) if line not in self.warnings]
         for point in points:
-            self.store.require_columns(point.key, (name for gpu in point.gpus for name in gpu_columns(gpu.name)))
+            self.store.require_columns(point.key, point.columns)
         if not self.as_is:
             self._record(points)
             self._search(points)
@@ -174,8 +174,7 @@ class _StudyRun:
         """None: not done yet. Only in a row without results `fits` is None."""
         if point.key in self.store.rows or (problem := self._problem(point)) is None:
             return self.store.rows.get(point.key)
-        columns = (*POINT_RESULTS, *(column for gpu in point.gpus for column in gpu_columns(gpu.name)))
-        return dict.fromkeys(columns) | {"note": " ".join(str(problem).split())}
+        return dict.fromkeys((*POINT_RESULTS, *point.columns)) | {"note": " ".join(str(problem).split())}
 
     def _record(self, points: Sequence[Point]) -> None:
         roomiest: dict[str, Point] = {}  # values do not depend on the machine, but some machines have too few tiles

@@ -27,7 +27,7 @@ from mimdsim.base.errors import DataFileError, MimdsimError, cannot_write, short
 from mimdsim.base.files import writable_folder
 from mimdsim.program import RecordedActivity
 from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
-from mimdsim.studies.results import GPU_RESULTS, OF_TIME, POINT_RESULTS, SILICON
+from mimdsim.studies.results import GPU_RESULTS, INFERENCE_RESULTS, OF_TIME, POINT_RESULTS, SILICON
 from mimdsim.workload import MappingOptions
 
 MAX_ROWS_BYTES = 1 << 26  # of one file of rows
@@ -252,7 +252,8 @@ def _problems(key: str, row: Row) -> Iterator[str]:
     if timed and isinstance(row["seconds_by_source"], list) and not _is_whole(row):
         yield f"column 'seconds_by_source' does not come to {row['ms_per_training_step']} ms"
     gpus = {found[1] for name in row if (found := _OF_GPU.fullmatch(name))}
-    for name in (TIME, ENERGY, *SILICON, *(f"{gpu} strongest_ms" for gpu in sorted(gpus)), "gpu_ratio"):
+    columns = (TIME, ENERGY, *SILICON, *(f"{gpu} strongest_ms" for gpu in sorted(gpus)), "gpu_ratio")
+    for name in (*columns, *INFERENCE_RESULTS[::3]):
         if wrong := _interval(row, interval_columns(name)):
             yield wrong
     for gpu in sorted(gpus):
@@ -284,7 +285,9 @@ def _kind(name: str) -> TypeAdapter[Any]:
     of_gpu = _OF_GPU.fullmatch(name)
     number: Any = Signed if name.endswith(LOW) else Number
     text: Any = Text if of_gpu and of_gpu[2] == "strongest" else None
-    kind: Any = (text or number) if name in POINT_RESULTS or of_gpu else StrictBool | Text | Signed
+    kind: Any = (
+        (text or number) if name in (*POINT_RESULTS, *INFERENCE_RESULTS) or of_gpu else StrictBool | Text | Signed
+    )
     return TypeAdapter(KINDS.get(name, kind | None))
 
 

@@ -15,7 +15,15 @@ from mimdsim.base.errors import DoesNotFit, MimdsimError
 from mimdsim.compiler import Compiled, fits_executable
 from mimdsim.execution import activity_problem, constant_layers
 from mimdsim.graph import SpikingNetwork, training_graph
-from mimdsim.pipeline import Programs, compile_workload, open_data, retime, time_on_gpus, train_workload
+from mimdsim.pipeline import (
+    Programs,
+    compile_workload,
+    infer_single_samples,
+    open_data,
+    retime,
+    time_on_gpus,
+    train_workload,
+)
 from mimdsim.pipeline.firing import constant_layer_texts
 from mimdsim.pipeline.inputs import sample_warnings
 from mimdsim.pipeline.warnings import half_warning, machine_warnings
@@ -24,7 +32,15 @@ from mimdsim.program import RecordedActivity
 from mimdsim.search import Aims, Case, best_of, search
 from mimdsim.studies.metrics import ENERGY, TIME, Row, interval_columns
 from mimdsim.studies.points import Point
-from mimdsim.studies.results import FIRING_COLUMN, OF_TIME, POINT_RESULTS, SILICON, gpu_columns, gpu_ratio
+from mimdsim.studies.results import (
+    FIRING_COLUMN,
+    INFERENCE_RESULTS,
+    OF_TIME,
+    POINT_RESULTS,
+    SILICON,
+    gpu_columns,
+    gpu_ratio,
+)
 from mimdsim.studies.store import Spikes, load_activity
 from mimdsim.workload import MappingOptions, filled_activity, network_of
 
@@ -139,7 +155,7 @@ def _time_point(
     mappings: Sequence[MappingOptions],
 ) -> Row:
     point = _with_best_mapping(given, recorded, mappings) if given.best_mapping else given
-    row: Row = dict.fromkeys(POINT_RESULTS)
+    row: Row = dict.fromkeys((*POINT_RESULTS, *point.columns))
     activity = recorded
     try:
         compiled = PROGRAMS.compiled(point.workload, point.machine)
@@ -156,8 +172,10 @@ def _time_point(
         row["note"] = "; ".join(filter(None, [*said, row["note"]]))
         if given.fill is None:
             row |= _firing(row, compiled.network, activity)
+        if point.infers:
+            row |= _inference(point, activity)
         if profile.unknown:  # counted by costs of other machine code, so no answer may rest on them
-            row |= dict.fromkeys(OF_TIME) | {
+            row |= dict.fromkeys((*OF_TIME, *(INFERENCE_RESULTS if point.infers else ()))) | {
                 "note": f"{row['note']}; by the costs that there are {row['ms_per_training_step']:.4g} ms"
             }
     described = {"seed": point.workload.seed, "tool_version": __version__, "digest": given.key}
@@ -191,6 +209,19 @@ def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
         "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
         "note": "; ".join(cautions),
     }
+
+
+def _inference(point: Point, activity: RecordedActivity) -> Row:
+    """Latency and energy of single samples."""
+    try:
+        one = infer_single_samples(point.workload, point.machine, activity).tiled
+    except DoesNotFit:
+        return {}
+    joules = None if one.joules is None else (one.joules, one.joules_low, one.joules_high)
+    seconds = one.latency_seconds, one.latency_low, one.latency_high
+    return _rounded("latency_ms", [1e3 * end for end in seconds]) | _rounded(
+        "inference_millijoules", joules and [1e3 * end for end in joules]
+    )
 
 
 def _firing(row: Row, network: SpikingNetwork, activity: RecordedActivity) -> Row:

@@ -150,6 +150,16 @@ def test_neurons_of_spikingjelly_that_never_spike_are_read_as_the_module_reads_t
     assert (made.network.output, made.training.reading) == ("membrane", reading)
 
 
+@pytest.mark.parametrize("reset", [None, 0.0])
+def test_neurons_of_spikingjelly_fire_where_they_meet_their_threshold(reset: float | None) -> None:
+    """Weights of quarters, so that potentials of neurons that do not leak meet 1 exactly, again and again."""
+    net = nn.Sequential(nn.Linear(zoo.INPUTS, 8, bias=False), zoo.neuron.IFNode(v_reset=reset))
+    torch.manual_seed(2)
+    net[0].weight.data = torch.randint(-2, 4, net[0].weight.shape) / 4
+    workload = frameworks.from_torch(net, SPIKES, timesteps=len(SPIKES))
+    assert workload.network.neuron == ("if",)
+
+
 def test_constants_that_are_not_trained_stay_constants() -> None:
     cells = snn.Leaky(beta=0.8, learn_beta=True, learn_threshold=True)
     cells.beta.requires_grad_(False)

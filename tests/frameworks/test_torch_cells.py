@@ -140,5 +140,5 @@ def test_a_step_without_a_gradient_is_read_as_such() -> None:
                 y, c = event * c, c - 0.1 * event
             return y
 
-    equations = mimdsim.from_torch(Events(), spikes()).network.cells["of output"].equations
+    equations = mimdsim.from_torch(Events(), spikes()).network.cells["neuron_of_output"].equations
     assert {"a = spike(c - 0.1)", "output = detach(a) * c", "c_2 = c - 0.1 * detach(a)"} <= set(equations)

@@ -139,7 +139,7 @@ def invented_point(**changes: Any) -> Any:
         "key": "k",
         "activity_key": "a",
     }
-    return SimpleNamespace(**(usual | {"best_mapping": 0} | changes))
+    return SimpleNamespace(**(usual | {"best_mapping": 0, "infers": False, "columns": ()} | changes))
 
 
 @pytest.fixture

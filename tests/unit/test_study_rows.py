@@ -21,6 +21,7 @@ from mimdsim.base.identity import code_digest
 from mimdsim.program import RecordedActivity
 from mimdsim.studies import make_study
 from mimdsim.studies.executors import Local, run_if_same_sources
+from mimdsim.studies.files import write_tables
 from mimdsim.studies.points import Point, Points
 from mimdsim.studies.store import Store, checked_result, load_mapping, load_rows, row_problem
 from mimdsim.studies.worker import time_points
@@ -48,6 +49,35 @@ def rows() -> dict[str, dict[str, Any]]:
     found = {point.key: row for point in made for row in time_points([point], {})}
     assert not [row for row in found.values() if isinstance(row, Exception)]
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def test_inference_is_timed_where_a_metric_or_a_limit_asks_for_it(tmp_path: Path) -> None:
+    """By the forward program of one sample, and its row is another one's."""
+    asked: dict[str, dict[str, Any]] = {
+        "none": {}, "metric": {"metrics": ("latency",)}, "limit": {"constraints": ("max inference_energy 1 J",)},
+    }  # fmt: skip
+    found = {}
+    for name, more in asked.items():
+        study = make_study("sweep", workloads=["digits"], machine="bow", axes=AXES, fill=0.5, **more)
+        ((point,), made) = Points(study).of(Points(study).designs()), tmp_path / name
+        assert study.infers == point.infers == (name != "none")
+        ((row,), made) = time_points([point], {}), tmp_path / name
+        assert isinstance(row, dict)
+        assert row_problem(point.key, row) == ""
+        found[name] = point.key, row
+        written = write_tables([{"workload": "digits", **dict(point.changes), **row}], study, made)[0].read_text()
+        assert ("latency_ms,latency_ms_low,latency_ms_high" in written) == (name != "none")
+    assert found["metric"][0] == found["limit"][0] != found["none"][0]
+    row, plain = found["metric"][1], found["none"][1]
+    assert {name: row[name] for name in plain if name != "digest"} == {k: v for k, v in plain.items() if k != "digest"}
+    assert 0 < row["latency_ms_low"] < row["latency_ms"] < row["latency_ms_high"]
+    assert row["latency_ms"] < row["ms_per_training_step"]
+    assert 0 < row["inference_millijoules_low"] < row["inference_millijoules"] < row["millijoules"]
+    few = AXES | {"chip.tiles": (2,)}
+    study = make_study("sweep", workloads=["digits"], machine="tiny", axes=few, fill=0.5, metrics=("latency",))
+    (point,) = Points(study).of(Points(study).designs())
+    (row,) = time_points([point], {})  # type: ignore[assignment]
+    assert row["latency_ms"] is None
 
 
 def test_every_row_that_is_computed_can_be_read(rows: dict[str, dict[str, Any]], tmp_path: Path) -> None:
