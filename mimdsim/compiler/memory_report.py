@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from mimdsim.base.compressed_columns import numbers
-from mimdsim.base.errors import DoesNotFit, MimdsimError
+from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler.passes.liveness import Memory
 from mimdsim.graph import Layer, Sgd, SpikingNetwork
@@ -144,9 +145,7 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         yield advice, replace(network, layers=alike), options
     first = network.layers[0]
     inputs = first.inputs * 9 // 16  # 3/4 of the width and height of a sensor
-    if inputs:
-        layers = with_widths(network, {INPUT: inputs})
-        smaller = replace(network, layers=layers, input_capacity=min(network.input_capacity, inputs))
+    for smaller in _resized(network, {INPUT: inputs}, input_capacity=min(network.input_capacity, inputs)):
         yield f"{inputs:,} inputs instead of {first.inputs:,} (3/4 of a sensor's width and height)", smaller, options
     segment = _segment(network, options)
     if segment:
@@ -164,7 +163,14 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         widths = ", ".join(str(width) for width in narrow)
         advice = f"network.hidden = [{widths}], half as wide"
         hidden = {layer.name: width for layer, width in zip(network.layers, narrow, strict=False)}
-        yield advice, replace(network, layers=with_widths(network, hidden)), options
+        yield from ((advice, smaller, options) for smaller in _resized(network, hidden))
+
+
+def _resized(network: SpikingNetwork, widths: dict[str, int], **more: Any) -> Iterator[SpikingNetwork]:
+    """The network with other widths, where its planes, and sums of spikes, allow them."""
+    with contextlib.suppress(MappingError):
+        if all(widths.values()):
+            yield replace(network, layers=with_widths(network, widths), **more)
 
 
 def _segment(network: SpikingNetwork, options: MappingOptions) -> int:
@@ -185,7 +191,12 @@ def with_widths(network: SpikingNetwork, changed: dict[str, int]) -> tuple[Layer
         replace(
             layer,
             inputs=widths[network.sources(layer)[0].name],
-            sources=tuple(replace(each, neurons=widths[each.name]) for each in layer.sources),
+            sources=tuple(
+                replace(
+                    each, neurons=widths[each.name], also=tuple(replace(o, neurons=widths[o.name]) for o in each.also)
+                )
+                for each in layer.sources
+            ),
             neurons=widths[layer.name],
             selection=replace(layer.selection, capacity=min(layer.selection.capacity, widths[layer.name])),
         )

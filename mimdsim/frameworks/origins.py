@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -167,6 +168,22 @@ def feeds_of(origin: Origin | None) -> list[Feed]:
                 found.append(Feed(of=part, product=each, first=first, last=first + wide))
                 first += wide
     return found
+
+
+def added_up(origin: Origin | None) -> Origin | None:
+    """What weights read, as a sum where it adds up spikes of neurons that are written out."""
+    found = [*_spikes_in(origin)] if isinstance(origin, Made) and origin.op == "+" else []
+    parts = tuple(each for each in found if each)
+    return Sum(parts=parts) if parts and len(parts) == len(found) else origin
+
+
+def _spikes_in(operand: object) -> Iterator[Made | None]:
+    """The spikes that operations add up, or zeros before there are spikes; None: it is no sum of these."""
+    if isinstance(operand, Made) and operand.op == "+":
+        for each in operand.args:
+            yield from _spikes_in(each)
+    elif operand != 0.0:
+        yield operand if isinstance(operand, Made) and operand.op == "spike" else None
 
 
 def is_in_time(origin: Origin | None) -> bool:

@@ -69,11 +69,10 @@ LOSSES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a layer reads, another ('': the input), so many timesteps old, by rows from `first` on of weights, whose
-    name in the module this is."""
+    """What a layer reads, another ('': the input), so many timesteps old, or the sum of several, by rows from `first`
+    on of weights, whose name in the module this is."""
 
-    layer: str
-    lag: int
+    terms: tuple[tuple[str, int], ...]
     weight: str
     transposed: bool
     first: int
@@ -82,6 +81,10 @@ class Source:
     norm: str = ""
     folded: bool = False
     dropout: Dropout | None = None
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return tuple(layer for layer, _ in self.terms)
 
     @property
     def inputs(self) -> int:
@@ -205,7 +208,7 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
             'of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )
     order = [_with_norm(module, recorded, _layer(name, calls)) for name, calls in recorded.layers.items()]
-    read = {source.layer for layer in order for source in layer.sources}
+    read = {name for layer in order for source in layer.sources for name in source.layers}
     order.sort(key=lambda layer: bool(_returned(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
     every = [
@@ -230,11 +233,12 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
         if any(each.norm for each in layer.sources) and not alone:
             raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
         _check_planes(layer, order)
-    if "" not in {source.layer for source in order[0].sources}:
+    if ("",) not in {source.layers for source in order[0].sources}:
         raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
     for index, layer in enumerate(order):
         before = {each.calls.name for each in order[:index]}
-        late = [source.layer for source in layer.sources if not source.lag and source.layer not in {"", *before}]
+        terms = (term for source in layer.sources for term in source.terms)
+        late = [name for name, lag in terms if not lag and name not in {"", *before}]
         if late:
             raise refusal(f"layer '{layer.calls.name}' reads spikes of '{late[0]}', which runs after it")
     silent = [layer.calls.name for layer in order[:-1] if not layer.calls.reading.spiking]
@@ -258,13 +262,16 @@ def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     every = feeds_of(origin)
     own = [feed for feed in every if isinstance(feed.of, LayerOutput) and feed.of.layer == name]
     sources = [_source(name, calls, feed) for feed in every if feed not in own]
-    sources.sort(key=lambda source: source.layer != "")  # the input first
+    sources.sort(key=lambda source: source.layers != ("",))  # the input first
     if not sources:
         raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
-    names = [aged(source.layer or INPUT, source.lag) for source in sources]
+    names = [" + ".join(aged(layer or INPUT, lag) for layer, lag in source.terms) for source in sources]
     rows = [(source.weight, source.first) for source in sources]
     if len(set(rows)) < len(rows):
-        raise refusal(f"layer '{name}' multiplies several sources by the same weights; give each weights of its own")
+        raise refusal(
+            f"layer '{name}' multiplies several sources by the same weights; give each weights of its own, or add up "
+            "their spikes before"
+        )
     if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
         raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
     if own and not (
@@ -324,20 +331,26 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     """What a layer reads by one product."""
     of, dropout = undropped(feed.of) if feed.of else (None, None)
     feed = replace(feed, of=of)
-    if not isinstance(feed.of, (LayerOutput, Input)):
-        raise refusal(
-            f"'{feed.product.weight}' is multiplied by {_describe(feed.of)}; a layer reads spikes of others, side by "
-            "side (torch.cat) or by weights of their own, or the input"
-        )
-    if isinstance(feed.of, LayerOutput) and not feed.of.spikes:
-        raise refusal(f"layer '{name}' reads a state of '{feed.of.layer}'; layers read spikes")
-    lag = 0 if calls.in_time else _age(feed.of, len(calls.origins) - 1, len(calls.origins))
+    parts = _added(of)
+    for part in parts:
+        if not isinstance(part, (LayerOutput, Input)):
+            raise refusal(
+                f"'{feed.product.weight}' is multiplied by {_describe(part)}; a layer reads spikes of others, side by "
+                "side (torch.cat), added up or by weights of their own, or the input"
+            )
+        if isinstance(part, LayerOutput) and not part.spikes:
+            raise refusal(f"layer '{name}' reads a state of '{part.layer}'; layers read spikes")
+        if isinstance(part, LayerOutput) and part.layer == name:
+            raise refusal(f"layer '{name}' reads itself in a sum with others; nearest: by weights of its own")
+    last = len(calls.origins) - 1
+    terms = tuple((_sender(part), 0 if calls.in_time else _age(part, last, last + 1)) for part in parts)
+    if twice := _twice([aged(layer or INPUT, lag) for layer, lag in terms]):
+        raise refusal(f"layer '{name}' reads a sum that has {twice} twice; each once can run")
     product = feed.product
     if product.dropout and dropout:
         raise refusal(f"'{product.weight}' reads what is left of what dropout left; nearest: one dropout for both")
     return Source(
-        layer=feed.of.layer if isinstance(feed.of, LayerOutput) else "",
-        lag=lag,
+        terms=terms,
         weight=product.weight,
         transposed=product.transposed,
         first=feed.first,
@@ -349,11 +362,19 @@ def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
     )
 
 
-def _age(of: LayerOutput | Input, t: int, timesteps: int) -> int:
+def _added(of: Origin | None) -> tuple[Origin | None, ...]:
+    return of.parts if isinstance(of, Sum) else (of,)
+
+
+def _sender(of: Origin | None) -> str:
+    return of.layer if isinstance(of, LayerOutput) else ""
+
+
+def _age(of: Origin | None, t: int, timesteps: int) -> int:
     """How many timesteps before timestep t of so many it was sent, or is an entry of the input."""
     if isinstance(of, LayerOutput):
         return t - of.call
-    return t - of.entry[0] if of.entry and of.entry[1] == timesteps else 0
+    return t - of.entry[0] if isinstance(of, Input) and of.entry and of.entry[1] == timesteps else 0
 
 
 def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
@@ -364,10 +385,10 @@ def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
     if convolution is None or len(layer.sources) > 1 or layer.recurrent:
         raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
     made = {each.calls.name: each.convolution.result for each in every if each.convolution}
-    source = layer.sources[0].layer
-    if source and made.get(source) != convolution.planes:
-        has = f"makes planes of {made[source]}" if source in made else "has no planes"
-        raise refusal(f"layer '{name}' reads planes of {convolution.planes} of '{source}', which {has}")
+    for source in layer.sources[0].layers:
+        if source and made.get(source) != convolution.planes:
+            has = f"makes planes of {made[source]}" if source in made else "has no planes"
+            raise refusal(f"layer '{name}' reads planes of {convolution.planes} of '{source}', which {has}")
 
 
 def _check_every_call(layer: TorchLayer, first: Mapping[str, int]) -> None:
@@ -382,18 +403,19 @@ def _check_every_call(layer: TorchLayer, first: Mapping[str, int]) -> None:
 
 
 def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[Any, ...]]:
-    """(weights, convolution, layer, timesteps ago) of every product that a layer adds up in timestep t."""
+    """(weights, convolution, layer, timesteps ago) of all that a layer reads in timestep t."""
     return {
         (
             feed.product.weight,
             feed.product.convolution,
             feed.product.norm,
             feed.product.dropout,
-            feed.of.layer if isinstance(feed.of, LayerOutput) else "",
-            _age(feed.of, t, timesteps),
+            _sender(part),
+            _age(part, t, timesteps),
         )
         for feed in feeds_of(origin)
-        if isinstance(feed.of, (LayerOutput, Input))
+        for part in _added(feed.of)
+        if isinstance(part, (LayerOutput, Input))
     }
 
 
@@ -563,20 +585,23 @@ def _of_trained_norm(
 
 def _delayed(layers: list[TorchLayer]) -> bool:
     """Whether most layers read what others sent a timestep earlier."""
-    lags = [source.lag for layer in layers for source in layer.sources if source.layer]
+    lags = [lag for layer in layers for source in layer.sources for name, lag in source.terms if name]
     return 2 * lags.count(1) > len(lags)
 
 
-def _read_names(layers: list[TorchLayer], layer: TorchLayer) -> list[str]:
+def _read(layers: list[TorchLayer], layer: TorchLayer) -> tuple[graph.Source, ...]:
     """What a layer reads, by the names here."""
     names = dict(zip((each.calls.name for each in layers), _names(layers), strict=True)) | {"": INPUT}
-    return [names[source.layer] for source in layer.sources]
+    every = (
+        [graph.Source(name=names[name], neurons=source.inputs, lag=lag) for name, lag in source.terms]
+        for source in layer.sources
+    )
+    return tuple(replace(first, also=tuple(also)) for first, *also in every)
 
 
 def _arrays(layers: list[TorchLayer], name: str, layer: TorchLayer) -> list[str]:
     """The names of the weights of a layer's sources."""
-    read = zip(_read_names(layers, layer), layer.sources, strict=True)
-    _, *others = labels_of(tuple(graph.Source(name=each, neurons=of.inputs, lag=of.lag) for each, of in read))
+    _, *others = labels_of(_read(layers, layer))
     return [f"w.{name}", *(f"w.{name}.from.{other}" for other in others)]
 
 
@@ -694,8 +719,10 @@ def _wrong_currents(layers: list[TorchLayer], weights: Mapping[str, np.ndarray],
         )
         currents: np.ndarray | float = 0.0
         for source, array in zip(layer.sources, _arrays(layers, name, layer), strict=True):
-            spikes = _earlier(sent[source.layer], source.lag)
-            what = f"what '{source.layer}' sends" if source.layer else "the input"
+            what = f"what '{' + '.join(source.layers)}' sends" if any(source.layers) else "the input"
+            if len({sent[layer].shape for layer in source.layers}) > 1:
+                return f"layer '{calls.name}' reads the sum of {what}, of several widths; one can run"
+            spikes = np.sum([_earlier(sent[layer], lag) for layer, lag in source.terms], axis=0)
             if spikes.shape[-1] != source.inputs:
                 return f"layer '{calls.name}' reads {source.inputs} of {spikes.shape[-1]} values of {what}; all can run"
             if layer.trained_norm:
@@ -857,24 +884,27 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
     for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
         # the age that is not written: of layers after it, the timestep before
         unsaid = {INPUT: 0} | dict.fromkeys(names[: names.index(name)], int(_delayed(layers)))
-        read = list(zip(_read_names(layers, layer), layer.sources, strict=True))
+        read = _read(layers, layer)
+        twice = [each.names in {other.names for other in read[:place]} for place, each in enumerate(read)]
         said = [
-            source
-            if each.lag == unsaid.get(source, 1) and source not in (other for other, _ in read[:place])
-            else aged(source, each.lag)
-            for place, (source, each) in enumerate(read)
+            " + ".join(
+                term.name if term.lag == unsaid.get(term.name, 1) and not again else aged(term.name, term.lag or 0)
+                for term in each.terms
+            )
+            for each, again in zip(read, twice, strict=True)
         ]
         if said != [before]:
             made.setdefault("sources", {})[name] = said
         if layer.convolution:
-            made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0][0] == INPUT)
+            made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0].name == INPUT)
     if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:
         made["learned"] = learned
     for key in ("spikes", "truncation", "neurons_per_class"):
         if key in old:
             made[key] = old[key]
     made |= _dropout(layers) | _norms(layers)
-    dense = made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
+    sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
+    dense = sums or made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
     return made | ({"spikes": "dense"} if dense else {})
 
 

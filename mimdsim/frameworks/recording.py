@@ -52,6 +52,7 @@ from mimdsim.frameworks.origins import (
     Read,
     Step,
     Sum,
+    added_up,
     is_in_time,
     timestep_of,
     undropped,
@@ -258,9 +259,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self._keep(args[0], made, known[0])
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
-            if not any(isinstance(each, (Made, Gate)) for each in known) and all(
-                isinstance(other, (int, float)) and other == 0 for other in others
-            ):
+            if not any(isinstance(each, (Made, Gate)) for each in known) and all(map(_is_zero, others)):
                 parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
@@ -429,7 +428,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             turned = axes[3] is None
         if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
             return None
-        of = self.origin(args[0])
+        of = added_up(self.origin(args[0]))
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
         if of is None or args[1].ndim != 2 or not isinstance(bias, (Parameter, type(None))):
             return None
@@ -459,7 +458,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self, where: str, function: LayerFunction, given: torch.Tensor, options: Any, weight: str, bias: str
     ) -> Origin:
         """What a linear layer, a convolution or a pool makes."""
-        of = self.origin(given) or FunctionResult(by="a tensor of unknown origin", of=())
+        of = added_up(self.origin(given)) or FunctionResult(by="a tensor of unknown origin", of=())
         if function.kind == "linear":
             return self._counted(_dense(of, given, options["weight"], weight, bias, transposed=True))
         of, dropout = undropped(of)
@@ -602,15 +601,21 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         number = len(calls.outputs)
         calls.currents.append(in_time_first(args[0].detach(), reading.batch_first))
         calls.origins.append(self.origin(args[0]))
-        calls.outputs.append(in_time_first(parts[0].detach(), reading.batch_first))
+        sent = parts[0].detach().clone()  # to which others may be added in place
+        calls.outputs.append(in_time_first(sent, reading.batch_first))
         calls.states += [] if reading.in_time or not reading.spiking else [part.detach() for part in parts[1:][-1:]]
         for place, part in enumerate(parts[1:]):
             # the first state of cells that return a sequence is the last of what they sent
-            sent = reading.of_cells and reading.in_time and place == 0
-            self.mark(part, LayerOutput(layer=name, call=number, spikes=sent))
+            of_cells = reading.of_cells and reading.in_time and place == 0
+            self.mark(part, LayerOutput(layer=name, call=number, spikes=of_cells))
         self.mark(
             made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
         )
+
+
+def _is_zero(other: Any) -> bool:
+    """A number, or spikes before there are any."""
+    return isinstance(other, (int, float, torch.Tensor)) and not torch.as_tensor(other).any()
 
 
 def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, bias: str, transposed: bool) -> Product:
@@ -632,7 +637,7 @@ def _dense(of: Origin, given: torch.Tensor, values: torch.Tensor, weight: str, b
 def _dropped(of: Origin, share: float, per: str) -> Origin:
     if share >= 1:
         raise refusal(f"dropout with p = {share:g} leaves nothing; nearest: below 1")
-    return Dropped(of=of, dropout=Dropout(share=share, per=per)) if share else of
+    return Dropped(of=added_up(of) or of, dropout=Dropout(share=share, per=per)) if share else of
 
 
 def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:

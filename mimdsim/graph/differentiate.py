@@ -100,7 +100,9 @@ def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], 
     for name in sequences:
         if entered.inside[name] in entered.carried.values():  # which is overwritten before it is stacked
             entered.inside[name] = _copied(back, entered.inside[name], scan.body.value(name))
-    before = {entered.inside[name]: slice_of[name] for name in sequences}
+        if (known := cotangents.pop(slice_of[name], None)) is not None:  # of another scan, or a loss
+            _add_known(build, back, entered, scan.body.value(name), known)
+    before = tuple(dict.fromkeys(entered.inside[name] for name in sequences))  # of sequences added up, one for all
     of_constants = [name for name, outer in constant_of.items() if outer in wanted]
     carries, starts, sums = _leave(build, op, back, entered, of_constants, before)
     body = without_unused(back.graph((*(carry.leaves for carry in carries), *before)))
@@ -122,15 +124,16 @@ def _transpose_scan(build: Backward, op: Operation, cotangents: dict[str, str], 
         carries=tuple(carries),
         slices=tuple(item for _, item in reads),
         constants=(*(back.saved(name) for name in constants), *(inner_name for inner_name, _ in even)),
-        stacked=tuple(before),
+        stacked=before,
     )
     given = (*(constant_of[name] for name in constants), *(outer_name for _, outer_name in even))
     inputs = (*starts, *(name for name, _ in reads), *given)
     outputs = build.add("scan", inputs, f"{op.name}.backward", attributes=transposed)
     for index, constant in enumerate(sums):
         cotangents[constant_of[constant]] = outputs[len(carries) - len(sums) + index]
-    for outer, stack in zip(before.values(), outputs[len(carries) :], strict=True):
-        _accumulate(build, cotangents, (outer,), (stack,), "")
+    stacks = dict(zip(before, outputs[len(carries) :], strict=True))
+    for name in sequences:
+        _accumulate(build, cotangents, (slice_of[name],), (stacks[entered.inside[name]],), "")
 
 
 def _transposed(
@@ -213,6 +216,19 @@ def _go_back(back: BodyBackward, entered: _Entered) -> None:
         given = tuple(inside.get(name) for name in step.outputs)
         if any(given):
             _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, *given), step.layer)
+
+
+def _add_known(build: GraphBuilder, back: BodyBackward, entered: _Entered, value: Value, known: str) -> None:
+    """Add what is known of the cotangent of a sequence to that of its slice `value`."""
+    name, even = value.name, not build.values[known].shape
+    more = back.declare(Value(name=f"d.{name}.even", shape=()) if even else _cotangent_of(f"d.{name}.known", value))
+    if even:
+        entered.even[name] = more, known
+    else:
+        entered.slices.append((known, Slice(inside=more)))
+    made = back.one("add_even" if even else "add", (entered.inside[name], more), f"d.{name}.all", layer=value.layer)
+    back.values[made] = replace(back.values[made], role="adjoint", of=name)
+    entered.inside[name] = made
 
 
 def _leave(

@@ -21,11 +21,28 @@ RECURRENCES = ("none", "one_to_one", "all_to_all")
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """What a layer reads: another layer, or 'input', how wide that is, and how many timesteps old its spikes are
-    (None: as from layer to layer in the network)."""
+    (None: as from layer to layer in the network). also: others as wide, whose spikes are added to these before weights
+    see them."""
 
     name: str
     neurons: int
     lag: int | None = None
+    also: tuple[Source, ...] = ()
+
+    @property
+    def terms(self) -> tuple[Source, ...]:
+        """All that is added up."""
+        return self, *self.also
+
+    @property
+    def names(self) -> str:
+        """'hidden0', 'hidden0+hidden1'."""
+        return "+".join(each.name for each in self.terms)
+
+    @property
+    def aged(self) -> str:
+        """'hidden0@t-2', 'hidden0@t+hidden1@t-1'."""
+        return "+".join(aged(each.name, each.lag or 0) for each in self.terms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,11 +226,8 @@ class Layer:
 
 def labels_of(sources: tuple[Source, ...]) -> tuple[str, ...]:
     """A name for each of what a layer reads: that of the source, with the age for all but the first of a source."""
-    names = [each.name for each in sources]
-    return tuple(
-        aged(each.name, each.lag or 0) if each.name in names[:place] else each.name
-        for place, each in enumerate(sources)
-    )
+    names = [each.names for each in sources]
+    return tuple(each.aged if each.names in names[:place] else each.names for place, each in enumerate(sources))
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:

@@ -99,7 +99,7 @@ class SpikingNetwork:
             raise MappingError(f"layer '{self.layers[0].name}', the first, must read '{INPUT}' first")
         leading = {self.layers[-1].name}
         for _ in self.layers:
-            leading |= {each.name for layer in self.layers if layer.name in leading for each in self.sources(layer)}
+            leading |= {each.name for layer in self.layers if layer.name in leading for each in self.terms(layer)}
         unread = [layer.name for layer in self.layers if layer.name not in leading]
         if unread:
             raise MappingError(f"no layer that leads to the output reads '{unread[0]}'; name it in network.sources")
@@ -107,13 +107,13 @@ class SpikingNetwork:
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}
         widths |= {one.name: one.neurons for one in self.layers if one.spiking and one is not layer}
-        for each in layer.sources:
+        for place, each in ((place, each) for place, read in enumerate(layer.sources) for each in read.terms):
             if each.name not in widths:
                 raise MappingError(
                     f"layer '{layer.name}' cannot read '{each.name}'{suggest(each.name, widths)}; it may read "
                     f"{', '.join(widths)} (and itself, by network.recurrence)"
                 )
-            rows = layer.inputs if each is layer.sources[0] else each.neurons
+            rows = layer.sources[place].neurons if place else layer.inputs
             if rows != widths[each.name]:
                 raise MappingError(
                     f"layer '{layer.name}' has {rows} inputs from '{each.name}', which has {widths[each.name]}"
@@ -130,21 +130,42 @@ class SpikingNetwork:
                     "timestep: leave the age out"
                 )
         self._check_ages(layer)
+        self._check_sums(layer)
 
     def _check_ages(self, layer: Layer) -> None:
-        names = [each.name for each in layer.sources]
-        ages = [(each.name, each.lag) for each in self.sources(layer)]
-        if twice := [each for place, each in enumerate(ages) if each in ages[:place]]:
-            said = aged(twice[0][0], twice[0][1] or 0)
-            raise MappingError(f"layer '{layer.name}' reads '{said}' twice; name each once, or with other ages each")
+        names = [each.names for each in layer.sources]
+        for ages in ([each.aged for each in read] for read in (self.sources(layer), *self._sums(layer))):
+            if twice := [each for place, each in enumerate(ages) if each in ages[:place]]:
+                raise MappingError(
+                    f"layer '{layer.name}' reads '{twice[0]}' twice; name each once, or with other ages each"
+                )
         unsaid = [
-            each.name for place, each in enumerate(layer.sources) if each.lag is None and each.name in names[:place]
+            each.names
+            for place, each in enumerate(layer.sources)
+            if None in (term.lag for term in each.terms) and each.names in names[:place]
         ]
         if unsaid:
             raise MappingError(
                 f"layer '{layer.name}' reads '{unsaid[0]}' at several ages; write that of the second too, as in "
                 f"'{aged(unsaid[0], self.delay)}'"
             )
+
+    def _sums(self, layer: Layer) -> list[tuple[Source, ...]]:
+        """The terms of every sum of spikes that a layer reads."""
+        return [tuple(replace(term, also=()) for term in each.terms) for each in self.sources(layer) if each.also]
+
+    def _check_sums(self, layer: Layer) -> None:
+        for terms in self._sums(layer):
+            said = " + ".join(each.name for each in terms)
+            if self.spikes != "dense":
+                raise MappingError(
+                    f"layer '{layer.name}' reads the sum {said}, which lists of spikes do not hold: set network.spikes "
+                    '= "dense", or name each by itself, with weights of its own'
+                )
+            planes = {each.name: self.planes_of(each.name) for each in terms}
+            if len({each if each and each.positions > 1 else None for each in planes.values()}) > 1:
+                have = ", ".join(f"'{name}' has {each or 'none'}" for name, each in planes.items())
+                raise MappingError(f"layer '{layer.name}' reads the sum {said} of other planes each: {have}")
 
     def _check_cell(self, layer: Layer) -> None:
         if layer.cell is None:
@@ -170,17 +191,18 @@ class SpikingNetwork:
             raise MappingError(f"layer '{layer.name}': batch norm of one value has no variance: raise training.batch")
 
     def _check_stretches(self) -> None:
-        """Raise MappingError where a layer reads another across a batch norm of the whole sequence."""
+        """Raise MappingError where a layer reads another across a batch norm of the whole sequence, but for spikes of
+        the same timestep of a layer before it."""
         for number, layers in enumerate(self.stretches):
-            following = [each[0] for each in self.stretches[number + 1 : number + 2]]
-            for layer in (*layers[bool(number) :], *following):
-                known = {INPUT, *(each.name for each in layers)}
-                others = [each.name for each in self.sources(layer) if each.name not in known]
+            known = {INPUT, *(each.name for each in layers)}
+            for layer in self.weighted(number):
+                across = [each for each in self.terms(layer) if each.name not in known]
+                others = [each.aged for each in across if each.lag or each.name not in self._before(layers[0])]
                 if others:
                     raise MappingError(
                         f"layer '{layer.name}' reads '{others[0]}' across a batch norm of the whole sequence, which "
-                        "needs all timesteps of the layers before it first: let every layer read the one before it, or "
-                        'set network.batch_norm = "timestep"'
+                        "needs all timesteps of the layers before it first: let it read spikes of layers before it, of "
+                        'the same timestep ("hidden0@t"), or set network.batch_norm = "timestep"'
                     )
 
     @property
@@ -193,6 +215,17 @@ class SpikingNetwork:
                 found.append([])
             found[-1].append(layer)
         return tuple(map(tuple, found))
+
+    def weighted(self, stretch: int) -> tuple[Layer, ...]:
+        """The layers whose currents are made by weights in a stretch, that of the next, before its norm, among them."""
+        following = self.stretches[stretch + 1 : stretch + 2]
+        return (*self.stretches[stretch][bool(stretch) :], *(each[0] for each in following))
+
+    def read_later(self, stretch: int) -> tuple[str, ...]:
+        """The layers of a stretch that are read in later ones."""
+        later = range(stretch + 1, len(self.stretches))
+        read = {term.name for number in later for layer in self.weighted(number) for term in self.terms(layer)}
+        return tuple(each.name for each in self.stretches[stretch] if each.name in read)
 
     def values_normalised(self, layer: Layer) -> int:
         """How many values of a column have a mean and a variance in common."""
@@ -211,13 +244,13 @@ class SpikingNetwork:
                 f"layer '{layer.name}', the last, makes planes of {convolution.result}; let a layer without a "
                 "convolution read them"
             )
-        (source,) = self.sources(layer)
-        given = self.planes_of(source.name)
-        if source.name != INPUT and given != convolution.planes:
-            raise MappingError(
-                f"layer '{layer.name}' reads planes of {convolution.planes} from '{source.name}', which has "
-                f"{given or 'no planes'}"
-            )
+        for source in self.terms(layer):
+            given = self.planes_of(source.name)
+            if source.name != INPUT and given != convolution.planes:
+                raise MappingError(
+                    f"layer '{layer.name}' reads planes of {convolution.planes} from '{source.name}', which has "
+                    f"{given or 'no planes'}"
+                )
 
     def planes_of(self, name: str) -> Planes | None:
         """What a layer with a convolution makes."""
@@ -233,7 +266,16 @@ class SpikingNetwork:
         before = self._before(layer)
         every = layer.sources or (Source(name=[INPUT, *before][-1], neurons=layer.inputs),)
         lags = {INPUT: 0} | dict.fromkeys(before, self.delay)
-        return tuple(each if each.lag is not None else replace(each, lag=lags.get(each.name, 1)) for each in every)
+
+        def dated(each: Source) -> Source:
+            lag = lags.get(each.name, 1) if each.lag is None else each.lag
+            return replace(each, lag=lag, also=tuple(map(dated, each.also)))
+
+        return tuple(map(dated, every))
+
+    def terms(self, layer: Layer) -> tuple[Source, ...]:
+        """Whatever a layer reads, by itself or in a sum."""
+        return tuple(term for each in self.sources(layer) for term in each.terms)
 
     @property
     def scheduled(self) -> dict[str, float]:
@@ -299,18 +341,18 @@ class SpikingNetwork:
     @property
     def input_ages(self) -> tuple[int, ...]:
         """How many timesteps old the input is where layers read it."""
-        every = (each for layer in self.layers for each in self.sources(layer))
+        every = (each for layer in self.layers for each in self.terms(layer))
         return tuple(sorted({each.lag or 0 for each in every if each.name == INPUT}))
 
     @property
     def oldest_age(self) -> int:
         """How many timesteps old the oldest spikes are that a layer reads."""
-        return max(each.lag or 0 for layer in self.layers for each in self.sources(layer))
+        return max(each.lag or 0 for layer in self.layers for each in self.terms(layer))
 
     def oldest(self, index: int) -> int:
         """How many timesteps the layer's spikes are needed for: by others, or itself."""
         name = self.layers[index].name
-        every = (each for layer in self.layers for each in self.sources(layer))
+        every = (each for layer in self.layers for each in self.terms(layer))
         return max([int(self.is_read(index)), *(each.lag or 0 for each in every if each.name == name)])
 
     def is_read(self, index: int) -> bool:
@@ -320,7 +362,7 @@ class SpikingNetwork:
     def learns_through(self, index: int) -> bool:
         """Whether a gradient reaches the layer's spikes from the timestep after."""
         name = self.layers[index].name
-        follows = any(each.name == name and each.lag for layer in self.layers for each in self.sources(layer))
+        follows = any(each.name == name and each.lag for layer in self.layers for each in self.terms(layer))
         return follows or self.layers[index].gives_itself_gradients
 
 
@@ -440,14 +482,16 @@ def _forward_scan(network: SpikingNetwork, stretch: int) -> Scan:
     counted = emitted if network.loss.firing_strength or network.frozen else []
     handed = _products(body, network, following[0][0]) if following else emitted[-1]
     counted = [name for name in counted if name != handed]
-    return _scan_of(body, network, carries, (handed, *counted))
+    later = [name for name in map(spikes_of, network.read_later(stretch)) if name not in counted]
+    return _scan_of(body, network, carries, (handed, *counted, *later))
 
 
 def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
     """What enters a timestep of a stretch."""
     layers = network.stretches[stretch]
-    weighted = (*layers[bool(stretch) :], *(each[0] for each in network.stretches[stretch + 1 : stretch + 2]))
-    read = {each.lag for layer in weighted for each in network.sources(layer) if each.name == INPUT}
+    weighted = network.weighted(stretch)
+    terms = [each for layer in weighted for each in network.terms(layer)]
+    read = {each.lag for each in terms if each.name == INPUT}
     for age in network.input_ages:
         if age in read:
             body.declare(replace(_input(network, before(INPUT_NOW, age)), shift=-age))
@@ -467,6 +511,9 @@ def _declare(body: GraphBuilder, network: SpikingNetwork, stretch: int) -> None:
         known = name in body.values or parameter.constant or (parameter.layer, parameter.role) in outside
         if parameter.layer in here and not known:
             body.declare(parameter.value)
+    for layer in (each for every in network.stretches[:stretch] for each in every):
+        if layer.name in {each.name for each in terms}:
+            body.declare(_spikes(network, spikes_of(layer.name), layer))
     for layer in layers:
         for age in range(1, network.oldest(network.layers.index(layer)) + 1):
             body.declare(replace(_spikes(network, before(spikes_of(layer.name), age), layer), shift=-age))
@@ -478,6 +525,7 @@ def _scan_of(body: GraphBuilder, network: SpikingNetwork, carries: list[Carry], 
     masks = {each: of_layer.dropout_per for of_layer, each in _masks_of(network) if each in read}
     ages = {before(INPUT_NOW, age): -age for age in network.input_ages}
     entering = [current_now(layers[0].name) for layers in network.stretches[1:]]
+    entering += [name for each in network.layers if (name := spikes_of(each.name)) in body.inputs]
     sequences = [name for name in (*ages, *entering) if name in read]
     sequences += [name for name, per in masks.items() if per == "timestep"]
     for_sequence = (name for name, per in masks.items() if per == "sequence")
@@ -523,7 +571,7 @@ def _input(network: SpikingNetwork, name: str) -> Value:
 def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Source, source: str) -> str:
     """What a layer multiplies by its weights: the spikes of a source, or patches of its planes. source: its label."""
     convolution, by_channel = layer.convolution, read.name == INPUT
-    spikes = before(INPUT_NOW if read.name == INPUT else spikes_of(read.name), read.lag or 0)
+    spikes = _spikes_read(body, layer, read)
     if convolution is None:
         planes = network.planes_of(read.name)
         spikes = _drop(body, layer, source, spikes)
@@ -538,6 +586,16 @@ def _read(body: GraphBuilder, network: SpikingNetwork, layer: Layer, read: Sourc
     spikes = _drop(body, layer, source, spikes)
     patches = Patches(planes=planes, window=convolution.window, by_channel=by_channel)
     return body.one("unfold", (spikes,), f"patches.{layer.name}", layer=layer.name, attributes=patches)
+
+
+def _spikes_read(body: GraphBuilder, layer: Layer, read: Source) -> str:
+    """The spikes of a source, or their sum with others; sums that begin alike are made once in a timestep."""
+    names = (before(INPUT_NOW if each.name == INPUT else spikes_of(each.name), each.lag or 0) for each in read.terms)
+    total = next(names)
+    for each in names:
+        more = f"{total}+{each}"
+        total = more if more in body.values else body.one("add", (total, each), more, layer=layer.name)
+    return total
 
 
 def _drop(body: GraphBuilder, layer: Layer, source: str, spikes: str) -> str:
@@ -685,8 +743,10 @@ def _over_time(network: SpikingNetwork, learns: bool = False) -> tuple[GraphBuil
         build.declare(Value(name=LABELS, shape=(network.batch,)))
     sequences, others = {before(INPUT_NOW, age): source for age in network.input_ages}, []
     for stretch in range(len(network.stretches)):
-        first, *counted = _add_scan(build, network, _forward_scan(network, stretch), sequences)
-        others += counted
+        scan = _forward_scan(network, stretch)
+        first, *more = _add_scan(build, network, scan, sequences)
+        sequences |= dict(zip(scan.stacked[1:], more, strict=True))
+        others += more
         for layers in network.stretches[stretch + 1 : stretch + 2]:
             for each in layers[0].parameters:
                 if each.role in OF_NORM:

@@ -133,7 +133,7 @@ def input_distances(network: SpikingNetwork) -> dict[str, int]:
     far = {INPUT: 0} | {layer.name: network.timesteps + len(network.layers) for layer in network.layers}
     for _ in network.layers:
         for layer in network.layers:
-            ways = (far[source.name] + (source.lag or 0) for source in network.sources(layer))
+            ways = (far[source.name] + (source.lag or 0) for source in network.terms(layer))
             far[layer.name] = min(far[layer.name], *ways)
     return {layer.name: far[layer.name] for layer in network.layers}
 

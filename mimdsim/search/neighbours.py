@@ -98,7 +98,7 @@ def _work_shares(case: Case) -> list[np.ndarray]:
     neurons = np.array([layer.neurons for layer in case.network.layers], np.float64)
     counts = case.activity.counts
     mean = {name: float(each[..., 1].mean()) for name, each in counts.items()}
-    sources = [case.network.sources(layer) for layer in case.network.layers]
+    sources = [case.network.terms(layer) for layer in case.network.layers]
     spikes = np.array([sum(mean.get(each.name, 1.0) for each in read) for read in sources])
     return [neurons, neurons * (STATE_WORK + spikes)]
 

@@ -248,7 +248,7 @@ class Tied(nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Added(zoo.Skip):  # type: ignore[misc, name-defined]
-    """Spikes of two layers are added up before their weights."""
+    """Spikes of a layer are added to themselves."""
 
     def forward(self, x: Any) -> Any:
         one, two, out = self.lif1.reset_mem(), self.lif3.reset_mem(), []
@@ -298,7 +298,7 @@ REFUSED = {
     "what 'detach' made": lambda: between(lambda spikes: spikes.detach()),
     "a state that comes from detach": lambda: Truncated(snn.Leaky(beta=0.9), snn.Leaky(beta=0.9)),
     "the output mixes what 'two' sent with what 'one' sent": TwoHeads,
-    "'fc2.weight' is multiplied by a sum; a layer reads spikes of others, side by side (torch.cat)": Added,
+    "layer 'lif3' reads a sum that has 'lif1@t' twice; each once can run": Added,
     "an option of it is not known": lambda: loop(Adaptive(beta=0.9)),
     "no neurons of snntorch, norse or spikingjelly": lambda: nn.Sequential(nn.Linear(zoo.INPUTS, 4)),
     "surrogate gradient is none of": lambda: loop(snn.Leaky(beta=0.9, spike_grad=zoo.surrogate.SFS(slope=5, B=2))),

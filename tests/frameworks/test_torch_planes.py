@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,25 @@ class Past(nn.Module):  # type: ignore[misc, name-defined]
         return last(self.fc(second(self.b(first(self.a(x))).flatten(1) + self.past(x.flatten(1)))))
 
 
+class Block(nn.Module):  # type: ignore[misc, name-defined]
+    """Neurons whose spikes are joined with what they read; again: with what they sent a timestep before, too."""
+
+    def __init__(self, join: Callable[..., Any], again: bool):
+        super().__init__()
+        self.conv, self.cells, self.join, self.again = nn.Conv2d(3, 3, 3, padding=1), leaky(), join, again
+        self.sent: Any = None
+
+    def forward(self, x: Any) -> Any:
+        self.sent = self.cells(self.conv(x + self.sent if self.again and self.sent is not None else x))
+        return self.join(self.sent, x)
+
+
+def block(join: Callable[..., Any], last: Any = None, again: bool = False) -> Callable[[], Any]:
+    return lambda: sequential(
+        nn.Conv2d(2, 3, 3), leaky(), Block(join, again), last or nn.Conv2d(3, 4, 4), leaky(),
+    )  # fmt: skip
+
+
 class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self) -> None:
         super().__init__()
@@ -314,6 +334,12 @@ REFUSED = {
         nn.Conv2d(2, 3, 3), snn.Leaky(beta=torch.linspace(0.5, 0.9, 3)[:, None, None], init_hidden=True), leaky(),
         outputs=48,
     ),
+    "'3.weight' is multiplied by what 'mul' made; a layer reads spikes of others, side by": block(lambda s, x: s * x),
+    "'3.weight' is multiplied by a pool of what '2.cells' sent, without weights; a layer reads": block(
+        lambda s, x: nn.MaxPool2d(3, 1, padding=1)(s) + x
+    ),
+    "layer '2.cells' reads itself in a sum with others; nearest: by weights of its own": block(torch.add, again=True),
+    "layer '4' reads what '2.cells' sent, without weights": block(torch.add, nn.Identity()),
     "layer 'cells.1' reads planes by a convolution or a pool, and more: one source alone": Past,
     "'fc.weight' is multiplied by what 'cat' made": lambda: Both(lambda *both: torch.cat(both, dim=1)),
     "layer 'cells.2' reads 4 of 48 values of what 'cells.0' sends; all can run": lambda: Both(

@@ -252,10 +252,10 @@ def test_what_has_no_statistics_or_no_order_is_refused() -> None:
     with pytest.raises(MappingError, match="'sequenze' is not a valid choice; did you mean 'sequence'"):
         BatchNorm(per="sequenze")
     network = small_network((9, 8, 6, 4), spikes="dense", delay=0)
-    skip = (Source(name="hidden1", neurons=6), Source(name="hidden0", neurons=8))
+    skip = (Source(name="hidden1", neurons=6), Source(name="hidden0", neurons=8, lag=1))
     layers = (*network.layers[:2], replace(network.layers[2], sources=skip))
     normed(replace(network, layers=layers), "timestep")
-    with pytest.raises(MappingError, match="'output' reads 'hidden0' across a batch norm of the whole sequence"):
+    with pytest.raises(MappingError, match="'output' reads 'hidden0@t-1' across a batch norm of the whole sequence"):
         normed(replace(network, layers=layers), "sequence")
     feedback = normed(small_network((9, 8, 6, 4), spikes="dense"), "timestep")
     loop = (Source(name="input", neurons=9), Source(name="hidden1", neurons=6))
@@ -360,6 +360,7 @@ def mixed(name: str) -> SpikingNetwork:
     network = small_network((9, 8, 6, 4), **dense | ({"steady_input": True} if name == "steady" else {}))
     first, second, last = normed(network, "sequence").layers
     plain = replace(first, norm=None), second, replace(last, norm=None)
+    skip = Source(name="hidden1", neurons=6), Source(name="hidden0", neurons=8)
     layers = {
         "in the middle": plain,
         "dropout": tuple(replace(each, dropout=0.4, dropout_per="timestep") for each in plain),
@@ -368,18 +369,20 @@ def mixed(name: str) -> SpikingNetwork:
         "the input again": (
             *plain[:2], replace(last, sources=(Source(name="hidden1", neurons=6), Source(name="input", neurons=9)))
         ),
+        **dict.fromkeys(("a skip", "a penalised skip"), (first, second, replace(last, sources=skip))),
         "membrane": (first, second, replace(last, spiking=False)),
         "steady": (first, second, last),
         "frozen": (first, second, last),
     }[name]  # fmt: skip
     frozen = ("w.hidden0", "gain.hidden0", "b.hidden1") if name == "frozen" else ()
-    loss = Loss(reading="max") if name == "membrane" else network.loss
+    penalised = Loss(firing_strength=0.5, firing_target=0.3)
+    loss = {"membrane": Loss(reading="max"), "a penalised skip": penalised}.get(name, network.loss)
     return replace(network, layers=layers, loss=loss, frozen=frozen)
 
 
 MIXED = (
     *("in the middle", "dropout", "dropout of sequences", "of both kinds", "the input again", "membrane", "steady"),
-    "frozen",
+    *("frozen", "a skip", "a penalised skip"),
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gpu_execution import execute as execute_on_gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import (
@@ -14,16 +15,21 @@ from networks import (
     SEEDS,
     SMALL,
     assert_same_bits,
+    central_difference,
     compiled,
     executed,
     given_values,
     interpreted,
     networks,
+    relative_error,
     small_network,
 )
 from nir_models import DT, NodeByNode
 from test_array_lowering import assert_agree as assert_dense_agree
+from test_batch_norm import drawn
+from test_batch_norm import on_tiles as sequences_on_tiles
 from test_chips import compiled as compiled_on_chips
+from test_convolutions import network_of_planes
 from test_gpu_execution import assert_same_training_step
 from test_stash import assert_policy
 from test_timing import ISSUE, slow_cycles
@@ -32,14 +38,19 @@ from test_whole_tensors_dense import assert_as_meant as assert_dense_as_meant
 from test_wiring import assert_agrees
 
 from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.compiler.memory_report import remedies
 from mimdsim.execution import initial_weights
-from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.execution.whole_tensors import WholeTensors
+from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from mimdsim.graph.batch_norm import BatchNorm
+from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
+from mimdsim.graph.names import random_name
 from mimdsim.graph.network import INPUT
 from mimdsim.pipeline.firing import input_distances
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
-from mimdsim.workload.description.sections import source_of
+from mimdsim.workload.description.network import source_named
 from mimdsim.workload.interchange.layers import network_of_layers
 from mimdsim.workload.interchange.nir_writing import nir_of_network
 
@@ -57,10 +68,8 @@ def reading(network: SpikingNetwork, sources: dict[str, tuple[str, ...]]) -> Spi
     layers = tuple(
         replace(
             layer,
-            inputs=widths[source_of(sources[layer.name][0])[0]],
-            sources=tuple(
-                Source(name=name, neurons=widths[name], lag=lag) for name, lag in map(source_of, sources[layer.name])
-            ),
+            inputs=source_named(sources[layer.name][0], widths).neurons,
+            sources=tuple(source_named(each, widths) for each in sources[layer.name]),
         )
         if layer.name in sources
         else layer
@@ -200,6 +209,181 @@ def test_whole_tensors_take_all_sources(sources: dict[str, tuple[str, ...]], del
     assert_dense_as_meant(replace(network, spikes="dense"))
 
 
+SUMS = {
+    "residual stream": {"hidden2": ("hidden0 + hidden1",), "output": ("hidden0 + hidden1 + hidden2",)},
+    "and more": {"hidden1": ("hidden0 + input",), "output": ("hidden1 + hidden2", "hidden2 + hidden0", "hidden0")},
+    "ages": {"hidden1": ("hidden0@t-1 + hidden0@t-3", "input"), "output": ("hidden2@t + hidden1@t-1",)},
+    "feedback": {"hidden0": ("input", "hidden1 + hidden2"), "output": ("hidden2 + hidden0",)},
+}
+
+
+def network_of_sums(sources: dict[str, tuple[str, ...]], **changes: object) -> SpikingNetwork:
+    shape = {"widths": (8, 8, 8, 8, 4), "spikes": "dense", "capacities": None} | changes
+    return network_reading(sources, **shape)
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("recurrence", ["none", "all_to_all"])
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize("sources", SUMS.values(), ids=SUMS)
+def test_sums_of_spikes_run_on_tiles_as_they_are_meant(
+    sources: dict[str, tuple[str, ...]], delay: int, recurrence: str
+) -> None:
+    network = network_of_sums(sources, delay=delay, recurrence=recurrence, reset_gradient="full")
+    values = given_values(network, 3)
+    expected = interpreted(network, values)
+    assert min(np.abs(gradient).max() for gradient in expected.gradients.values()) > 1e-6
+    for form in ("calls", "fused", "traced"):
+        if form == "traced" and network.oldest_age > 1:
+            continue
+        found = executed(compiled(network, options=MappingOptions(dense_neurons=form)), values)
+        assert_dense_agree(found, expected)
+    assert_dense_agree(executed(compiled(network), values, strict=True), expected)
+
+
+@st.composite
+def any_sums(draw: st.DrawFn) -> SpikingNetwork:
+    """Every layer reads one or two sums of what it likes."""
+    network, dropout = network_of_sums({}, delay=draw(st.sampled_from([0, 1]))), draw(st.sampled_from([0.0, 0.4]))
+    names, sources = [layer.name for layer in network.layers], {}
+    for index, name in enumerate(names):
+        known = [*((one, 0) for one in (INPUT, *names[:index])), *((one, 1) for one in names[:-1] if one != name)]
+        terms = [f"{one}@t-{age}" if age else f"{one}@t" for one, age in known]
+        every = st.lists(st.sampled_from(terms), unique=True, min_size=1, max_size=3).map(sorted).map(" + ".join)
+        before = f"{(INPUT, *names)[index]}@t"
+        sources[name] = tuple(dict.fromkeys([before, *draw(st.lists(every, max_size=2))]))
+    network = replace(network, layers=tuple(replace(layer, dropout=dropout) for layer in network.layers))
+    return reading(network, sources)
+
+
+@pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_any_sums_run_as_they_are_meant(examples: int) -> None:
+    @settings(SMALL, max_examples=examples)
+    @given(network=any_sums(), seed=SEEDS)
+    def holds(network: SpikingNetwork, seed: int) -> None:
+        values = given_values(network, seed)
+        for layer in network.layers if network.layers[0].dropout else ():
+            values.arrays[random_name(layer.name)] = np.random.default_rng(seed).integers(0, 1 << 32, network.batch)
+        assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
+
+    holds()
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_sum_is_read_as_its_terms_with_the_same_weights(delay: int) -> None:
+    """The same spikes; the gradient is the sum of those of the terms."""
+    together, apart = {"output": ("hidden2 + hidden0@t-1",)}, {"output": ("hidden2", "hidden0@t-1")}
+    one, other = (network_of_sums(each, delay=delay) for each in (together, apart))
+    values = given_values(one, 3, dtype=np.float64)
+    arrays = values.arrays | {"w.output.from.hidden0": values.arrays["w.output"]}
+    found, expected = interpreted(one, values), interpreted(other, replace(values, arrays=arrays))
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    gradients = expected.gradients
+    gradients["output"] = gradients["output"] + gradients.pop("output.from.hidden0")
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(found.gradients[name], gradient, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("norm", [None, BatchNorm(per="sequence", epsilon=2.0**-10)])
+@pytest.mark.parametrize("sources", [SUMS["residual stream"], SUMS["and more"]], ids=["residual stream", "and more"])
+def test_gradients_through_sums_are_those_of_finite_differences(
+    sources: dict[str, tuple[str, ...]], norm: BatchNorm | None
+) -> None:
+    network = network_of_sums(sources, smooth=True, gain=0.3, delay=0)
+    network = replace(network, layers=tuple(replace(layer, norm=norm) for layer in network.layers))
+    graph, inputs = training_graph(network), given_values(network, 3, dyadic=False, dtype=np.float64).for_graph(network)
+    found = interpret(graph, inputs)
+    for name, parameter in network.trained.items():
+        place = (1 % parameter.shape[0], 2)
+        expected = central_difference(graph, inputs, name, place)
+        assert found[f"gradient.{name}"][place] == pytest.approx(expected, rel=1e-4, abs=1e-9), name
+
+
+@pytest.mark.parametrize("strategy", ["as_published", "hoisted", "persistent"])
+@pytest.mark.parametrize("sources", SUMS.values(), ids=SUMS)
+def test_gpu_kernels_add_spikes(sources: dict[str, tuple[str, ...]], strategy: str) -> None:
+    if strategy != "hoisted" or sources is not SUMS["feedback"]:
+        assert_same_training_step(network_of_sums(sources, delay=0), strategy, 3)
+
+
+PLANES = Convolution(
+    planes=Planes(channels=2, height=4, width=4), window=Window(kernel=(3, 3), padding=(1, 1)), channels=2
+)
+POOL = Pool(kind="max", window=Window(kernel=(2, 2), stride=(2, 2)))
+
+
+@pytest.mark.parametrize("per", ["", "timestep", "sequence"])
+def test_sums_of_planes(per: str) -> None:
+    """Two residual blocks, their sum pooled before the last convolution; the read-out flattens a sum."""
+    last = replace(PLANES, before=POOL)
+    network = network_of_planes(PLANES, PLANES, PLANES, replace(last, channels=3), delay=0)
+    sources = {"hidden2": ("hidden0 + hidden1",), "hidden3": ("hidden0 + hidden1 + hidden2",)}
+    network = reading(network, sources | {"output": ("hidden3", "hidden0 + hidden2")})
+    norm = BatchNorm(per=per, epsilon=2.0**-10) if per else None
+    network = replace(network, layers=tuple(replace(layer, norm=norm) for layer in network.layers))
+    values = drawn(network, 4)
+    graph, inputs = training_graph(network), values.for_graph(network)
+    expected = interpret(graph, inputs)
+    found = execute_on_gpu(graph, inputs, strategy="hoisted")
+    for name in graph.outputs:
+        assert relative_error(np.asarray(found[name]), np.asarray(expected[name])) < 1e-12, name
+    if per:
+        on_tiles = sequences_on_tiles(network, values)
+        assert {f"gradient.{name}" for name in network.trained} <= on_tiles.keys()
+        for name in on_tiles.keys() & expected.keys() - {"loss"}:
+            assert relative_error(on_tiles[name], np.asarray(expected[name])) < 1e-5, name
+    else:
+        values = given_values(network, 4)
+        assert_dense_agree(executed(compiled(network), values), interpreted(network, values))
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        ({"output": ("hidden2 + hidden2",)}, "layer 'output' reads 'hidden2@t-1' twice"),
+        ({"output": ("hidden2 + hidden1", "hidden2 + hidden1")}, "reads 'hidden2@t-1.hidden1@t-1' twice; name each"),
+        ({"output": ("hidden2 + output",)}, "layer 'output' cannot read 'output'"),
+        ({"output": ("hidden2 + hidden3",)}, "layer 'output' has 8 inputs from 'hidden3', which has 6"),
+    ],
+)
+def test_sums_of_no_spikes_are_refused(sources: dict[str, tuple[str, ...]], said: str) -> None:
+    with pytest.raises(MappingError, match=said):
+        network_of_sums(sources, widths=(8, 8, 8, 8, 6, 4))
+
+
+def test_lists_planes_and_whole_tensors_refuse_sums() -> None:
+    sums = {"hidden1": ("hidden0",), "output": ("hidden1 + hidden0",)}
+    with pytest.raises(MappingError, match=r"reads the sum hidden1 . hidden0, which lists of spikes do not hold: set"):
+        network_reading(sums, widths=(8, 8, 8, 4), capacities=None)
+    with pytest.raises(MappingError, match="a sum of spikes does not run as whole tensors; use the compiled program"):
+        WholeTensors(network_of_sums(SUMS["ages"]))
+    network = network_of_planes(PLANES, delay=0)
+    both = Source(name="hidden0", neurons=32, also=(Source(name="flat", neurons=32),))
+    flat = replace(network.layers[0], name="flat", convolution=None, sources=(Source(name=INPUT, neurons=32),))
+    with pytest.raises(
+        MappingError, match=r"hidden0 . flat of other planes each: 'hidden0' has 2 x 4 x 4, 'flat' has none"
+    ):
+        replace(network, layers=(network.layers[0], flat, replace(network.layers[1], sources=(both,))))
+
+
+def test_advice_on_memory_leaves_widths_that_planes_and_sums_do_not_allow() -> None:
+    for network in (network_of_planes(PLANES, delay=0), network_of_sums({"hidden1": ("hidden0 + input",)})):
+        advice = [said for said, *_ in remedies(network, MappingOptions())]
+        assert not any("inputs instead of" in said for said in advice)
+        assert any("data.timesteps = " in said for said in advice)
+
+
+def test_a_file_of_nir_has_the_weights_of_a_sum_for_each_term() -> None:
+    network = network_of_sums(SUMS["residual stream"], delay=0)
+    values = given_values(network, 3, dtype=np.float64)
+    weights = {name: values.arrays[name] for name in network.parameters}
+    file = nir_of_network(*network_of_layers(network, weights, DT))
+    expected = interpreted(network, values).counts
+    for sample, counts in enumerate(expected):
+        sent = NodeByNode(file, DT).run(values.dense[:, sample].astype(np.float64))
+        np.testing.assert_array_equal(sent.sum(axis=0), counts)
+
+
 @pytest.mark.parametrize(
     ("sources", "said"),
     [
@@ -280,6 +464,19 @@ def test_a_workload_names_what_its_layers_read() -> None:
     assert [layer.fan_in for layer in network.layers] == [512, 24 + 512, 16 + 24]
     weights = initial_weights(network, 3, 1.0, 0.0)
     assert not np.array_equal(weights["w.output"][:16], weights["w.output.from.hidden0"][:16])
+
+
+def test_a_workload_names_sums() -> None:
+    sources = {"hidden1": ["hidden0 + input@t-2"], "output": ["hidden1", "hidden0@t+hidden1@t-1"]}
+    keys = {"network.hidden": (512, 512), "network.spikes": "dense", "network.sources": sources}
+    network = network_of(load_workload("digits", keys))
+    assert [(each.name, each.lag) for each in network.terms(network.layers[1])] == [("hidden0", 1), ("input", 2)]
+    assert [each.public for each in network.parameters.values()][2:] == ["output", "output.from.hidden0+hidden1"]
+    assert [layer.fan_in for layer in network.layers] == [512, 512, 1024]
+    with pytest.raises(DescriptionError, match=r"network.sources.output: no layer 'hidden2'; did you mean"):
+        load_workload("digits", keys | {"network.sources": {"output": ["hidden1 + hidden2"]}})
+    with pytest.raises(DescriptionError, match=r"'' is no source|no layer ''"):
+        load_workload("digits", keys | {"network.sources": {"output": ["hidden1 +"]}})
 
 
 def test_distances_from_the_input_are_those_of_the_shortest_way() -> None:

@@ -206,6 +206,33 @@ class OwnNeurons(nn.Module):  # type: ignore[misc]
         return torch.stack(out)
 
 
+class ResidualStream(nn.Module):  # type: ignore[misc]
+    """Layers, written out, that add their spikes to a stream, which the next reads; one adds those of before, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = ((INPUTS, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, CLASSES))
+        betas = (0.9, 0.8, 0.9, 0.95)
+        self.layers = nn.ModuleList(
+            [
+                nn.Sequential(nn.Linear(*each, bias=False), OwnNeuron(beta, True))
+                for each, beta in zip(widths, betas, strict=True)
+            ]
+        )
+
+    def forward(self, x: Any) -> Any:
+        one, two, three, last = self.layers
+        out, before = [], torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            first = one(step)
+            stream = first + two(first + before)
+            before = first
+            out.append(last(stream + three(stream)))
+        for _, neurons in self.layers:
+            neurons.mem = None
+        return torch.stack(out)
+
+
 class RadLif(nn.Module):  # type: ignore[misc]
     """Bittar and Garner 2022: adaptive, recurrent, four constants a neuron learned, batch norm over the sequence."""
 
@@ -702,6 +729,41 @@ def _jelly_normed() -> Any:
     return net
 
 
+class SewBlock(nn.Module):  # type: ignore[misc]
+    """SpikingJelly's BasicBlock of SEW ResNets (Fang et al. 2021), connected by ADD."""
+
+    def __init__(self, planes: int, made: int = 0, size: int = 3):
+        super().__init__()
+        self.conv1, self.conv2 = (
+            jelly.Conv2d(a, b, size, padding=size // 2, bias=False)
+            for a, b in ((planes, made or planes), (made or planes, made or planes))
+        )
+        self.bn1, self.bn2 = jelly.BatchNorm2d(made or planes), jelly.BatchNorm2d(made or planes)
+        self.sn1, self.sn2 = neuron.IFNode(detach_reset=True), neuron.IFNode(detach_reset=True)
+        self.downsample = None
+        if made:
+            self.downsample = nn.Sequential(
+                jelly.Conv2d(planes, made, 1, bias=False), jelly.BatchNorm2d(made), neuron.IFNode(detach_reset=True)
+            )
+
+    def forward(self, x: Any) -> Any:
+        out = self.sn2(self.bn2(self.conv2(self.sn1(self.bn1(self.conv1(x))))))
+        if self.downsample is None:
+            return out + x
+        out += self.downsample(x)
+        return out
+
+
+def _sew(step_mode: str) -> Any:
+    net = nn.Sequential(
+        jelly.Conv2d(2, 4, 3, padding=1, bias=False), jelly.BatchNorm2d(4), neuron.IFNode(detach_reset=True),
+        SewBlock(4), jelly.MaxPool2d(2, 2), SewBlock(4, 6), SewBlock(6), jelly.AvgPool2d(2, 2), jelly.Flatten(),
+        jelly.Linear(24, CLASSES), neuron.LIFNode(detach_reset=True),
+    )  # fmt: skip
+    functional.set_step_mode(net, step_mode)
+    return net
+
+
 class NormedLoop(Loop):
     """snnTorch, a loop over time with a batch norm in every timestep."""
 
@@ -913,11 +975,18 @@ ZOO: dict[str, TorchNetwork] = {
     "snntorch, batch norm of timesteps": TorchNetwork(make=NormedLoop, judge=of_counts, scale=1.5),
     "batch norm of sequences, recurrent": TorchNetwork(make=NormedSequence, judge=of_counts, scale=1.5),
     "spikingjelly, batch norm in time": TorchNetwork(make=_jelly_normed, judge=of_counts, sample=(2, 8, 8), scale=2.0),
+    "spikingjelly, SEW blocks": TorchNetwork(
+        make=lambda: _sew("s"), judge=of_counts, single=True, sample=(2, 8, 8), scale=2.0
+    ),
+    "spikingjelly, SEW blocks in time": TorchNetwork(
+        make=lambda: _sew("m"), judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
     "neurons written out: SpyTorch, recurrent": TorchNetwork(
         make=SpyTorch, judge=of_highest_of_samples, loss="ce_max_membrane_loss", batch_first=True, scale=1.0,
         options={"output": "membrane"},
     ),
     "neurons written out: modules": TorchNetwork(make=OwnNeurons, judge=of_counts, scale=4.0),
+    "neurons written out: a residual stream": TorchNetwork(make=ResidualStream, judge=of_counts, scale=3.0),
     "neurons written out: gradients through resets": TorchNetwork(
         make=lambda: OwnNeurons(detached=False), judge=of_counts, scale=4.0
     ),

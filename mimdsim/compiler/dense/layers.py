@@ -182,7 +182,7 @@ def lower_sum(low: ArrayLowering, ops: Operations) -> None:
     """add: of two matrices into a third, where the first lies unless the sum has its place already."""
     (op,) = ops
     one, other = (low.storage[name][0] for name in op.inputs)
-    target = low.result(op, low.blocks[one], "gradients")
+    target = low.result(op, low.blocks[one], "neuron states" if low.phase == "forward" else "gradients")
     if target in (one, other):
         cells.lower_binary(low, ops)
         return

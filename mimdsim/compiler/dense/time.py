@@ -231,7 +231,7 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
         return low.copied(sequence, f"{value}.passed", "neuron states") if low.traced else sequence
     if low.traced:
         return low.copied(sequence, value, "neuron states", source_shift=shift)
-    now = low.matrix(value, tuple(shape), blocks, "neuron states")
+    now = value if value in low.variables else low.matrix(value, tuple(shape), blocks, "neuron states")
     operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
     codelet = codelets.slice_codelet("boxes of states" if len(shape) == 3 else "boxes", shift)
     low.on_boxes(f"slice {now}", "slice", codelet, blocks, operands, mergeable=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -23,7 +23,7 @@ from mimdsim.program import RecordedActivity
 from mimdsim.workload.data.dataset import input_shape, pixel_grid
 from mimdsim.workload.description.neuron import neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe, loss_of
-from mimdsim.workload.description.sections import ConvolutionKeys, Data, Network, PoolKeys, source_of
+from mimdsim.workload.description.sections import ConvolutionKeys, Data, Network, PoolKeys, sum_of
 from mimdsim.workload.description.workload import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 
@@ -52,10 +52,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
     layers: list[Layer] = []
     for index, (before, name, neuron) in enumerate(zip(names, network.layers, neurons_of(network), strict=False)):
         neurons, is_output = widths[name], name == network.layers[-1]
-        sources = tuple(
-            Source(name=source, neurons=widths[source], lag=lag)
-            for source, lag in map(source_of, network.sources.get(name, (before,)))
-        )
+        sources = tuple(source_named(source, widths) for source in network.sources.get(name, (before,)))
         convolution = _convolution(workload, layers, name, sources)
         if convolution and convolution.result.neurons != neurons:
             made, said = convolution.result, "classes" if is_output else f"network.hidden[{index}]"
@@ -106,6 +103,12 @@ def described_network(workload: Workload) -> SpikingNetwork:
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,
     )
+
+
+def source_named(text: str, widths: Mapping[str, int]) -> Source:
+    """What network.sources says in one entry."""
+    first, *also = (Source(name=name, neurons=widths[name], lag=lag) for name, lag in sum_of(text))
+    return replace(first, also=tuple(also))
 
 
 def _convolution(workload: Workload, layers: list[Layer], name: str, sources: tuple[Source, ...]) -> Convolution | None:

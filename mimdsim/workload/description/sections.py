@@ -124,6 +124,7 @@ class Network(Section):
     `sources`: by layer, what it reads, other layers (hidden0, ..., output) or "input", each with weights of its own; by
     default the layer before it. `delay`: timesteps from layer to layer; "hidden0@t" and "hidden0@t-3" say it of one
     source, which may be there at several ages. Spikes of a layer that comes later are at least one timestep old.
+    "hidden0 + hidden1" are the dense spikes of both added up, which must be as many, with one matrix of weights.
     `bias`: a trained current per neuron, output layer included. `dropout`: of dense spikes, the share of what a layer
     reads that is left out of a training step, drawn anew for every timestep or sequence (`dropout_per`), while the rest
     grows; nothing is in tests. `batch_norm`: of dense spikes, the weighted sum of what a layer reads is normalised over
@@ -204,6 +205,11 @@ def source_of(text: str) -> tuple[str, int | None]:
     return name, int(found.group(1) or 0) if found else None
 
 
+def sum_of(text: str) -> list[tuple[str, int | None]]:
+    """What `source_of` finds in each term of 'hidden0 + hidden1@t-3'."""
+    return [source_of(term.strip()) for term in text.split("+")]
+
+
 def check_sources(network: Network) -> None:
     """Raises MappingError for layers that are not there, or cannot be read."""
     known = ("input", *network.layers)
@@ -215,12 +221,13 @@ def check_sources(network: Network) -> None:
                     f"{', '.join(network.layers)}"
                 )
     for layer, names in network.sources.items():
-        for name, _ in map(source_of, names):
+        terms = [term for each in names for term in sum_of(each)]
+        for name, _ in terms:
             if name == layer:
                 raise MappingError(f"network.sources.{layer}: write network.recurrence for its synapses onto itself")
             if name not in known:
                 raise MappingError(
                     f"network.sources.{layer}: no layer '{name}'{near(name, known)}; it may read {', '.join(known)}"
                 )
-        if "output" in dict(map(source_of, names)) and network.output == "membrane":
+        if "output" in dict(terms) and network.output == "membrane":
             raise MappingError(f'network.sources.{layer}: with output = "membrane" the output layer sends no spikes')

@@ -104,8 +104,10 @@ def network_of_layers(
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
         read = network.sources(layer)
-        first, *others = read
-        main, *of_others = (np.asarray(weights[each], np.float64) for each in weights_named(layer.name, read))
+        named = zip(read, weights_named(layer.name, read), strict=True)
+        # the same weights for every term of a sum
+        every = [(term, np.asarray(weights[array], np.float64)) for each, array in named for term in each.terms]
+        (first, main), *others = every
         populations.append(
             Population(
                 node=layer.name,
@@ -116,7 +118,7 @@ def network_of_layers(
                 recurrent=None if recurrent is None else np.asarray(recurrent, np.float64),
                 delay=first.lag or 0,
                 source=first.name,
-                also=tuple(zip(others, of_others, strict=True)),
+                also=tuple(others),
                 convolution=layer.convolution,
             )
         )
