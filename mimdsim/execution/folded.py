@@ -1,7 +1,7 @@
 """What a network with batch norms makes of samples that it does not learn from: by its running averages.
 
-The training program has the statistics of its batch in it. So these samples run in the interpreter, by the forward pass
-of the network whose weights have the running averages folded in.
+What trains has the statistics of its batch in it. So these samples run by the forward pass of the network whose weights
+have the running averages folded in: as whole tensors, or in the interpreter where the program trains.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.execution.execute import Executor
+from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork, inference_graph, inference_network, interpret
 from mimdsim.graph.batch_norm import folded
 from mimdsim.graph.names import INPUT
@@ -45,3 +46,12 @@ class FoldedNetwork:
     def read(self, name: str) -> np.ndarray:
         """What the last run made."""
         return np.asarray(self._made[name])
+
+
+def folded_runner(given: Executor | WholeTensors, network: SpikingNetwork) -> FoldedNetwork | WholeTensors:
+    """What samples that are not learned from run on, with the parameters that `given` has now."""
+    if isinstance(given, Executor):
+        return FoldedNetwork(given, network)
+    made = WholeTensors(inference_network(network, network.batch), given.threads)
+    made.write(folded(network.layers, {name: given.read(name) for name in network.parameters}))
+    return made

@@ -15,7 +15,7 @@ from mimdsim.execution.activity import activity_problem, run_recorded
 from mimdsim.execution.checkpoint import Checkpoints, Course, engine_of, read_checkpoint, write_checkpoint
 from mimdsim.execution.engines import Engine, EngineName, Runner
 from mimdsim.execution.execute import Executor
-from mimdsim.execution.folded import FoldedNetwork
+from mimdsim.execution.folded import FoldedNetwork, folded_runner
 from mimdsim.execution.schedules import RateSchedule, refuse_diverged, scheduled_values
 from mimdsim.execution.whole_tensors import WholeTensors
 from mimdsim.graph import SpikingNetwork
@@ -432,10 +432,10 @@ def predictions(runner: Runner | FoldedNetwork) -> np.ndarray:
 def evaluate(given: Runner, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:
     """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only, and
     batch norms by their running averages."""
-    runner = FoldedNetwork(given, network) if network.averages and isinstance(given, Executor) else given
+    runner = folded_runner(given, network) if network.averages else given
     chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
-    if network.kept_shares:
+    if network.kept_shares and runner is given:
         runner.write({name: np.ones(1, np.float32) for name in network.kept_shares})
     for first in range(0, len(chosen), network.batch):
         part = chosen[first : first + network.batch]

@@ -14,12 +14,15 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.execution.execute import Shares, aligned
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor, Times, Wanted
+from mimdsim.execution.whole_tensor_constants import LearnedConstants
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, Maps, Tensor, Times, Wanted, by_role
+from mimdsim.execution.whole_tensor_norms import WholeNorm
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
 from mimdsim.graph.dropout import OF_NUMBER, OF_SOURCE, OF_TIMESTEP, WORD
 from mimdsim.graph.layer import RECURRENCES
-from mimdsim.graph.names import INPUT, Parameter
+from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.names import INPUT
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_dense, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
@@ -28,6 +31,7 @@ Cover = tuple[np.ndarray, np.ndarray, np.ndarray]
 CHUNK_FLOATS = 1 << 18  # of gradients of patches, which stay in a second-level cache
 ONE_THREAD = 1 << 19  # multiplications of a product so small that BLAS starts no threads beside ours
 NOTHING_DROPPED = np.zeros(0, np.uint64), np.uint64(0), np.uint64(0), np.float32(1)
+NO_NORM = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32)
 NO_POOL = np.zeros((0, 1), np.int64), np.float32(1)
 
 
@@ -127,28 +131,26 @@ class DenseLayer:
         one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
         self.reading = Reading(layer.convolution or one, bool(layer.dropout))
         self._offsets, self._drop = self._dropped(), NOTHING_DROPPED
-        roles: dict[str, tuple[Parameter, ...]] = {}
-        for each in layer.parameters:
-            roles[each.role] = *roles.get(each.role, ()), each
+        roles = by_role(layer)
         state = len(network.optimiser.state)
         self.tensors = {role: Tensor.zeros(every, state, every[0].shape[1]) for role, every in roles.items()}
         self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
         self.blocks = -(-layer.neurons // WIDTH)
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.neurons if layer.spiking else 0, self.blocks)
-        neuron, selection, positions = layer.acting_neuron, layer.selection, layer.positions
-        maps = Maps(neuron, layer.columns, positions)
+        neuron, selection = layer.acting_neuron, layer.selection
+        self._learned = LearnedConstants(layer, self.batch, self.tensors)
+        self._take(neuron)
         threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
         full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
         self._wiring = RECURRENCES.index(layer.recurrence)
         pulled = neuron.resets and neuron.reset_gradient != "pass"
         shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
         self._back = (not layer.spiking, self._wiring, pulled, full, threshold, *shape)
-        self._maps = (maps.readout, maps.back, maps.change)
-        self._ahead = maps.ahead
         self._limits = np.float32(selection.threshold) if layer.spiking else threshold, layer.neurons
         states = len(neuron.states)
         size = self.blocks * WIDTH
-        kept = (True, 1), (full and matrix, states), (full and drive, 1)
+        learns = bool(layer.learned)
+        kept = (True, 1), (learns or (full and matrix), states), (learns or (full and drive), 1)
         self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
         self._carried = aligned((self.batch, self.blocks, states * WIDTH)), aligned((self.batch, self.blocks, WIDTH))
         self._held = aligned((self.batch, self.blocks, states * WIDTH))
@@ -156,12 +158,19 @@ class DenseLayer:
         self._after = pool_of(of_currents, self.reading.convolution.made)
         largest = of_currents is not None and of_currents.kind == "max"
         self._winners = np.zeros((self.places, layer.neurons if largest else 0), np.uint8)
-        self._made = aligned((self.places if of_currents else 0, self.reading.convolution.made.neurons))
+        width = self.reading.convolution.made.neurons
+        self._made = aligned((self.places if of_currents or layer.norm else 0, width))
+        self.norm = WholeNorm(network, layer, share, self.tensors, width) if layer.norm else None
         listed, most = self.reading.listed.neurons, self.reading.most
         self._pooled = CsrSpikes.room(self.places, listed, most)
         # what dropout keeps may be as long as what it is given
         self._kept_lists = CsrSpikes.room(self.places, listed, (most or listed) if layer.dropout else 0)
         self._size, self._g = size, aligned((self.places, size))
+
+    def _take(self, neuron: LinearNeuron) -> None:
+        """Coefficients of the neurons from now on."""
+        maps = Maps(neuron, self.layer.columns, self.layer.positions)
+        self._ahead, self._maps = maps.ahead, (maps.readout, maps.back, maps.change)
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of all its spikes, the same memory in every training step."""
@@ -220,6 +229,8 @@ class DenseLayer:
 
     def begin(self, second_threshold: np.float32) -> None:
         """Before the first timestep of a training step; the second threshold has no meaning for dense spikes."""
+        if self.layer.learned:
+            self._take(self._learned.neuron())
         factor = self.reading.pool[1] * self._drop[3]
         weights = self.tensors["weights"].value[0]
         biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))
@@ -241,9 +252,18 @@ class DenseLayer:
         lag, lists = self._listed(source)
         how = self._wiring, lag, reading.listed.positions, convolution.window.taps
         listed, after = lists.arrays, (*self._after, self._winners)
+        norm = (self.norm.apart, self.norm.factors) if self.norm else NO_NORM
+
+        def read(begin: int, end: int) -> None:
+            of = places[0] + begin, places[0] + end, how, listed, self._given[0], reading.cover
+            whole_dense.currents(*of, norm[0])
+
+        if self.norm:
+            self.share(places[1] - places[0], read)
+            self.norm.forward(first, last)
 
         def samples(begin: int, end: int) -> None:
-            of = (begin, end, self.batch), (first, last), how, listed, self._given, reading.cover, after
+            of = (begin, end, self.batch), (first, last), how, listed, self._given, norm, reading.cover, after
             whole_dense.forward(*of, self._ahead, self._limits, self._kept, self._held, self.spikes.bits)
 
         self.share(self.batch, samples)
@@ -258,7 +278,7 @@ class DenseLayer:
     def go_back(self, t: int, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
         self._adjoint(g, (t, t + 1))
-        self._give(self._before_pool(g, (t, t + 1)), wanted, (t, t + 1))
+        self._give(self._of_products(g, (t, t + 1)), wanted, (t, t + 1))
 
     def backward(self, source: CsrSpikes, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the parameters from g [places, neurons, padded] of its spikes, or potentials; g is overwritten.
@@ -269,6 +289,8 @@ class DenseLayer:
         times = 0, self.timesteps
         if not self._together:
             self._adjoint(g, times)
+        if self.layer.learned:
+            self._learned.backward()
         reading, convolution, q = self.reading, self.reading.convolution, g
         whole = (1, 1, cover_of([], 1, 1))
         if "recurrent" in self.learning:
@@ -278,8 +300,8 @@ class DenseLayer:
             else:
                 gradient[:] = 0
                 whole_dense.own_gradient(self.batch, self.spikes.bits, q, gradient[0])
-        q = self._before_pool(g, times)
-        if "bias" in self.learning:
+        q = self._of_products(g, times)
+        if "bias" in self.learning and not self.norm:
             total = np.ones(self.places, np.float32) @ q[:, : convolution.made.neurons]
             self.tensors["bias"].gradient[0, 0] = total.reshape(-1, convolution.channels).sum(axis=0)
         if "weights" in self.learning:
@@ -293,7 +315,7 @@ class DenseLayer:
     def _adjoint(self, g: np.ndarray, times: Times) -> None:
         """Put gradients of the currents of these timesteps in the place of g."""
         if times[1] == self.timesteps:
-            for each in self._carried:
+            for each in (*self._carried, self._learned.made):
                 each[:] = 0
         own = self._row("recurrent", self._size)
         synapses = self.tensors["recurrent"].value[0] if self.layer.recurrence == "all_to_all" else None
@@ -301,7 +323,7 @@ class DenseLayer:
         def advance(begin: int, end: int) -> None:
             def samples(first: int, last: int) -> None:
                 of = (first, last, self.batch), (begin, end), self._back, self._maps, own
-                whole_dense.adjoint(*of, self._kept, self.spikes.bits, *self._carried, g)
+                whole_dense.adjoint(*of, self._kept, self.spikes.bits, *self._carried, self._learned.arrays, g)
 
             self.share(self.batch, samples)
 
@@ -314,17 +336,23 @@ class DenseLayer:
             if t:
                 by_timestep[t - 1] += by_timestep[t] @ synapses.T
 
-    def _before_pool(self, q: np.ndarray, times: Times) -> np.ndarray:
-        """Gradients of the currents before what is pooled of them, if it is."""
-        if not len(self._after[0]):
-            return q
+    def _of_products(self, q: np.ndarray, times: Times) -> np.ndarray:
+        """Gradients of the currents as the weights make them, before they are normalised and pooled."""
         made, channels, origin = self._made, self.reading.convolution.channels, times[0] * self.batch
+        if not len(made):
+            return q
 
         def places(first: int, last: int) -> None:
             given = q, self._after[0], channels, self._after[1], self._winners
             whole_dense.scatter_places(origin + first, origin + last, made, *given)
 
-        self.share((times[1] - times[0]) * self.batch, places)
+        if len(self._after[0]):
+            self.share((times[1] - times[0]) * self.batch, places)
+        else:
+            end = times[1] * self.batch
+            made[origin:end] = q[origin:end, : made.shape[1]]
+        if self.norm:
+            self.norm.backward(made, *times)
         return made
 
     def _add_products(

@@ -11,6 +11,7 @@ import numpy as np
 
 from mimdsim.codelets.linear_terms import pack_terms
 from mimdsim.execution.execute import Shares, aligned
+from mimdsim.execution.whole_tensor_constants import LearnedConstants
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron, constants_of
@@ -179,6 +180,15 @@ class Tensor:
         return {each: slice(*ends) for each, ends in zip(self.parameters, pairwise(edges), strict=True)}
 
 
+def by_role(layer: Layer) -> dict[str, tuple[Parameter, ...]]:
+    """Parameters that are one tensor, by their role; constants by name."""
+    roles: dict[str, tuple[Parameter, ...]] = {}
+    for each in layer.parameters:
+        role = each.constant or each.role
+        roles[role] = *roles.get(role, ()), each
+    return roles
+
+
 class JoinedSources:
     """The true spikes of several layers that one reads as if they were one layer's, ids one layer after another."""
 
@@ -224,16 +234,18 @@ class WholeLayer:
         self._rows: dict[str, list[tuple[int, int]]] = {each.name: [] for each in sources}
         for source, lag, row in zip(sources, lags, rows, strict=False):
             self._rows[source.name].append((lag, row))
-        roles: dict[str, tuple[Parameter, ...]] = {}
-        for each in layer.parameters:
-            roles[each.role] = *roles.get(each.role, ()), each
-        self.tensors = {role: Tensor.zeros(every, len(network.optimiser.state)) for role, every in roles.items()}
+        roles = by_role(layer)
+        state = len(network.optimiser.state)
+        self.tensors = {
+            role: Tensor.zeros(every, state, every[0].shape[1] if every[0].constant else WIDTH)
+            for role, every in roles.items()
+        }
         self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
         self.w = self.tensors["weights"].value
         self.blocks = len(self.w)
-        neuron = layer.acting_neuron
-        maps, selection, by_emission = Maps(neuron, layer.neurons), layer.selection, reads_own_spikes(layer)
+        neuron, learns = layer.acting_neuron, bool(layer.learned)
+        selection, by_emission = layer.selection, reads_own_spikes(layer)
         threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
         full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
         wiring = RECURRENCES.index(layer.recurrence)
@@ -242,11 +254,17 @@ class WholeLayer:
         self._shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
         pulled = neuron.resets and neuron.reset_gradient != "pass"
         self._how = self._coupled, by_emission, wiring
-        self._back = (*self._how, pulled, full, threshold, *self._shape), (maps.readout, maps.back, maps.change)
-        self._ahead, self._fired = maps.ahead, threshold if neuron.resets else np.float32(np.inf)
+        self._back = *self._how, pulled, full, threshold, *self._shape
+        self._fired = threshold if neuron.resets else np.float32(np.inf)
+        self._learned = LearnedConstants(layer, self.batch, self.tensors)
+        self._take(neuron)
         self._parameters = self.w, self._value("bias"), self._value("recurrent")
         states = len(neuron.states)
-        kept = (full or not layer.spiking, 1), (full and matrix, states), (full and drive, 1)
+        kept = (
+            (full or not layer.spiking, 1),
+            (learns or (full and matrix), states),
+            (learns or (full and drive), 1),
+        )
         self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
         many = share.threads if self._coupled else 1  # groups of samples
         self._groups = list(pairwise(sorted({self.batch * number // many for number in range(many + 1)})))
@@ -265,6 +283,11 @@ class WholeLayer:
 
     def _room(self, each: int) -> Entries:
         return Entries.room(self.blocks * len(self._groups), self.timesteps, max(WIDTH, each))
+
+    def _take(self, neuron: LinearNeuron) -> None:
+        """Coefficients of the neurons from now on."""
+        maps = Maps(neuron, self.layer.neurons)
+        self._ahead, self._maps = maps.ahead, (maps.readout, maps.back, maps.change)
 
     @property
     def potentials(self) -> np.ndarray:
@@ -299,6 +322,8 @@ class WholeLayer:
     def begin(self, second_threshold: np.float32) -> None:
         """Before the first timestep of a training step."""
         layer, threshold, none = self.layer, np.float32(self.layer.selection.threshold), np.float32(np.inf)
+        if layer.learned:
+            self._take(self._learned.neuron())
         # of spikes that nobody reads, the entries say which neurons were reset; none is listed
         self._limits = self._fired, threshold, second_threshold
         if not layer.spiking:
@@ -375,6 +400,8 @@ class WholeLayer:
             for name, (into, lists) in wanted.items():
                 for place in self._rows[name]:
                     self._input_gradients(begin, q, place, lists, into, times)
+        if self.layer.learned:
+            self._learned.backward()
 
     def _by_id(self, lag: int, source: CsrSpikes) -> ById:
         """Where every id is listed by the input, `lag` places back: rows[columns[id]:columns[id + 1]]."""
@@ -389,14 +416,14 @@ class WholeLayer:
         none, many = np.zeros(0, np.float32), len(self._groups)
         given = (g, none.reshape(0, 0, 0)) if self.layer.spiking else (none, g)
         lists, recurrent = (self.spikes.starts, self.spikes.ids), self._parameters[2]
-        each = self.batch * self._states * WIDTH
+        each, learned = self.batch * self._states * WIDTH, self._learned.arrays
 
         def shares(first: int, last: int) -> None:
             for group in range(first, last) if self._coupled else (0,):
                 low, made = (begin, q) if self._coupled else (begin + first, q[first:last])
                 carried = self._carried if self._coupled else self._carried[first * each : last * each]
-                of = times, self._groups[group], (group, many), *self._back, recurrent, lists
-                whole_linear.adjoint(low, *of, self._entries.arrays, given, self._kept, carried, made)
+                of = times, self._groups[group], (group, many), self._back, self._maps, recurrent, lists
+                whole_linear.adjoint(low, *of, self._entries.arrays, given, self._kept, carried, learned, made)
 
         self.share(many if self._coupled else len(q), shares)
 

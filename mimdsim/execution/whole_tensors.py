@@ -28,6 +28,7 @@ from mimdsim.graph.names import (
     SCORES,
     TRAINING_STEP,
     Parameter,
+    after,
     gradient_of,
     keep_of,
     listed,
@@ -55,12 +56,8 @@ def refusals(network: SpikingNetwork) -> list[str]:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")
         if layer.cell:
             problems.append(f"layer '{layer.name}': cells ('{layer.cell.model}') do not run as whole tensors{instead}")
-        elif layer.learned:
-            problems.append(f"layer '{layer.name}': constants that it learns do not run as whole tensors{instead}")
         if any(each.also for each in layer.sources):
             problems.append(f"layer '{layer.name}': a sum of spikes does not run as whole tensors{instead}")
-        if layer.norm:
-            problems.append(f"layer '{layer.name}': batch norm does not run as whole tensors{instead}")
         mixed = {each.name in network.frozen for each in layer.parameters if each.role == "weights"}
         if len(mixed) > 1:
             problems.append(f"layer '{layer.name}': some of its weights are frozen, others are trained{instead}")
@@ -92,7 +89,7 @@ class WholeTensors:
         problems = refusals(network)
         if problems:
             raise MappingError("\n".join(problems))
-        self.network = network
+        self.network, self.threads = network, threads
         self._share = Shares(threads)
         self._input = CsrSpikes.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
         self._components = components(network)
@@ -156,7 +153,7 @@ class WholeTensors:
                 slots = (parameter.kept(slot) for slot in self.network.optimiser.state)
                 left = (self._places[name] for name in (parameter.name, *slots))
                 found |= dict(zip(op.outputs, left, strict=True))
-        return found
+        return found | {after(name): self._places[name] for name in self.network.averages}
 
     # ---- values in and out
 
@@ -309,6 +306,9 @@ class WholeTensors:
             rate = self._given.get(LEARNING_RATE, (self.network.optimiser.learning_rate,))
             for tensor in self._trained:
                 update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP], self._share)
+            for each in self._layers.values():
+                if isinstance(each, DenseLayer) and each.norm:
+                    each.norm.move_averages()
 
     def _judge(self) -> np.ndarray:
         """Loss of every sample; gradient of everything the output layer lists, or of its potentials."""

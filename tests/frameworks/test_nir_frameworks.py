@@ -189,6 +189,55 @@ def test_snntorch_reads_what_is_written(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, np.stack(expected))
 
 
+GRAPHS = {
+    "skip": [("fc0", "l0"), ("l0", "fc1"), ("fc1", "l1"), ("l0", "skip"), ("skip", "l2"), ("l1", "fc2"), ("fc2", "l2")],
+    "branches": [("fc0", "l0"), ("in1", "l1"), ("l0", "skip"), ("skip", "l2"), ("l1", "fc2"), ("fc2", "l2")],
+    "feedback": [
+        *(("fc0", "l0"), ("l0", "fc1"), ("fc1", "l1"), ("l1", "back"), ("back", "l0"), ("l1", "fc2"), ("fc2", "l2")),
+        *(("input", "in2"), ("in2", "l2")),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_are_read_as_nirtorch_runs_them_with_snntorch(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("snntorch")
+    from snntorch.import_nir import import_from_nir
+
+    sizes = {"input": INPUTS, "l0": HIDDEN, "l1": 12, "l2": CLASSES}
+    edges = [("input", "fc0"), *GRAPHS[name], ("l2", "output")]
+    edges += [("input", "in1")] if name == "branches" else []
+    ends = {
+        "skip": ("l0", "l2"),
+        "back": ("l1", "l0"),
+        "fc0": ("input", "l0"),
+        "fc1": ("l0", "l1"),
+        "fc2": ("l1", "l2"),
+    }
+    ends |= {"in1": ("input", "l1"), "in2": ("input", "l2")}
+    nodes: dict[str, Any] = {"input": nir.Input(np.array([INPUTS])), "output": nir.Output(np.array([CLASSES]))}
+    for seed, (product, (start, end)) in enumerate(ends.items()):
+        if any(product in edge for edge in edges):
+            weight = nm.weights(sizes[end], sizes[start], seed, 0.5) - 0.1875
+            nodes[product] = nir.Linear(weight=weight.astype(np.float32))
+    for beta, neurons in ((0.5, "l0"), (0.75, "l1"), (0.875, "l2")):
+        wide = np.ones(sizes[neurons])
+        tau = 1e-4 / (1 - beta) * wide
+        nodes[neurons] = nir.LIF(tau=tau, r=tau / 1e-4, v_leak=0 * wide, v_threshold=wide, v_reset=0 * wide)
+    nir.write(tmp_path / "model.nir", nir.NIRGraph(nodes=nodes, edges=edges, type_check=False))
+    made = imported(tmp_path / "model.nir")
+    assert [each.node for each in made.populations] == ["l0", "l1", "l2"]
+    net, state, expected = import_from_nir(nir.read(tmp_path / "model.nir", type_check=False)), None, []
+    source = nm.spike_trains(TIMESTEPS, INPUTS)
+    with torch.no_grad():
+        for row in source:
+            out, state = net(torch.tensor(row, dtype=torch.float32)[None], state)
+            expected.append(out.numpy().reshape(-1))
+    got = nm.run(made, source)
+    assert all(0.02 < each.mean() < 0.98 for each in got)
+    np.testing.assert_array_equal(got[-1], np.stack(expected))
+
+
 # nir 1.0.8 infers types by the kernel's height alone
 @pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if name != "strided"])
 def test_what_is_written_of_planes_is_read_by_the_package(name: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import mimdsim
 from mimdsim.base.errors import MappingError
 from mimdsim.checking.program import check_values
 from mimdsim.compiler.memory_report import remedies
-from mimdsim.execution import Checkpoints, Executor, evaluate, execute_strictly
+from mimdsim.execution import Checkpoints, Executor, WholeTensors, evaluate, execute_strictly
 from mimdsim.gpu import STRATEGIES
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import SpikingNetwork, inference_graph, inference_network, interpret, training_graph
@@ -226,8 +226,7 @@ def test_a_training_is_evaluated_by_averages_and_goes_on_from_a_checkpoint(per: 
     tiny = load_machine("tiny", {"chip.tiles": 64})
     assert isinstance(tiny, MimdMachine)
     whole = mimdsim.run(workload, tiny)
-    assert whole.log.engine == "program"
-    assert "batch norm does not run as whole tensors" in whole.log.engine_reasons[0]
+    assert whole.log.engine == "whole_tensors"
     assert np.abs(whole.weights["hidden0.mean"]).min() > 0
     data, made = open_dataset(workload.data, workload.seed), whole.compiled
     file = Checkpoints(path=tmp_path / "checkpoint.npz")
@@ -238,7 +237,9 @@ def test_a_training_is_evaluated_by_averages_and_goes_on_from_a_checkpoint(per: 
         np.testing.assert_array_equal(resumed.weights[name], value, err_msg=name)
     executor, network = Executor(made.program), made.network
     executor.write(whole.log.weights)
-    first = evaluate(executor, network, data[1], np.arange(40))
+    first, tensors = evaluate(executor, network, data[1], np.arange(40)), WholeTensors(network)
+    tensors.write(whole.log.weights)
+    assert evaluate(tensors, network, data[1], np.arange(40)) == first
     executor.write({"mean.hidden0": whole.log.weights["mean.hidden0"] + 1})
     assert evaluate(executor, network, data[1], np.arange(40)) != first
 

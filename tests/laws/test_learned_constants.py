@@ -20,10 +20,15 @@ from networks import (
     relative_error,
     small_network,
 )
+from test_batch_norm import normed
+from test_convolutions import CHAINS, network_of_planes
+from test_whole_tensors_dense import assert_as_exact, draw_norms
 
 import mimdsim
 from mimdsim.base.errors import MappingError
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from mimdsim.graph.layer import Source
+from mimdsim.graph.names import gradient_of
 from mimdsim.graph.neuron_models import MODELS, neuron_of
 from mimdsim.workload import MappingOptions, load_workload, network_of
 from mimdsim.workload.interchange.nir_reading import read_nir
@@ -88,6 +93,66 @@ def agrees(made: Any, network: SpikingNetwork, values: Given, *, strict: bool = 
 def test_tiles_learn_what_is_meant(case: str, spikes: str, gradient: str) -> None:
     network = learning(case, spikes=spikes, gradient=gradient)
     agrees(compiled(network), network, given_values(network, 3))
+
+
+WHOLE: dict[str, dict[str, Any]] = {
+    "dense": {"spikes": "dense"},
+    "dense recurrent": {"spikes": "dense", "recurrence": "all_to_all", "bias": True, "delay": 0},
+    "lists": {},
+    "lists by emission": {"reset_by": "emission", "capacities": (3, 3, 4)},
+    "lists at random": {"truncation": "random", "capacities": (3, 3, 4), "delay": 0},
+    "lists recurrent": {"recurrence": "all_to_all", "bias": True},
+}
+
+
+@pytest.mark.first(24)
+@pytest.mark.parametrize("how", WHOLE)
+@pytest.mark.parametrize("gradient", ["full", "mask", "pass"])
+@pytest.mark.parametrize("case", LEARNING)
+def test_whole_tensors_learn_what_is_meant(case: str, gradient: str, how: str) -> None:
+    network = learning(case, gradient=gradient, **WHOLE[how])
+    values = given_values(network, 3, dtype=np.float64)
+    engine, other = (assert_as_exact(network, values, threads) for threads in (1, 3))
+    for each in network.trained.values():
+        found = engine.read(gradient_of(each.name))
+        assert np.abs(found).max() > 0
+        assert found.tobytes() == other.read(gradient_of(each.name)).tobytes()
+
+
+def learning_elsewhere(name: str) -> SpikingNetwork:
+    """Constants of layers of several blocks, of channels, behind norms, of layers that read each other, of an output
+    that is read by its potential."""
+    wide = small_network((12, 70, 6, 4), spikes="dense" if "dense" in name else "sparse", delay=0, bias=True)
+    planes = network_of_planes(*CHAINS["two" if "norm" in name else "max after"], delay=0, gain=10.0, bias=True)
+    network = {"planes": planes, "planes, norm": normed(planes, "timestep")}.get(name, wide)
+    first, *others, last = network.layers
+    constants = {"beta": np.linspace(0.25, 0.75, first.columns).tolist(), "threshold": 0.5}
+    how: dict[str, Any] = {"reset": "subtract", "reset_gradient": "full"}
+    neuron = neuron_of("leaky", constants, learned=("beta", "threshold"), **how)
+    learned = replace(first, neuron=neuron, selection=replace(first.selection, threshold=neuron.threshold))
+    if "loop" in name:
+        learned = replace(learned, sources=(Source(name="input", neurons=12), Source(name="hidden1", neurons=6)))
+    read = neuron_of("synaptic", {}, learned=("alpha", "beta"), **how)
+    last = replace(last, neuron=read, spiking=False, reset_unread="reset" in name)
+    return replace(network, layers=(learned, *others, last))
+
+
+@pytest.mark.parametrize("name", ["planes", "planes, norm", *(
+    f"{form}{how}" for form in ("lists", "dense") for how in ("", " in a loop", " with a reset")
+)])  # fmt: skip
+def test_whole_tensors_learn_constants_elsewhere(name: str) -> None:
+    network = learning_elsewhere(name)
+    values = draw_norms(network, 3) if network.averages else given_values(network, 3, dtype=np.float64)
+    engine, other = (assert_as_exact(network, values, threads) for threads in (1, 3))
+    for each in network.trained.values():
+        found = engine.read(gradient_of(each.name))
+        assert np.abs(found).max() > 0, each.name
+        assert found.tobytes() == other.read(gradient_of(each.name)).tobytes()
+    some = replace(network, frozen=("c.hidden0.beta", "c.output.alpha"))
+    assert_as_exact(some, values)
+    engine.write({"c.hidden0.beta": np.full((1, network.layers[0].columns), 1.25, np.float32)})
+    engine.run()
+    assert not engine.read("gradient.c.hidden0.beta").any(), "beyond its bounds"
 
 
 HOW: dict[str, dict[str, Any]] = {
@@ -207,7 +272,7 @@ def test_a_membrane_that_is_read_has_no_threshold() -> None:
 
 
 def test_a_workload_says_what_is_learned(tmp_path: Path) -> None:
-    """It trains as a program, and its weights, in results and NIR files, are what it learned."""
+    """Its weights, in results and NIR files, are what it learned."""
     changes = {
         "network.neuron": "leaky",
         "network.hidden": [12, 8],
@@ -221,7 +286,7 @@ def test_a_workload_says_what_is_learned(tmp_path: Path) -> None:
     workload = load_workload("digits", changes)
     result = mimdsim.run(workload, "tiny", gpus=("a100",))
     assert result.profile.training is not None
-    assert result.profile.training.engine == "program"
+    assert result.profile.training.engine == "whole_tensors"
     assert result.weights["hidden0.beta"].shape == (1, 1)
     assert result.weights["hidden0.beta"] != pytest.approx(0.9, abs=1e-4)
     assert result.weights["output.beta"] == pytest.approx(0.9)

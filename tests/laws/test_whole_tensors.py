@@ -36,7 +36,6 @@ from test_wiring import wirings
 from mimdsim.base.errors import MappingError
 from mimdsim.execution import Executor, WholeTensors
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
-from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.surrogates import SURROGATES
 
@@ -281,10 +280,6 @@ def test_what_it_does_not_know_is_refused_by_name() -> None:
         WholeTensors(small_network(recurrence="one_to_one", bias=True, smooth=True))
     with pytest.raises(MappingError, match=r"an input that is not spikes .* does not run as whole tensors; use the"):
         WholeTensors(small_network(spikes="dense", steady_input=True))
-    dense = small_network(spikes="dense")
-    layers = (replace(dense.layers[0], norm=BatchNorm()), *dense.layers[1:])
-    with pytest.raises(MappingError, match="layer 'hidden0': batch norm does not run as whole tensors; use the"):
-        WholeTensors(replace(dense, layers=layers))
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:

@@ -10,7 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_networks import CASES, linear_network
-from networks import ADAM, SEEDS, SMALL, given_values, interpreted, networks, relative_error, small_network
+from networks import (
+    ADAM,
+    SEEDS,
+    SMALL,
+    Given,
+    assert_same_spikes,
+    given_values,
+    interpreted,
+    networks,
+    relative_error,
+    small_network,
+)
+from test_batch_norm import MIXED, PER, mixed, normed
+from test_batch_norm import drawn as drawn_with_norms
+from test_batch_norm import networks as networks_with_norms
 from test_convolutions import CHAINS, INPUT, NEURONS, PLAIN, after, chains, network_of_planes
 from test_losses import CASES as JUDGED
 from test_whole_tensors import TOLERANCE, assert_alike, outcome, run_whole
@@ -21,6 +35,8 @@ from mimdsim.execution import WholeTensors
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
 from mimdsim.graph.layer import Source
+from mimdsim.graph.names import after as following
+from mimdsim.graph.names import gradient_of, random_name
 from mimdsim.graph.neuron_models import neuron_of
 
 
@@ -35,6 +51,15 @@ def assert_as_meant(network: SpikingNetwork, seed: int = 3, *, fires: bool = Tru
         assert min(np.abs(gradient).max() for gradient in expected.gradients.values()) > 0
     assert_alike(replace(found, ids={}, listed={}), expected, network)
     return engine
+
+
+def draw_norms(network: SpikingNetwork, seed: int) -> Given:
+    """Numbers of float64 with which layers with norms fire, and states for dropout."""
+    values, draw = drawn_with_norms(network, seed), np.random.default_rng(seed)
+    for layer in network.layers:
+        if layer.dropout:
+            values.arrays[random_name(layer.name)] = draw.integers(0, 1 << 32, network.batch)
+    return values
 
 
 @SMALL
@@ -138,22 +163,90 @@ def test_every_loss_of_planes(name: str) -> None:
     assert_as_meant(replace(network, layers=(*hidden, replace(output, spiking=spiking))))
 
 
+def single(values: Given) -> Given:
+    """The same numbers in float32, but for states of generators."""
+    made = {name: each.astype(np.float32) if each.dtype.kind == "f" else each for name, each in values.arrays.items()}
+    return replace(values, arrays=made)
+
+
+def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1, *, least: float = 0.0) -> WholeTensors:
+    """A training step, from numbers of float64, is the interpreter's but for rounding as in its own float32; gradients
+    below `least` may be wrong by as much as those of that size."""
+    rounded = single(values)
+    engine = run_whole(network, rounded, threads)
+    found, expected, meant = outcome(engine, network), interpreted(network, rounded), interpreted(network, values)
+    if network.spikes == "sparse":
+        assert_same_spikes(found, expected)
+    np.testing.assert_allclose(found.counts, expected.counts, rtol=TOLERANCE, atol=TOLERANCE)
+    assert found.loss == pytest.approx(meant.loss, rel=1e-5)
+    for key, gradient in meant.gradients.items():  # terms may cancel, in the interpreter's float32 as well
+        rounding = relative_error(expected.gradients[key], gradient)
+        slack = 4 * max(1.0, least / (np.abs(gradient).max() or 1.0))
+        assert relative_error(found.gradients[key], gradient) <= slack * max(TOLERANCE, rounding), key
+    averages = interpret(training_graph(network), values.for_graph(network)) if network.averages else {}
+    for name in map(following, network.averages):
+        assert relative_error(engine.read(name), averages[name]) <= TOLERANCE, name
+    return engine
+
+
 @pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_any_convolutions_are_run_as_they_are_meant(examples: int) -> None:
     @settings(SMALL, max_examples=examples)
-    @given(chain=chains(), seed=SEEDS, batch=st.integers(1, 9), delay=st.integers(0, 1))
-    def holds(chain: tuple[Convolution, ...], seed: int, batch: int, delay: int) -> None:
-        network = network_of_planes(*chain, batch=batch, timesteps=3, bias=True, delay=delay)
-        values, exact = given_values(network, seed), given_values(network, seed, dtype=np.float64)
-        found, expected, meant = (
-            outcome(run_whole(network, values), network), interpreted(network, values), interpreted(network, exact)
-        )  # fmt: skip
-        np.testing.assert_array_equal(found.counts, expected.counts)
-        for key, gradient in meant.gradients.items():  # terms may cancel, in the interpreter's float32 as well
-            rounding = relative_error(expected.gradients[key], gradient)
-            assert relative_error(found.gradients[key], gradient) <= 4 * max(TOLERANCE, rounding), key
+    @given(
+        chain=chains(), seed=SEEDS, batch=st.integers(1, 9), delay=st.integers(0, 1), per=st.sampled_from(["", *PER])
+    )
+    def holds(chain: tuple[Convolution, ...], seed: int, batch: int, delay: int, per: str) -> None:
+        network = network_of_planes(*chain, batch=max(batch, 2 if per else 1), timesteps=3, bias=True, delay=delay)
+        if per:
+            network = normed(network, per)  # of one weight, whose scale a norm takes away, little is left
+            assert_as_exact(network, draw_norms(network, seed), least=1e-3)
+        else:
+            assert_as_exact(network, given_values(network, seed, dtype=np.float64))
 
     holds()
+
+
+def looping(**how: Any) -> SpikingNetwork:
+    """Layers that read each other, the input, and across each other."""
+    network = small_network((9, 70, 6, 4), gain=20.0, spikes="dense", delay=0, batch=6)
+    widths = {"input": 9, "hidden0": 70, "hidden1": 6}
+    read = ("input", "hidden1"), ("hidden0", "input"), ("hidden0", "hidden1")
+    sources = (tuple(Source(name=name, neurons=widths[name]) for name in names) for names in read)
+    layers = zip(network.layers, sources, strict=True)
+    every = (replace(layer, inputs=each[0].neurons, sources=each, **how) for layer, each in layers)
+    return replace(network, layers=tuple(every))
+
+
+NORMED: dict[str, SpikingNetwork] = {
+    **{f"{name} per {per}": network for per in PER for name, network in networks_with_norms(per).items()},
+    **{name: mixed(name) for name in MIXED if name != "steady"},
+    **{
+        f"{name} per {per}": normed(network_of_planes(*CHAINS[name], gain=10.0, delay=0, optimiser=ADAM), per)
+        for per in PER
+        for name in ("average after", "max before", "average before", "of the input", "overlapping")
+    },
+    **{
+        f"{model} per {per}": normed(linear_network(model, "subtract", reset_gradient="full", **DENSE | how), per)
+        for per in PER
+        for model, how in (("synaptic", {"recurrence": "all_to_all", "delay": 0}), ("leaky", {"delay": 1}))
+    },
+    "a loop": normed(looping(), "timestep"),
+    "dropout in a loop": normed(looping(dropout=0.3), "timestep"),
+}  # fmt: skip
+
+
+@pytest.mark.first(len(NORMED))
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", NORMED)
+def test_norms_are_run_as_they_are_meant(name: str, threads: int) -> None:
+    network = NORMED[name]
+    engine = assert_as_exact(network, draw_norms(network, 3), threads)
+    for each in network.trained:
+        assert np.abs(engine.read(gradient_of(each))).max() > 0, each
+    before = {name: engine.read(name) for name in network.averages}
+    engine.run(phases=("forward", "loss"))
+    for name, held in before.items():
+        assert engine.read(name).tobytes() == held.tobytes()
 
 
 ALL_KINDS = {
@@ -162,6 +255,10 @@ ALL_KINDS = {
     ),
     "itself": lambda: linear_network("lif", "zero", recurrence="one_to_one", **DENSE),
     **{name: lambda name=name: network_of_planes(*CHAINS[name], bias=True) for name in ("max before", "max after")},
+    **{
+        f"norm of {name}": lambda name=name: NORMED[name]
+        for name in ("pooled after per timestep", "planes per sequence", "a loop")
+    },
     "strided": lambda: network_of_planes(
         Convolution(
             planes=Planes(channels=3, height=9, width=7), window=Window(kernel=(3, 2), stride=(2, 1)), channels=20
@@ -173,7 +270,7 @@ ALL_KINDS = {
 @pytest.mark.parametrize("name", ALL_KINDS)
 def test_threads_change_no_bit_of_dense_spikes(name: str) -> None:
     network = ALL_KINDS[name]()
-    values = given_values(network, 4, dyadic=False)
+    values = single(draw_norms(network, 4)) if network.averages else given_values(network, 4, dyadic=False)
     one, other = (outcome(run_whole(network, values, count), network) for count in (1, 3))
     for key, gradient in one.gradients.items():
         assert np.abs(gradient).max() > 0

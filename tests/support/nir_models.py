@@ -114,6 +114,11 @@ class NodeByNode:
         self._dt, self._subtract, self._adds = dt, subtract, r_is_one_adds
         self._state: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
+        self._lines = {
+            name: [np.zeros(item.arrays["delay"].shape)] * round(float(item.arrays["delay"].flat[0]) / dt)
+            for name, item in self._nodes.items()
+            if item.kind == "Delay" and item.arrays["delay"].any()
+        }
 
     def run(self, source: Any) -> Any:
         """What the output node gets [timesteps, outputs] for `source` [timesteps, inputs]."""
@@ -123,6 +128,8 @@ class NodeByNode:
             rows.append(np.asarray(self._value("output"), np.float64).reshape(-1))
             for name in self._nodes:
                 self._value(name)
+            for name, line in self._lines.items():
+                line.append(sum(self._value(one) for one in self._before[name]))
             self._sent = {name: self._now[name] for name in self._nodes}
         return np.stack(rows)
 
@@ -147,6 +154,8 @@ class NodeByNode:
         if name in self._asked and self._nodes[name].kind in NEURONS:
             return self._sent.get(name, 0.0)
         self._asked.add(name)
+        if name in self._lines:  # which needs nothing of this timestep
+            return self._now.setdefault(name, self._lines[name].pop(0))
         got = sum(self._value(one) for one in self._before[name])
         self._now[name] = self._step(name, self._nodes[name], got)
         return self._now[name]
@@ -165,12 +174,6 @@ class NodeByNode:
             return covered.sum((3, 4)) if item.kind == "SumPool2d" else covered.mean((3, 4))
         if item.kind == "Scale":
             return a["scale"] * got
-        if item.kind == "Delay":
-            line = self._state.setdefault(
-                name, [np.zeros(a["delay"].shape)] * round(float(a["delay"].flat[0]) / self._dt)
-            )
-            line.append(got)
-            return line.pop(0)
         if item.kind not in NEURONS:
             return got
         if np.ndim(got) == 3:  # one number for each channel is for all of its neurons
@@ -258,19 +261,20 @@ def pooled(pool: Pool | None, planes: Any) -> Any:
 
 def run(network: ImportedNetwork, source: Any) -> list[Any]:
     """What every population sends, [timesteps, neurons], by the arrays A, B of the neutral record."""
-    populations = network.populations
+    populations, names = network.populations, [name for name, _ in network.layers]
     states = [np.zeros((each.dynamics.states, each.neurons)) for each in populations]
     sent = [[np.zeros(each.neurons)] for each in populations]
-    coming = [list(source)]
+    rows_of = {"input": [np.zeros(network.inputs), *source]} | dict(zip(names, sent, strict=True))
     for t in range(len(source)):
-        for index, each in enumerate(populations):
-            before = coming[0] if index == 0 else sent[index - 1][1:]
-            row = before[t - each.delay] if t >= each.delay else np.zeros(each.inputs)
+        for index, (each, sources) in enumerate(zip(populations, network.sources, strict=True)):
+            row, *others = (rows_of[one.name][max(0, t + 1 - (one.lag or 0))] for one in sources)
             dynamics = each.dynamics
             if each.convolution:
                 current, dynamics = of_planes(each, row)
             else:
                 current = row @ each.weights + (0.0 if each.bias is None else each.bias)
+            for other, (_, weights) in zip(others, each.also, strict=True):
+                current = current + other @ weights
             own = sent[index][-1]
             if each.recurrent is not None:
                 current = current + (own * each.recurrent if each.recurrence == "one_to_one" else own @ each.recurrent)

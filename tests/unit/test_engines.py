@@ -25,7 +25,9 @@ from mimdsim.execution import (
 )
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.graph.batch_norm import BatchNorm
+from mimdsim.graph.layer import Source
 from mimdsim.graph.losses import Loss
+from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.pipeline import compile_workload, simulate
@@ -34,7 +36,10 @@ from mimdsim.workload import MappingOptions, load_workload
 NETWORK = small_network((20, 70, 12, 4), timesteps=6, batch=4, optimiser=Adam(learning_rate=0.01))
 DENSE = replace(NETWORK, spikes="dense")
 DROPPED = replace(DENSE, layers=(replace(DENSE.layers[0], dropout=0.5), *DENSE.layers[1:]))
-NORMED = replace(DENSE, layers=(replace(DENSE.layers[0], norm=BatchNorm()), *DENSE.layers[1:]))
+BOTH = tuple(Source(name=each.name, neurons=each.neurons) for each in DENSE.layers[1::-1])
+FROZEN = replace(
+    DENSE, layers=(*DENSE.layers[:2], replace(DENSE.layers[2], sources=BOTH)), frozen=("w.output.from.hidden0",)
+)
 OPTIMISERS = {
     f"{name}{' scheduled' if scheduled else ''}": replace(made, scheduled=scheduled)
     for scheduled in (True, False)
@@ -174,9 +179,48 @@ def test_auto_trains_by_whole_tensors_or_says_why_not() -> None:
     assert_same_bits(chosen, whole)
     assert trained("auto", DENSE, **never).engine == "whole_tensors"
     assert trained("auto", DROPPED, **never).engine == "whole_tensors"
-    normed = trained("auto", NORMED, **never)
-    assert normed.engine == "program"
-    assert "layer 'hidden0': batch norm" in normed.engine_reasons[0]
+    assert trained("auto", normed("timestep"), **never).engine == "whole_tensors"
+    frozen = trained("auto", FROZEN, **never)
+    assert frozen.engine == "program"
+    assert "layer 'output': some of its weights are frozen" in frozen.engine_reasons[0]
+
+
+def normed(per: str, **how: Any) -> SpikingNetwork:
+    """With norms and dropout."""
+    norm = BatchNorm(per=per, momentum=0.5)
+    network = replace(DENSE, delay=0, **how)
+    return replace(network, layers=tuple(replace(each, norm=norm, dropout=0.25) for each in network.layers))
+
+
+@pytest.mark.parametrize("per", ["timestep", "sequence"])
+def test_norms_are_trained_evaluated_and_resumed_as_the_program_trains_them(per: str, tmp_path: Path) -> None:
+    network = normed(per, optimiser=Adam(learning_rate=0.002))
+    steady: dict[str, Any] = {"rate": None, "epochs": 2}
+    program, whole = (trained(engine, network, **steady) for engine in ("program", "whole_tensors"))
+    assert len(set(whole.loss)) > 5
+    np.testing.assert_allclose(whole.loss, program.loss, rtol=1e-4)
+    assert whole.test_accuracy_by_epoch == program.test_accuracy_by_epoch
+    assert whole.best_epoch == program.best_epoch
+    for name, weight in program.weights.items():
+        np.testing.assert_allclose(whole.weights[name], weight, rtol=1e-3, atol=1e-4, err_msg=name)
+    moved = [np.abs(whole.weights[name] - (name[0] == "v")).min() for name in network.averages]
+    assert min(moved) > 0
+    file = Checkpoints(path=tmp_path / "training.npz", digest="one")
+    trained("whole_tensors", network, checkpoints=file, rate=None, epochs=1)
+    assert_same_bits(trained("auto", network, checkpoints=replace(file, resume=True), **steady), whole)
+
+
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+def test_constants_are_learned_as_the_program_learns_them(spikes: str) -> None:
+    learned = neuron_of("leaky", {"beta": 0.75}, reset="subtract", learned=("beta", "threshold"))
+    layers = tuple(replace(each, neuron=learned) for each in NETWORK.layers)
+    network = replace(NETWORK, layers=layers, spikes=spikes, optimiser=Adam(learning_rate=0.002))
+    program, whole = (trained(engine, network, rate=None, epochs=2) for engine in ("program", "whole_tensors"))
+    np.testing.assert_allclose(whole.loss, program.loss, rtol=1e-4)
+    assert whole.test_accuracy_by_epoch == program.test_accuracy_by_epoch
+    for name, weight in program.weights.items():
+        np.testing.assert_allclose(whole.weights[name], weight, rtol=1e-3, atol=1e-4, err_msg=name)
+    assert all(abs(whole.weights[f"c.{each.name}.beta"] - 0.75) > 1e-3 for each in layers)
 
 
 @pytest.mark.parametrize("per", ["timestep", "sequence"])
@@ -220,8 +264,10 @@ def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, optimiser: Any, s
 def test_engines_that_cannot_train_a_network_say_why() -> None:
     with pytest.raises(MappingError, match=r"no such engine 'whole_tensor'.*whole_tensors"):
         trained("whole_tensor")
-    with pytest.raises(MappingError, match="layer 'hidden0': batch norm does not run as whole tensors; use the"):
-        trained("whole_tensors", NORMED)
+    with pytest.raises(
+        MappingError, match="layer 'output': some of its weights are frozen, others are trained; use the"
+    ):
+        trained("whole_tensors", FROZEN)
     halves = compiled(NETWORK, options=MappingOptions(value_bytes=2, neurons_per_tile=4)).program
     weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.05)
     plan = TrainingPlan(epochs=1, seed=5, engine="whole_tensors")
@@ -231,11 +277,10 @@ def test_engines_that_cannot_train_a_network_say_why() -> None:
 
 @pytest.mark.slow
 def test_a_workload_that_whole_tensors_cannot_train_is_refused_before_its_data_are_read() -> None:
-    changes = {"training.engine": "whole_tensors", "network.spikes": "dense", "data.path": "nowhere"}
-    changes["network.batch_norm"] = "timestep"
+    changes = {"training.engine": "whole_tensors", "mapping.value_bytes": 2, "data.path": "nowhere"}
     machine = load_machine("bow")
     assert isinstance(machine, MimdMachine)
-    message = r'(?s)training.engine = "whole_tensors": .* batch norm does not run .*; use the compiled program'
+    message = r'(?s)training.engine = "whole_tensors": .* half precision .* whole tensors hold float32'
     with pytest.raises(DescriptionError, match=message):
         simulate(load_workload("nmnist-256", changes), machine)
     # what does not train compiles all the same

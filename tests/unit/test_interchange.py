@@ -85,6 +85,25 @@ def test_a_nir_graph_becomes_a_workload_of_random_spikes(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["skips and ages", "feedback", "sends and listens"])
+def test_what_populations_read_is_said_kept_and_exported(tmp_path: Path, name: str) -> None:
+    path = nm.written(tmp_path, CHAINS[name])
+    said = typed("import", path, "--out", tmp_path / "made")
+    if name == "skips and ages":
+        assert "hidden1 (b): 4 CubaLIF" in said
+        assert "reads hidden0@t and input@t" in said
+        assert "reads hidden0@t-3 and hidden0@t and hidden1@t" in said
+    first = network_of(load_workload(str(tmp_path / "made/model.toml")))
+    made = network_of_nir(path, read_nir(path))
+    assert tuple(first.sources(layer) for layer in first.layers) == made.sources
+    typed("export", tmp_path / "made/model.toml", "--dt", nm.DT, "--out", tmp_path / "again.nir")
+    again = network_of_nir(tmp_path / "again.nir", read_nir(tmp_path / "again.nir"))
+    assert again.sources == made.sources
+    source = nm.spike_trains(30, made.inputs)
+    np.testing.assert_allclose(nm.run(again, source)[-1], nm.run(made, source)[-1], rtol=1e-5)
+
+
+@pytest.mark.slow
 def test_an_imported_workload_takes_data_and_learning_from_another(tmp_path: Path, small: Path) -> None:
     path = nm.written(tmp_path, CHAINS["two layers"])
     typed("import", path, "--out", tmp_path / "made", "--workload", small)

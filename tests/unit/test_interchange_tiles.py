@@ -86,7 +86,12 @@ def hold(folder: Path, path: Path, source: Any, spikes: str, how: Discretisation
         ("nested one to one", "sparse"),
         ("read-out", "sparse"),
         ("current read-out", "sparse"),
+        ("skips and ages", "sparse"),
+        ("feedback", "sparse"),
+        ("parallel", "sparse"),
         ("two layers plain", "dense"),
+        ("skips and ages", "dense"),
+        ("feedback", "dense"),
         ("nested all to all", "dense"),
     ],
 )

@@ -24,6 +24,7 @@ from mimdsim.workload.interchange.nir_writing import nir_of_network
 pytest.importorskip("h5py")
 TIMESTEPS = 60
 NIR_FILES = Path(__file__).resolve().parents[3] / "shared/data/nir"
+LINEAR = nm.node("Linear", weight=nm.weights(3, 6))
 AFFINE = {"weight": nm.weights(5, 6), "bias": nm.weights(1, 5, 9)[0] / 4}
 
 
@@ -94,6 +95,74 @@ CHAINS: dict[str, NirGraph] = {
             "n": nm.leaky(3),
         },
         inputs=(2, 3),
+    ),
+    "skips and ages": nm.graph(
+        {
+            "w": nm.node("Affine", **AFFINE),
+            "a": nm.leaky(5, 0.75),
+            "a2": nm.node("Linear", weight=nm.weights(4, 5, 2, 0.5)),
+            "in2": nm.node("Affine", weight=nm.weights(4, 6, 3, 0.5), bias=[0.1, 0.2, -0.1, 0.0]),
+            "b": nm.synaptic(4, 0.5),
+            "late": nm.node("Delay", delay=[3 * nm.DT] * 5),
+            "late w": nm.node("Linear", weight=nm.weights(3, 5, 4)),
+            "a3": nm.node("Linear", weight=nm.weights(3, 5, 5) - 0.25),
+            "b3": nm.node("Linear", weight=nm.weights(3, 4, 6)),
+            "o": nm.leaky(3, 0.5),
+        },
+        [
+            *(("input", "w"), ("w", "a"), ("a", "a2"), ("a2", "b"), ("input", "in2"), ("in2", "b"), ("a", "late")),
+            *(("late", "late w"), ("late w", "o"), ("a", "a3"), ("a3", "o"), ("b", "b3"), ("b3", "o"), ("o", "output")),
+        ],
+    ),
+    "feedback": nm.graph(
+        {
+            "w": nm.node("Affine", **AFFINE),
+            "z": nm.leaky(5, 0.75),
+            "w2": nm.node("Linear", weight=nm.weights(3, 5, 2)),
+            "y": nm.leaky(3, 0.5),
+            "back": nm.node("Linear", weight=nm.weights(5, 3, 3) - 0.5),
+            "w3": nm.node("Linear", weight=nm.weights(3, 3, 4) + 0.5),
+            "x": nm.leaky(3, 0.5),
+            "late": nm.node("Delay", delay=[nm.DT] * 3),
+            "back2": nm.node("Linear", weight=nm.weights(3, 3, 5) - 0.5),
+        },
+        [
+            *(("input", "w"), ("w", "z"), ("z", "w2"), ("w2", "y"), ("y", "back"), ("back", "z"), ("y", "w3")),
+            *(("w3", "x"), ("x", "late"), ("late", "back2"), ("back2", "y"), ("x", "output")),
+        ],
+    ),
+    "parallel": nm.graph(
+        {
+            "w": nm.node("Affine", **AFFINE),
+            "a": nm.leaky(5, 0.75),
+            "w2": nm.node("Linear", weight=nm.weights(4, 6, 2)),
+            "b": nm.leaky(4, 0.5),
+            "a3": nm.node("Linear", weight=nm.weights(3, 5, 5) - 0.25),
+            "b3": nm.node("Affine", weight=nm.weights(3, 4, 6), bias=[0.5, 0.0, -0.5]),
+            "own": nm.node("Linear", weight=nm.weights(5, 5, 7, 0.3)),
+        },
+        [
+            *(("input", "w"), ("w", "a"), ("input", "w2"), ("w2", "b"), ("a", "own"), ("own", "a")),
+            *(("a", "a3"), ("b", "b3"), ("a3", "output"), ("b3", "output")),
+        ],
+    ),
+    "sends and listens": nm.graph(
+        {
+            "w": LINEAR,
+            "e": nm.leaky(3, 0.5),
+            "i": nm.leaky(3, 0.75),
+            "inhibits": nm.node("Scale", scale=[-0.5]),
+            "late": nm.node("Delay", delay=[nm.DT] * 3),
+        },
+        [
+            ("input", "w"),
+            ("w", "e"),
+            ("e", "i"),
+            ("i", "inhibits"),
+            ("inhibits", "late"),
+            ("late", "e"),
+            ("e", "output"),
+        ],
     ),
     "straight on": nm.graph({"a": nm.leaky(6), "b": nm.leaky(6, v_threshold=np.full(6, 0.5))}, outputs=6),
     "threshold": nm.graph(
@@ -315,11 +384,21 @@ def test_exponential_leak_and_given_timestep() -> None:
     )
 
 
-LINEAR = nm.node("Linear", weight=nm.weights(3, 6))
-
-
 def without_reset() -> NirGraph:
     return nm.graph({"w": LINEAR, "n": nm.leaky(3, reset=None)})
+
+
+def diamonds(count: int) -> NirGraph:
+    """Delays of 1, 2, 4, ... timesteps, each of which may be gone around."""
+    nodes: dict[str, Any] = {}
+    edges, ends = [], ["input"]
+    for number in range(count):
+        nodes[f"s{number}"] = nm.node("Scale", scale=[1.0])
+        nodes[f"d{number}"] = nm.node("Delay", delay=[2**number * nm.DT] * 6)
+        edges += [(end, f"s{number}") for end in ends] + [(f"s{number}", f"d{number}")]
+        ends = [f"s{number}", f"d{number}"]
+    edges += [*((end, "w") for end in ends), ("w", "n"), ("n", "output")]
+    return nm.graph({**nodes, "w": LINEAR, "n": nm.leaky(3)}, edges)
 
 
 REFUSED: list[tuple[NirGraph, str]] = [
@@ -372,18 +451,62 @@ REFUSED: list[tuple[NirGraph, str]] = [
         nm.graph(
             {"w": LINEAR, "a": nm.leaky(3), "b": nm.leaky(3)}, [("input", "w"), ("w", "a"), ("w", "b"), ("a", "output")]
         ),
-        "'a' and 'b' all read 'input'",
-    ),
-    (
-        nm.graph(
-            {"w": LINEAR, "a": nm.leaky(3), "b": nm.leaky(3)},
-            [("input", "w"), ("w", "a"), ("a", "b"), ("b", "a"), ("b", "output")],
-        ),
-        "'a' also reads 'b', which is not the layer before",
+        "'b': no edges lead from it to the output, so what it sends means nothing; take it out of the graph",
     ),
     (
         nm.graph({"w": LINEAR, "a": nm.leaky(3), "b": nm.leaky(3)}, [("input", "w"), ("w", "a"), ("a", "output")]),
-        "'b': not in one chain of layers from the input",
+        "'b': reads neither the input nor other neurons; lead an edge to it, or take it out of the graph",
+    ),
+    (
+        nm.graph(
+            {"w": LINEAR, "a": nm.leaky(3), "l": nm.node("Delay", delay=[nm.DT] * 3), "b": nm.leaky(3)},
+            [("input", "w"), ("w", "b"), ("a", "b"), ("b", "l"), ("l", "a"), ("b", "output")],
+        ),
+        "'a': comes first, as others read it without a delay, but does not read the input",
+    ),
+    (
+        nm.graph(
+            {"w": LINEAR, "a": nm.leaky(3), "w2": nm.node("Linear", weight=nm.weights(4, 6)), "b": nm.leaky(3)},
+            [("input", "w"), ("w", "a"), ("a", "b"), ("input", "w2"), ("w2", "b"), ("b", "output")],
+        ),
+        r"'b' \(LIF\): 'tau' has 3 values for 4 neurons|gets 3 values of 'a' for 4 neurons",
+    ),
+    (
+        nm.graph(
+            {
+                "c": nm.conv(3, 1, (2, 2)),
+                "a": nm.over((3, 2, 2)),
+                "w": nm.node("Linear", weight=nm.weights(3, 12)),
+                "b": nm.leaky(3),
+                "w2": nm.node("Linear", weight=nm.weights(12, 3)),
+            },
+            [("input", "c"), ("c", "a"), ("a", "w"), ("w", "b"), ("b", "w2"), ("w2", "a"), ("b", "output")],
+            inputs=(1, 3, 3),
+        ),
+        r"'a' \(LIF\): reads 'input' and 'b', one of them over planes; a convolution or a pool reads one source",
+    ),
+    (
+        nm.graph(
+            {**{f"d{n}": nm.node("Delay", delay=[9000 * nm.DT] * 6) for n in range(2)}, "w": LINEAR, "n": nm.leaky(3)}
+        ),
+        "delays add up to over 10000 timesteps",
+    ),
+    (diamonds(9), r"at 'w' \(Linear\): adds up over 256 sources, or ages of them"),
+    (
+        nm.graph({f"n{n}": nm.leaky(1) for n in range(256)}, inputs=1, outputs=1),
+        "has 256 populations of neurons; fewer than 256 can run",
+    ),
+    (
+        nm.graph(
+            {
+                "w": nm.node("Linear", weight=np.ones((5000, 6))),
+                "a": nm.leaky(5000),
+                "b": nm.leaky(5000),
+                "c": nm.leaky(5000),
+            },
+            outputs=5000,
+        ),
+        "5000 x 5000 weights, written out, are over 33554432 with those before them",
     ),
     (
         nm.graph(
@@ -447,6 +570,53 @@ def test_a_decay_of_zero_and_a_reset_that_may_be_another_are_noted() -> None:
     assert "'n': a spike resets to zero, as the file says; snnTorch also writes this" in said
     assert not any("decay 0" in note for note in network(file, dt_seconds=1e-4).notes)
     assert network(file, dt_seconds=1e-4, reset="zero").notes == ()
+
+
+def test_a_cycle_without_a_delay_is_noted_and_read_a_timestep_later() -> None:
+    made = network(CHAINS["feedback"])
+    assert [each.node for each in made.populations] == ["z", "y", "x"]
+    assert [[(one.name, one.lag) for one in each] for each in made.sources] == [
+        [("input", 0), ("hidden1", 1)],
+        [("hidden0", 0), ("output", 1)],
+        [("hidden1", 0)],
+    ]
+    assert made.notes[0] == "'z' reads 'y' a timestep later, as both are in a cycle without a delay"
+    assert not any("cycle" in note for note in network(CHAINS["sends and listens"]).notes)
+
+
+def test_a_population_that_reads_the_input_comes_first() -> None:
+    late = nm.node("Delay", delay=[nm.DT] * 3)
+    edges = [("input", "w"), ("w", "e"), ("e", "i"), ("i", "e"), ("i", "d"), ("d", "c")]
+    edges += [("c", "d2"), ("d2", "e"), ("e", "output")]
+    file = nm.graph({"w": LINEAR, "d": late, "d2": late, **{name: nm.leaky(3) for name in "cei"}}, edges)
+    made = network(file)
+    assert [each.node for each in made.populations] == ["e", "i", "c", "output"]
+    assert [[(one.name, one.lag) for one in each] for each in made.sources] == [
+        [("input", 0), ("hidden1", 1), ("hidden2", 1)],
+        [("hidden0", 0)],
+        [("hidden1", 1)],
+        [("hidden0", 0)],
+    ]
+
+
+def test_a_clique_is_read_in_time() -> None:
+    names = [f"n{number}" for number in range(200)]
+    edges = [("input", "hub"), *((name, "hub") for name in names), *(("hub", name) for name in names)]
+    nodes: dict[str, Any] = {"hub": nm.node("Scale", scale=[1.0]), **{name: nm.leaky(1) for name in names}}
+    made = network(nm.graph(nodes, [*edges, ("n7", "output")], inputs=1, outputs=1))
+    assert made.populations[-1].node == "n7"
+    assert made.notes[0].startswith("'n0' reads 'n1', 'n0' reads 'n2', ")
+    assert "(19900 in all) a timestep later" in made.notes[0]
+
+
+def test_the_order_of_edges_does_not_matter() -> None:
+    for name in ("skips and ages", "feedback", "parallel", "sends and listens"):
+        file = CHAINS[name]
+        made, other = network(file), network(NirGraph(nodes=file.nodes, edges=file.edges[::-1]))
+        assert [each.node for each in made.populations] == [each.node for each in other.populations]
+        assert [set(each) for each in made.sources] == [set(each) for each in other.sources]
+        source = nm.spike_trains(TIMESTEPS, made.inputs)
+        np.testing.assert_allclose(sent(made, source), sent(other, source), rtol=1e-9)
 
 
 def test_output_of_another_shape_is_noted() -> None:

@@ -22,8 +22,9 @@ from mimdsim.workload.interchange.model_file import RESETS, ImportedNetwork, arr
 from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
 TIMESTEPS, BATCH = 50, 3
-SPIKING = [name for name in CHAINS if "read-out" not in name and name not in ("weights last", "composed")]
-READ_OUTS = ("read-out", "current read-out", "weights last")
+WEIGHTS_LAST = ("weights last", "parallel", "sends and listens")
+SPIKING = [name for name in CHAINS if "read-out" not in name and name not in (*WEIGHTS_LAST, "composed")]
+READ_OUTS = ("read-out", "current read-out", *WEIGHTS_LAST)
 
 
 def described(made: ImportedNetwork, spikes: str = "dense") -> SpikingNetwork:
@@ -59,7 +60,7 @@ def graph_spikes(given: SpikingNetwork, weights: dict[str, Any], source: Any) ->
     def observe(name: str, _timestep: int, value: Any) -> None:
         seen.setdefault(name, []).append(value)
 
-    interpret(forward_graph(given), {"input": source, "labels": np.zeros(BATCH, np.int32), **weights}, observe)
+    interpret(forward_graph(given), {"input": source, "labels": np.zeros(given.batch, np.int32), **weights}, observe)
     return [np.stack(seen[f"spikes.{layer.name}"]) for layer in given.layers]
 
 
@@ -112,7 +113,9 @@ def test_model_file_keeps_everything_in_float32(tmp_path: Path) -> None:
         made = network(file, dt_seconds=nm.DT)
         write_model(tmp_path / "m.safetensors", made)
         again = read_model(tmp_path / "m.safetensors")
-        assert again.dt_seconds == made.dt_seconds
+        assert (again.dt_seconds, again.sources) == (made.dt_seconds, made.sources)
+        skips = any(len(each) > 1 for each in made.sources)
+        assert read_notes(tmp_path / "m.safetensors")["form"] == f"mimdsim model {1 + skips}", name
         for one, other in zip(made.populations, again.populations, strict=True):
             assert (one.kind, one.recurrence, one.delay, one.dynamics.reset) == (
                 other.kind,
@@ -121,16 +124,20 @@ def test_model_file_keeps_everything_in_float32(tmp_path: Path) -> None:
                 other.dynamics.reset,
             ), name
             np.testing.assert_allclose(one.weights, other.weights, rtol=1e-6)
+            for (_, first), (_, second) in zip(one.also, other.also, strict=True):
+                np.testing.assert_allclose(first, second, rtol=1e-6)
             for field in dataclasses.fields(one.dynamics):
                 first, second = getattr(one.dynamics, field.name), getattr(other.dynamics, field.name)
                 if isinstance(first, np.ndarray):
                     np.testing.assert_allclose(first, second, rtol=1e-6)
 
 
-def broken(folder: Path, arrays: dict[str, Any] | None = None, without: str = "", **notes: str) -> Path:
+def broken(
+    folder: Path, arrays: dict[str, Any] | None = None, without: str = "", of: str = "nested one to one", **notes: str
+) -> Path:
     """A model file with arrays or notes replaced."""
     path = folder / "m.safetensors"
-    write_model(path, network(CHAINS["nested one to one"]))
+    write_model(path, network(CHAINS[of]))
     found = {**read_safetensors(path), **(arrays or {})}
     found.pop(without, None)
     write_safetensors(
@@ -148,8 +155,34 @@ def test_broken_model_files_are_refused(tmp_path: Path) -> None:
         ({"arrays": {"decay.output": np.ones(2)}}, r"'decay.output' has the shape \[2\] for 3 neurons"),
         ({"arrays": {"gain.output": np.full(3, np.nan)}}, "'gain.output' holds values that are not finite"),
         ({"output__reset": "odd"}, "says reset 'odd'"),
-        ({"output__delay": "1e9"}, "delay '1e9'"),
+        ({"output__delay": "1e9"}, "says that 'output' reads 'hidden0@t-1e9'"),
         ({"dt_seconds": "soon"}, "says a timestep is 'soon' seconds long"),
+    ]
+    skips = "skips and ages"
+    cases += [
+        ({"hidden7__sources": "input@t"}, "says sources of 'hidden7'; its layers are hidden0, output"),
+        ({"hidden0__sources": "hidden0@t-1"}, "says that 'hidden0' reads 'hidden0@t-1'; needed are 'input', which the"),
+        ({"hidden0__sources": ""}, "says that 'hidden0' reads ''"),
+        ({"hidden0__sources": "input@t input@t"}, "reads 'input@t input@t'"),
+        ({"hidden0__sources": "input@t output@t"}, "one after it from 1 on"),
+        ({"output__sources": "hidden0 input@t"}, "reads 'hidden0 input@t'"),
+        ({"output__sources": "hidden0@t-10001"}, "each at an age of at most 10000"),
+        ({"output__sources": "hidden0@t input@t"}, "says that 'output' reads 'input' also; 'w.output.from.input' is"),
+        ({"output__sources": "input@t"}, "w.output takes 5 inputs, 'input' has 6 neurons"),
+        ({"of": skips, "without": "w.output.from.hidden0@t"}, "'w.output.from.hidden0@t' is missing"),
+        ({"of": skips, "output__sources": "hidden0@t hidden1@t"}, "belong to no layer|w.output takes"),
+        (
+            {"of": skips, "arrays": {"w.output.from.hidden0@t": np.ones((5, 4))}},
+            "has columns for 4 neurons, 'output' has",
+        ),
+        (
+            {"of": skips, "arrays": {"w.output.from.hidden0@t": np.ones(5)}},
+            "w.output.from.hidden0@t has 1 dimensions, not",
+        ),
+        (
+            {"of": skips, "arrays": {"w.output.from.hidden9": np.ones((5, 3))}},
+            "w.output.from.hidden9 belong to no layer",
+        ),
     ]
     for how, words in cases:
         with pytest.raises(DataFileError, match=words):

@@ -14,6 +14,9 @@ timestep is below `limit`. Without states nothing is dropped.
 
 Pools. A table int64[places, taps] holds the pixel under each tap, negative in the padding; a pool is (table, factor),
 a largest value is kept by its tap in `winners`.
+
+Norms. Where what the weights make is normalised, `currents` makes it of all places before; then `apart` is its distance
+from the mean [places, columns of a row], `factors` what that is multiplied with [timesteps, columns].
 Samples are independent of each other, and so are rows of weights: threads share them and get the same bits.
 """
 
@@ -34,25 +37,50 @@ from mimdsim.numerics.fused.vectors import (
     stream_strips,
     weigh_strips,
 )
-from mimdsim.numerics.fused.whole_linear import ALL_TO_ALL, ONE_BIT, ONE_TO_ONE
+from mimdsim.numerics.fused.whole_linear import ALL_TO_ALL, ONE_BIT, ONE_TO_ONE, add_places
 
 WORD = np.uint64(0xFFFFFFFF)
 
 
 @compiled
-def forward(samples, times, how, source, parameters, cover, after, ahead, limits, kept, x, spikes):  # type: ignore[no-untyped-def]
+def currents(first, last, how, source, weights, cover, made):  # type: ignore[no-untyped-def]
+    """What the weights make of what places first..last-1 read, into made [places, ...]; how, source, cover: as of
+    `forward`."""
+    for place in range(first, last):
+        made[place] = 0
+        _add_read(made[place], place, how, source, weights.reshape(-1), weights.shape[1], cover)
+
+
+@compiled
+def _add_read(given, place, how, source, weights, columns, cover):  # type: ignore[no-untyped-def]
+    _, lag, pixels, taps = how
+    starts, trues, ids = source
+    cover_starts, cover_at, cover_taps = cover
+    read = place - lag
+    begin, end = (starts[read], starts[read] + trues[read]) if read >= 0 else (0, 0)
+    if pixels == 1 and taps == 1 and len(cover_at) == 1 and cover_at[0] == 0:
+        add_run(given, 0, weights, 0, columns, ids, begin, end, columns)
+    else:
+        for k in range(begin, end):
+            channel, pixel = ids[k] // pixels, ids[k] % pixels
+            for e in range(cover_starts[pixel], cover_starts[pixel + 1]):
+                row = (channel * taps + cover_taps[e]) * columns
+                add_run(given, cover_at[e], weights, row, 0, ids, k, k + 1, columns)
+
+
+@compiled
+def forward(samples, times, how, source, parameters, norm, cover, after, ahead, limits, kept, x, spikes):  # type: ignore[no-untyped-def]
     """Advance these samples (first, last + 1, batch) through these timesteps (first, last + 1).
 
     how: synapses onto itself, how many places back the input is, its pixels, taps. source: starts, trues, ids.
-    parameters: weights, biases of a row, r. after: a pool of the currents (an empty table: none) and its winners
-    [places, neurons], none wide if it does not keep the largest. limits: what a neuron that has fired is above,
-    neurons. kept: potentials, and the states before and currents where gradients read them, else empty. x: states, from
-    one timestep to the next, [batch, blocks, states * WIDTH]. spikes: uint64[places, blocks], overwritten.
+    parameters: weights, biases of a row, r. norm: apart and factors; apart is empty without one. after: a pool of the
+    currents (an empty table: none) and its winners [places, neurons], none wide if it does not keep the largest.
+    limits: what a neuron that has fired is above, neurons. kept: potentials, and the states before and currents where
+    gradients read them, else empty. x: states, from one timestep to the next, [batch, blocks, states * WIDTH]. spikes:
+    uint64[places, blocks], overwritten.
     """
-    wiring, lag, pixels, taps = how
-    starts, trues, ids = source
+    wiring, (apart, norm_factors) = how[0], norm
     weights, biases, r = parameters[0].reshape(-1), parameters[1], parameters[2].reshape(-1)
-    cover_starts, cover_at, cover_taps = cover
     table, factor, winners = after
     fired, neurons = limits
     sums, sources, coefficients = ahead[0], ahead[1], ahead[2].reshape(-1)
@@ -70,16 +98,11 @@ def forward(samples, times, how, source, parameters, cover, after, ahead, limits
             if t == 0:
                 x[b] = 0
             given[:] = biases
-            read = place - lag
-            begin, end = (starts[read], starts[read] + trues[read]) if read >= 0 else (0, 0)
-            if pixels == 1 and taps == 1 and len(cover_at) == 1 and cover_at[0] == 0:
-                add_run(given, 0, weights, 0, columns, ids, begin, end, columns)
+            if len(apart):
+                for n in range(apart.shape[1]):
+                    given[n] += apart[place, n] * norm_factors[t, n]
             else:
-                for k in range(begin, end):
-                    channel, pixel = ids[k] // pixels, ids[k] % pixels
-                    for e in range(cover_starts[pixel], cover_starts[pixel + 1]):
-                        row = (channel * taps + cover_taps[e]) * columns
-                        add_run(given, cover_at[e], weights, row, 0, ids, k, k + 1, columns)
+                _add_read(given, place, how, source, weights, columns, cover)
             if wiring == ALL_TO_ALL and t:
                 found = 0
                 for block in range(blocks):
@@ -113,6 +136,23 @@ def forward(samples, times, how, source, parameters, cover, after, ahead, limits
                     stream_strips(currents, spot * WIDTH, strips, current, 1)
                 bits, real = above(strips, u, fired), neurons - block * WIDTH
                 spikes[place, block] = bits if real >= WIDTH else bits & ((ONE_BIT << np.uint64(real)) - ONE_BIT)
+
+
+@compiled
+def add_rows(first, last, origin, one, other, totals):  # type: ignore[no-untyped-def]
+    """Add to totals [timesteps, columns] the rows of one [timesteps, rows, columns], times those of `other` if it has
+    any; timesteps first..last-1 of totals are those from `origin` + first on."""
+    for t in range(first, last):
+        into = totals[t]
+        for b in range(one.shape[1]):
+            row = one[origin + t, b]
+            if len(other):
+                factors = other[origin + t, b]
+                for n in range(len(row)):
+                    into[n] += row[n] * factors[n]
+            else:
+                for n in range(len(row)):
+                    into[n] += row[n]
 
 
 @compiled
@@ -279,14 +319,14 @@ def _of_potentials(kind, us, threshold, slope, gs, more, direct, du):  # type: i
 
 
 @compiled
-def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, g):  # type: ignore[no-untyped-def]
+def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, learned, g):  # type: ignore[no-untyped-def]
     """g [places, blocks * WIDTH], the gradients of these samples' (first, last + 1, batch) spikes, or potentials, at
     these times (first, last + 1) becomes that of their currents.
 
     how: whether g is of potentials, synapses onto itself, whether neurons that fired are pulled back by the other
     coefficients, whether gradients go through their firing, threshold, kind and slope of the surrogate. maps: readout,
     back, change. carried: adjoints of the states [batch, blocks, states * WIDTH], through: of the spikes [batch,
-    blocks, WIDTH], both of the timestep after.
+    blocks, WIDTH], both of the timestep after. learned: as of `whole_linear`.
     """
     direct, wiring, switched, full, threshold, kind, slope = how
     (read, readout), back, change = maps
@@ -298,6 +338,7 @@ def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, g):  #
     du, gradients = np.zeros(WIDTH, g.dtype), g.reshape(-1)
     factors, changes = readout.reshape(-1), change[2].reshape(-1)
     adjoints, passed, own = carried.reshape(-1), through.reshape(-1), r.reshape(-1)
+    stand, made = learned
     for b in range(samples[0], samples[1]):
         for t in range(times[1] - 1, times[0] - 1, -1):
             for block in range(blocks):
@@ -309,6 +350,12 @@ def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, g):  #
                 for k in range(len(read)):
                     weights = (block * several * len(read) + k) * WIDTH
                     add_products(adjoints, at + read[k] * WIDTH, factors, weights, du, 0)
+                if len(made):
+                    who, before = spikes[(t - 1) * batch + b, block] if t else np.uint64(0), spot * size
+                    into = made[b, block]
+                    add_places(stand, adjoints, at, befores, before, currents, given, who, into)
+                    for n in range(WIDTH):
+                        into[len(into) - WIDTH + n] += du[n]
                 more[:] = 0
                 if full and t:
                     if len(befores):

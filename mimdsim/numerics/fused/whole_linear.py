@@ -17,6 +17,11 @@ group.
 
 Kept for gradients that read them, else without places: (potentials [places, blocks, WIDTH], states before the timestep
 [places, blocks, states * WIDTH], currents [places, blocks, WIDTH]).
+
+Coefficients that are learned: `learned` is (stand, made). stand int64[places, 4]: the state that a coefficient adds to;
+the state that it multiplies, the current (-1) or one (-2); after a spike (1), without one (0) or always (-1); which one
+it is. made [batch, blocks, (coefficients + 1) * WIDTH]: their gradients, and last the sum of those of the potentials;
+no samples where nothing is learned.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from mimdsim.numerics.fused.vectors import (
 
 ONE_BIT = np.uint64(1)
 FIRED = np.uint8(WIDTH)
+CURRENT = -1  # among what coefficients multiply
 NOTHING, ONE_TO_ONE, ALL_TO_ALL = range(3)  # a layer's synapses onto itself
 
 
@@ -216,7 +222,7 @@ def join(first, last, groups, begins, threshold, shape, entries, made):  # type:
 
 
 @compiled
-def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, kept, carried, q):  # type: ignore[no-untyped-def]
+def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, kept, carried, learned, q):  # type: ignore[no-untyped-def]
     """q [blocks, timesteps, batch * WIDTH] = gradients of the currents of these samples (first, last + 1) at these
     timesteps, from block `begin` on.
 
@@ -225,13 +231,13 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
     fired are pulled back by the other coefficients, whether gradients go through their firing, threshold, kind and
     slope of the surrogate. maps: readout, back, change. lists: starts and ids of what is listed. given: g of it, to
     which the layer's reading of its own spikes adds; du [timesteps, batch, blocks * WIDTH] of potentials that are the
-    output, one timestep if it is the same for all, else none.
+    output, one timestep if it is the same for all, else none. To what is learned this adds.
     """
     coupled, by_emission, wiring, switched, full, threshold, kind, slope = how
     (read, readout), back, change = maps
     starts, ids = lists
     places, lanes, values, slots, ends = entries
-    (g, du), (group, groups), (first, last) = given, rows, samples
+    (g, du), (group, groups), (first, last), (stand, made) = given, rows, samples, learned
     states, batch, neurons, turns = len(back[0]) - 1, q.shape[2] // WIDTH, r.shape[1], q.shape[1]
     many = times[1] - times[0]
     sums, sources, coefficients = back[0], back[1], back[2].reshape(-1)
@@ -248,27 +254,34 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
         start, middle, end = ends[row, t - 2] if t > 1 else 0, ends[row, t - 1] if t else 0, ends[row, t]
         if t == turns - 1:
             carried[state + first * size : state + last * size] = 0
+            made[first:last, block] = 0
         for e in range(middle, end):
             if slots[row, e] >= 0:
                 lane = lanes[row, e] % FIRED
                 at, one = state + (places[row, e] - t * batch) * size + lane, g[slots[row, e]] * values[row, e]
                 for k in range(len(read)):
                     carried[at + read[k] * WIDTH] += readout[block, k, lane] * one
+                if len(made):
+                    made[places[row, e] - t * batch, block, made.shape[2] - WIDTH + lane] += one
         if len(du):
             for b in range(first, last):
                 given_at = ((min(t, len(du) - 1) * batch + b) * every + block) * WIDTH
                 for k in range(len(read)):
                     weights = (block * len(read) + k) * WIDTH
                     add_products(carried, state + b * size + read[k] * WIDTH, factors, weights, output, given_at)
+                if len(made):
+                    _add_strip(made[b, block], made.shape[2] - WIDTH, output, given_at)
         fired[:] = 0
-        if switched:
+        if switched or len(made):
             for e in range(start, middle):
                 if lanes[row, e] >= FIRED and (slots[row, e] >= 0 or not by_emission):
                     fired[places[row, e] - (t - 1) * batch] |= ONE_BIT << np.uint64(lanes[row, e] % FIRED)
         for b in range(first, last):
-            at = state + b * size
+            at, spot = state + b * size, (t * batch + b) * every + block
+            if len(made):
+                into = made[b, block]
+                add_places(stand, carried, at, befores, spot * size, currents, spot * WIDTH, fired[b], into)
             if full and t:
-                spot = (t * batch + b) * every + block
                 if len(befores):
                     copy_strips(others, 0, befores, spot * size, states)
                 if len(currents):
@@ -279,7 +292,15 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
                 for k in range(states):
                     add_products(passed, b * WIDTH, carried, at + k * WIDTH, others, size + (k + 2) * WIDTH)
             copy_strips(strips, 0, carried, at, states)
-            weigh_strips(strips, sums, len(sums), sources, coefficients, block * back[2][0].size, fired[b])
+            weigh_strips(
+                strips,
+                sums,
+                len(sums),
+                sources,
+                coefficients,
+                block * back[2][0].size,
+                fired[b] if switched else np.uint64(0),
+            )
             copy_strips(carried, at, strips, size, states)
             into = ((number * turns + t) * batch + b) * WIDTH
             copy_strips(adjoints, into, strips, 2 * size, 1)
@@ -288,6 +309,8 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
                 each, us = through[b], potentials[before : before + WIDTH]
                 for n in range(len(each)):
                     each[n] *= surrogate(kind, us[n] - threshold, slope, through)
+                if len(made):
+                    _add_strip(made[b, block], made.shape[2] - WIDTH, passed, b * WIDTH)
                 for k in range(len(read)):
                     add_products(
                         carried, at + read[k] * WIDTH, factors, (block * len(read) + k) * WIDTH, passed, b * WIDTH
@@ -305,6 +328,34 @@ def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, ke
                     g[slot] += through[b, lane]
                 if slot >= 0 and wiring == ONE_TO_ONE:
                     g[slot] += r[block, 0, lane] * q[number, t, b * WIDTH + lane]
+
+
+@compiled
+def _add_strip(made, into, given, start):  # type: ignore[no-untyped-def]
+    made, given = made[into : into + WIDTH], given[start : start + WIDTH]
+    for n in range(len(made)):
+        made[n] += given[n]
+
+
+@compiled
+def add_places(stand, adjoints, at, befores, before, currents, current, who, made):  # type: ignore[no-untyped-def]
+    """Add a timestep of a block and sample to gradients of coefficients: adjoints of the states from `at` on, states
+    before from `before` on, currents from `current` on."""
+    for k in range(len(stand)):
+        target, column, when, row = stand[k]
+        into, given = row * WIDTH, at + target * WIDTH
+        others, other = (befores, before + column * WIDTH) if column >= 0 else (currents, current)
+        if when < 0 or (when == 0 and who == 0):
+            if column >= CURRENT:
+                add_products(made, into, adjoints, given, others, other)
+            else:
+                _add_strip(made, into, adjoints, given)
+            continue
+        bits = who if when else ~who
+        while bits != 0:
+            n = lowest_bit(bits)
+            bits &= bits - ONE_BIT
+            made[into + n] += adjoints[given + n] * others[other + n] if column >= CURRENT else adjoints[given + n]
 
 
 @compiled

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.base.schema import read_toml, toml_text, toml_value
+from mimdsim.graph.names import aged
 from mimdsim.workload.description.workload import PATHS, find_beside, find_workload
 from mimdsim.workload.interchange.model_file import ImportedNetwork, Population, write_model
 from mimdsim.workload.interchange.nir_neurons import Discretisation
@@ -118,7 +119,9 @@ def _fill(path: Path, weights: dict[str, Array], layers: tuple[str, ...], networ
 def _describe(network: ImportedNetwork) -> list[str]:
     """One line per layer, and what was decided."""
     lines = [f"{network.title}, a timestep of {network.dt_seconds:g} s" if network.dt_seconds else network.title]
-    lines += [_describe_layer(name, each) for name, each in network.layers]
+    for (name, each), reads in zip(network.layers, network.sources, strict=True):
+        said = ", reads " + " and ".join(aged(one.name, one.lag or 0) for one in reads) if each.also else ""
+        lines.append(_describe_layer(name, each) + said)
     return [*lines, *(f"note: {note}" for note in network.notes)]
 
 
@@ -134,7 +137,7 @@ def _describe_layer(name: str, each: Population) -> str:
         parts.append("bias")
     if each.recurrence != "none":
         parts.append(f"recurrence {each.recurrence}")
-    if each.delay:
+    if each.delay and not each.also:
         parts.append(f"delay {each.delay}")
     return ", ".join(parts)
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.graph import Layer, SpikingNetwork
-from mimdsim.graph.layer import Source, labels_of
+from mimdsim.graph.layer import Source
 from mimdsim.graph.learned_constants import settled
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.neuron_parts import Model, Parts, compose
 from mimdsim.graph.spikes import Selection
-from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset
+from mimdsim.workload.interchange.model_file import RESETS, Dynamics, ImportedNetwork, Population, Reset, weights_named
 from mimdsim.workload.interchange.nir_nodes import Reals
 
 Array = npt.NDArray[Any]
@@ -32,13 +32,15 @@ def layers_of(
     layer lists and how gradients pass them: `selections` do, whose second thresholds are shares of the layer's
     threshold, and `reset_gradients`.
     """
-    delay = int({each.delay for each in network.populations[1:]} == {1})
+    delay = int({one.lag for sources in network.sources for one in sources if one.name != INPUT} == {1})
+    silent = {name for name, each in network.layers if not each.spiking}
     layers: list[Layer] = []
-    for index, (name, each) in enumerate(network.layers):
-        if not each.spiking and each is not network.populations[-1]:
-            raise _refused(where, f"layer '{name}' does not spike; only the last one may send its potential")
+    for index, ((name, each), sources) in enumerate(zip(network.layers, network.sources, strict=True)):
+        if unsent := [one.name for one in sources if one.name in silent]:
+            what = f"layer '{unsent[0]}' does not spike; only the last one may send its potential, which no other reads"
+            raise _refused(where, f"{what} ('{name}' does)")
         before, usual = (layers[-1].name, delay) if layers else (INPUT, 0)
-        late = Source(name=before, neurons=each.inputs, lag=each.delay)
+        plain = (Source(name=before, neurons=each.inputs, lag=usual),)
         neuron, selection = linear_neuron(each.dynamics, each.kind, reset_gradients[index]), selections[index]
         layers.append(
             Layer(
@@ -55,7 +57,7 @@ def layers_of(
                 recurrence=each.recurrence,
                 spiking=each.spiking,
                 convolution=each.convolution,
-                sources=() if each.delay == usual else (late,),
+                sources=() if sources == plain else sources,
             )
         )
     return tuple(layers), delay
@@ -102,21 +104,24 @@ def network_of_layers(
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
         read = network.sources(layer)
-        arrays = [f"w.{layer.name}", *(f"w.{layer.name}.from.{label}" for label in labels_of(read)[1:])]
+        arrays = zip(read, weights_named(layer.name, read), strict=True)
         # the same weights for every term of a sum
-        every = [(term, weights[array]) for each, array in zip(read, arrays, strict=True) for term in each.terms]
-        (first, of_first), *others = every
+        every = ((term, np.asarray(weights[name], np.float64)) for each, name in arrays for term in each.terms)
+        (first, main), *others = ((replace(term, also=()), values) for term, values in every)
+        if layer.convolution and others:
+            why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
+            raise _refused(f"layer '{layer.name}'", why)
         populations.append(
             Population(
                 node=layer.name,
                 kind="LIF" if layer.spiking else "LI",
-                weights=np.asarray(of_first, np.float64),
+                weights=main,
                 dynamics=_dynamics(layer),
                 bias=None if bias is None else np.asarray(bias, np.float64).reshape(-1),
                 recurrent=None if recurrent is None else np.asarray(recurrent, np.float64),
                 delay=first.lag or 0,
                 source=first.name,
-                also=tuple((one.name, np.asarray(each, np.float64), one.lag or 0) for one, each in others),
+                also=tuple(others),
                 convolution=layer.convolution,
             )
         )

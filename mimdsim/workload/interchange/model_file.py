@@ -1,9 +1,9 @@
-"""A model, whatever format it came in: a chain of populations with their discrete equations; and the file of it that
+"""A model, whatever format it came in: populations with their discrete equations; and the file of it that
 `mimdsim import` makes and `network.imported` names in a workload.
 
-For one population, in timestep t (`current` is the weighted sum of the spikes it receives):
+For one population, in timestep t (`current` is the weighted sum of the spikes it receives, of all its sources):
 
-    current[t] = source[t - delay] @ weights + own[t-1] @ recurrent + bias
+    current[t] = source[t - delay] @ weights + ... + own[t-1] @ recurrent + bias
     i[t] = synapse_decay * i[t-1] + synapse_gain * current[t]        (without a synapse: i[t] = current[t])
     v[t] = rest + decay * (v[t-1] - rest) + gain * i[t]
     own[t] = 1 where v[t] > threshold, else 0                        (a read-out sends v[t] itself)
@@ -13,14 +13,16 @@ and a neuron that fired at t-1 is reset before or after it integrates, as `reset
 The file is safetensors, with arrays by layer ('hidden0', ..., 'output'): w.<layer>, and where it has them b.<layer>
 and r.<layer>; the neurons' constants as decay.<layer>, gain.<layer> and so on, named as the fields of `Dynamics`, one
 number per neuron. Notes give the kind of every layer, its reset and delay, and the length of a timestep; of a layer
-that reads planes also <layer>.convolution, the record `Convolution` as JSON: its arrays are then by channel.
+that reads planes also <layer>.convolution, the record `Convolution` as JSON: its arrays are then by channel. Of a layer
+that reads others than the one before it, <layer>.sources are what it reads and at which ages, in place of its delay:
+'hidden0@t input@t-2'. Weights from the second on are w.<layer>.from.<source>, as in training; the form is then 2.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,12 +33,15 @@ from pydantic import TypeAdapter
 from mimdsim.base.errors import DataFileError, MappingError, shortened
 from mimdsim.base.files import parse_json
 from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.layer import Source, labels_of
+from mimdsim.graph.names import INPUT, aged
+from mimdsim.workload.description.sections import source_of
 from mimdsim.workload.interchange.nir_nodes import Reals
 from mimdsim.workload.interchange.nir_planes import bounded
-from mimdsim.workload.interchange.state_dict import chain_of, layer_names
+from mimdsim.workload.interchange.state_dict import FROM, chain_of, layer_names
 from mimdsim.workload.interchange.weights_file import read_notes, read_safetensors, write_safetensors
 
-FORM = "mimdsim model 1"
+FORM, FORM_OF_SOURCES = "mimdsim model 1", "mimdsim model 2"
 _NEEDED = ("decay", "gain", "rest")
 MOST_DELAY = 10_000
 
@@ -81,12 +86,12 @@ class Dynamics:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Population:
-    """Neurons that read one source. weights [inputs, neurons], bias [neurons], recurrent [neurons, neurons] (from, to)
-    for recurrence 'all_to_all', [neurons] for 'one_to_one'; `node` says where in the file it was.
+    """Neurons that read one source or several. weights [inputs, neurons], bias [neurons], recurrent [neurons, neurons]
+    (from, to) for recurrence 'all_to_all', [neurons] for 'one_to_one'; `node` says where in the file it was.
 
     convolution: how it reads planes; weights are then [channels read * taps, channels], and bias and constants of
-    neurons one for each channel. source: the node of the population that it reads, 'input', or '': the one before it.
-    also: of populations that are written, the nodes of others, with their weights and delays.
+    neurons one for each channel. source: the layer that it reads, 'input', or '': the one before it. also: what else it
+    reads, a source several times if at several ages, with weights for each.
     """
 
     node: str
@@ -97,7 +102,7 @@ class Population:
     recurrent: Reals | None = None
     delay: int = 0
     source: str = ""
-    also: tuple[tuple[str, Reals, int], ...] = ()
+    also: tuple[tuple[Source, Reals], ...] = ()
     convolution: Convolution | None = None
 
     @property
@@ -121,7 +126,8 @@ class Population:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImportedNetwork:
-    """Populations in order, each reading the one before it; dt_seconds is the length of a timestep (0: unknown).
+    """Populations in order: each reads those before it in the same timestep, or later, and others from the next one on;
+    dt_seconds is the length of a timestep (0: unknown).
 
     `notes` list decisions made while reading where another choice would be possible.
     """
@@ -144,6 +150,18 @@ class ImportedNetwork:
         return tuple(zip(layer_names(len(self.populations)), self.populations, strict=True))
 
     @property
+    def sources(self) -> tuple[tuple[Source, ...], ...]:
+        """What every population reads, by the names of layers."""
+        before = (INPUT, *layer_names(len(self.populations)))
+        return tuple(
+            (
+                Source(name=each.source or name, neurons=each.inputs, lag=each.delay),
+                *(source for source, _ in each.also),
+            )
+            for name, each in zip(before, self.populations, strict=False)
+        )
+
+    @property
     def title(self) -> str:
         """'12-38-7'"""
         return "-".join(str(width) for width in (self.inputs, *(each.neurons for each in self.populations)))
@@ -152,11 +170,16 @@ class ImportedNetwork:
 _CONSTANTS = tuple(each.name for each in fields(Dynamics) if each.name != "reset")
 
 
+def weights_named(layer: str, sources: Sequence[Source]) -> tuple[str, ...]:
+    """The names of the weights that a layer has for what it reads."""
+    return f"w.{layer}", *(f"w.{layer}.from.{label}" for label in labels_of(tuple(sources))[1:])
+
+
 def arrays_of(network: ImportedNetwork) -> dict[str, Array]:
     """The weights of a network by the names that training gives them, float64."""
     arrays: dict[str, Array] = {}
-    for layer, each in network.layers:
-        arrays[f"w.{layer}"] = each.weights
+    for (layer, each), sources in zip(network.layers, network.sources, strict=True):
+        arrays |= zip(weights_named(layer, sources), (each.weights, *(values for _, values in each.also)), strict=True)
         if each.bias is not None:
             arrays[f"b.{layer}"] = each.bias
         if each.recurrent is not None:
@@ -168,14 +191,20 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
     """Write a network whole or not at all, float32."""
     arrays = arrays_of(network)
     notes = {"form": FORM, "dt_seconds": repr(network.dt_seconds)}
-    for layer, each in network.layers:
+    before = INPUT
+    for (layer, each), sources in zip(network.layers, network.sources, strict=True):
         for name in _CONSTANTS:
             values = getattr(each.dynamics, name)
             if values is not None:
                 arrays[f"{name}.{layer}"] = values
         notes[f"{layer}.kind"] = each.kind
         notes[f"{layer}.reset"] = each.dynamics.reset
-        notes[f"{layer}.delay"] = str(each.delay)
+        if [one.name for one in sources] == [before]:
+            notes[f"{layer}.delay"] = str(each.delay)
+        else:
+            notes[f"{layer}{SOURCES}"] = " ".join(aged(one.name, one.lag or 0) for one in sources)
+            notes["form"] = FORM_OF_SOURCES
+        before = layer
         if each.convolution:
             notes[f"{layer}.convolution"] = json.dumps(asdict(each.convolution))
     write_safetensors(path, arrays, notes)
@@ -184,7 +213,7 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
 def read_model(path: Path) -> ImportedNetwork:
     """A network as `write_model` wrote it, float32 values; raises DataFileError for anything else."""
     notes = read_notes(path, "no such file; make it with  mimdsim import MODEL.nir")
-    if notes.get("form") != FORM:
+    if notes.get("form") not in (FORM, FORM_OF_SOURCES):
         raise DataFileError(
             path, "is not a model made by 'mimdsim import'; weights alone go to training.initial_weights"
         )
@@ -197,10 +226,15 @@ def read_model(path: Path) -> ImportedNetwork:
     }
     sizes = {layer: (each.planes.neurons, each.result.neurons) for layer, each in found.items()}
     trained = {name: values for name, values in arrays.items() if name[:2] in ("w.", "r.", "b.")}
-    layers, _ = chain_of(path, trained, sizes)
-    if strays := set(found) - set(layers):
-        raise DataFileError(path, f"says a convolution of '{min(strays)[:40]}'; its layers are {', '.join(layers)}")
-    populations = tuple(_population(path, layer, arrays, notes, found.get(layer)) for layer in layers)
+    layers = layer_names(sum(name.startswith("w.") and FROM not in name for name in trained))
+    places = {INPUT: 0} | {layer: place for place, layer in enumerate(layers, 1)}
+    names = {layer: _sources(path, layer, before, places, notes) for before, layer in zip(places, layers, strict=False)}
+    chain_of(path, trained, sizes, {layer: {name: one.name for name, one in of.items()} for layer, of in names.items()})
+    noted = {name.removesuffix(SOURCES) for name in notes if name.endswith(SOURCES)}
+    for what, said in (("a convolution", {*found}), ("sources", noted)):
+        if strays := said.difference(layers):
+            raise DataFileError(path, f"says {what} of '{min(strays)[:40]}'; its layers are {', '.join(layers)}")
+    populations = tuple(_population(path, layer, arrays, notes, (found.get(layer), names[layer])) for layer in layers)
     try:
         dt = float(notes.get("dt_seconds", "0"))
     except ValueError:
@@ -208,8 +242,9 @@ def read_model(path: Path) -> ImportedNetwork:
     return ImportedNetwork(populations=populations, dt_seconds=dt if np.isfinite(dt) and dt > 0 else 0.0)
 
 
-NOTE = ".convolution"
+NOTE, SOURCES = ".convolution", ".sources"
 _CONVOLUTION = TypeAdapter(Convolution)
+_Found = tuple[Convolution | None, dict[str, Source]]  # and the weights for what it reads
 
 
 def _convolution(path: Path, name: str, text: str) -> Convolution:
@@ -223,14 +258,37 @@ def _convolution(path: Path, name: str, text: str) -> Convolution:
     return found
 
 
+def _sources(
+    path: Path, layer: str, before: str, places: Mapping[str, int], notes: Mapping[str, str]
+) -> dict[str, Source]:
+    """What a layer reads, as far as it can be told without weights, by the names of these."""
+    delay = notes.get(f"{layer}.delay", "0")
+    text = notes.get(f"{layer}{SOURCES}", f"{before}@t" + (f"-{delay}" if delay != "0" else ""))
+    try:
+        read = [source_of(each) for each in text.split(" ")]
+    except MappingError:
+        read = []
+    least = {name: int(places[name] > places[layer]) for name, _ in read if name in places and name != layer}
+    ages = all(lag is not None and least.get(name, MOST_DELAY + 1) <= lag <= MOST_DELAY for name, lag in read)
+    if not read or not ages or len(set(read)) < len(read) or (before == INPUT != read[0][0]):
+        raise DataFileError(
+            path,
+            f"says that '{layer}' reads '{shortened(text)}'; needed are '{INPUT}', which the first layer reads first, "
+            f"and others, each at an age of at most {MOST_DELAY}, one after it from 1 on: 'hidden0@t {INPUT}@t-2'",
+        )
+    sources = tuple(Source(name=name, neurons=0, lag=lag) for name, lag in read)
+    return dict(zip(weights_named(layer, sources), sources, strict=True))
+
+
 def _all_read(given: Any, read: Any) -> bool:
     """Whether JSON has no other keys than what was read of it."""
     return not isinstance(given, dict) or all(name in read and _all_read(given[name], read[name]) for name in given)
 
 
 def _population(
-    path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapping[str, str], convolution: Convolution | None
+    path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapping[str, str], found: _Found
 ) -> Population:
+    convolution, reads = found
     weights = arrays[f"w.{layer}"]
     neurons = weights.shape[1]
     if convolution and weights.shape != (convolution.fan_in, convolution.channels):
@@ -247,9 +305,12 @@ def _population(
     if ("synapse_decay" in constants) != ("synapse_gain" in constants):
         raise DataFileError(path, f"layer '{layer}' has half of a synapse: synapse_decay and synapse_gain go together")
     reset = next((known for known in RESETS if known == notes.get(f"{layer}.reset")), None)
-    delay = notes.get(f"{layer}.delay", "0")
-    if reset is None or not (delay.isdecimal() and len(delay) < 6 and int(delay) <= MOST_DELAY):
-        raise DataFileError(path, f"says reset '{notes.get(f'{layer}.reset')}' and delay '{delay[:20]}' of '{layer}'")
+    if reset is None:
+        raise DataFileError(path, f"says reset '{notes.get(f'{layer}.reset')}' of '{layer}'")
+    if convolution and len(reads) > 1:
+        raise DataFileError(path, f"says that '{layer}', a convolution, reads {len(reads)} sources; it reads one")
+    first, *others = reads.values()
+    of_others = [arrays[name] for name in reads][1:]
     return Population(
         node=layer,
         kind=notes.get(f"{layer}.kind", "LIF"),
@@ -257,6 +318,8 @@ def _population(
         dynamics=Dynamics(**constants, reset=reset),
         bias=arrays.get(f"b.{layer}"),
         recurrent=arrays.get(f"r.{layer}"),
-        delay=int(delay),
+        delay=first.lag or 0,
+        source=first.name,
+        also=tuple((replace(one, neurons=len(each)), each) for one, each in zip(others, of_others, strict=True)),
         convolution=convolution,
     )

@@ -11,11 +11,13 @@ from typing import Literal
 
 import numpy as np
 
+from mimdsim.workload.description.sections import MAX_LAYERS
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, OF_PLANES, NirNode, NodeProblem, Reals
 from mimdsim.workload.interchange.nir_planes import PlaneMap
 
 WHOLE_DELAY = 1e-3  # assumed: how far a delay may be from a whole number of timesteps, in timesteps
 MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence
+MOST_TERMS = MAX_LAYERS  # what a layer of a workload reads
 
 
 # A linear map of rows of values: a matrix [inputs, outputs], or a factor for each value, [n], or [1] for any number.
@@ -94,12 +96,19 @@ class Combination:
             constant = np.broadcast_to(self.constant, linear.shape[:1]) @ linear if product else self.constant * linear
         if bias is not None:
             constant = constant + bias
-        terms: dict[tuple[str, int], Term] = {key: _then(_plain(each), linear) for key, each in self.terms.items()}
+        terms: dict[tuple[str, int], Term] = {}
+        made = 0
+        for key, each in self.terms.items():
+            through = _then(_plain(each), linear)
+            made = _counted(made, 0 if through is linear else through.size)
+            terms[key] = through
         return Combination(terms=terms, constant=constant)
 
     def delayed(self, timesteps: int) -> Combination:
         """Every term later by `timesteps`; the constant has always been there."""
         moved = {(source, delay + timesteps): term for (source, delay), term in self.terms.items()}
+        if max((delay for _, delay in moved), default=0) > MOST_TIMESTEPS:
+            raise NodeProblem(f"delays add up to over {MOST_TIMESTEPS} timesteps")
         return Combination(terms=moved, constant=self.constant)
 
 
@@ -107,9 +116,16 @@ def total(parts: list[Combination]) -> Combination:
     """The sum of everything that arrives at one node."""
     terms: dict[tuple[str, int], Term] = {}
     constant = np.zeros(1)
+    made = 0
     for part in parts:
         for key, term in part.terms.items():
-            terms[key] = _plus(_plain(terms[key]), _plain(term)) if key in terms else term
+            if key in terms:
+                terms[key] = both = _plus(_plain(terms[key]), _plain(term))
+                made = _counted(made, both.size)
+            else:
+                terms[key] = term
+        if len(terms) > MOST_TERMS:
+            raise NodeProblem(f"adds up over {MOST_TERMS} sources, or ages of them; a layer reads at most so many")
         if part.constant.size > 1 and constant.size > 1:
             _agree(constant.size, part.constant.size, "gives", "gives")
         constant = constant + part.constant
@@ -120,6 +136,13 @@ def _plain(term: Term) -> Reals:
     if isinstance(term, PlaneMap):
         raise NodeProblem("is joined with pools or convolutions of planes; only neurons and weights may follow these")
     return term
+
+
+def _counted(made: int, more: int) -> int:
+    """Values that were made, with `more`."""
+    if made + more > MAX_VALUES:
+        raise NodeProblem(f"products and sums of weights have over {MAX_VALUES} values")
+    return made + more
 
 
 def _bounded(rows: int, columns: int) -> None:
@@ -145,25 +168,24 @@ def combinations_of(
         before[end].append(start)
     sources = {name for name, node in nodes.items() if node.kind in NEURONS or node.kind == "Input"}
     sent = {name: Combination(terms={(name, 0): IDENTITY}, constant=np.zeros(1)) for name in sources}
+    found: dict[str, Combination] = {}
     notes: list[str] = []
-    composed = 0
-    for name in _in_order(before, sources):
+    composed, seen = 0, set[int]()
+    for name in (*_in_order(before, sources), *(one for one in nodes if nodes[one].kind in NEURONS)):
         kind = nodes[name].kind
         with _naming(f"'{name}' ({kind})"), np.errstate(all="ignore"):  # what overflows is refused later, with its node
             arriving = total([sent[one] for one in before[name]])
             late = _timesteps(nodes[name], dt) if kind == "Delay" else 0
-            sent[name] = arriving.delayed(late) if late else _through(nodes[name], arriving)
             if late and arriving.constant.any():
                 notes.append(f"the constant that '{name}' delays acts from the first timestep on, not {late} later")
-            plain = (term for term in sent[name].terms.values() if not isinstance(term, PlaneMap))
-            composed += sum(term.size for term in plain if term.ndim == 2 and term.base is None)
-            if composed > MAX_VALUES:
-                raise NodeProblem(f"products of weights have over {MAX_VALUES} values")
-    found = {name: sent[name] for name, node in nodes.items() if node.kind == "Output"}
-    for name, node in nodes.items():
-        if node.kind in NEURONS:
-            with _naming(f"'{name}'"):
-                found[name] = total([sent[one] for one in before[name]])
+            if kind not in NEURONS:
+                arriving = sent[name] = arriving.delayed(late) if late else _through(nodes[name], arriving)
+            if kind in NEURONS or kind == "Output":
+                found[name] = arriving
+            plain = (term for term in arriving.terms.values() if isinstance(term, np.ndarray) and id(term) not in seen)
+            fresh = [term for term in plain if term.ndim == 2 and term.base is None]
+            seen.update(map(id, fresh))  # which are all kept until the end
+            composed = _counted(composed, sum(term.size for term in fresh))
     return found, notes
 
 

@@ -18,6 +18,7 @@ from mimdsim.base.errors import DescriptionError, MissingExtra
 from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.graph.batch_norm import folded
 from mimdsim.graph.convolution import Convolution, Planes, Pool, Window
+from mimdsim.graph.names import INPUT
 from mimdsim.workload.description.network import network_of
 from mimdsim.workload.description.workload import Workload
 from mimdsim.workload.interchange.layers import network_of_layers
@@ -83,23 +84,23 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
     dt = network.dt_seconds
     if dt <= 0:
         raise DescriptionError("NIR", ["its time constants are in seconds; give the length of a timestep, --dt 1e-3"])
-    sources = [each.source or before for before, each in zip(("input", *names), network.populations, strict=False)]
-    reads = zip(sources, network.populations, strict=True)
-    first = next((each.convolution for source, each in reads if source == "input" and each.convolution), None)
+    reads = tuple(zip(network.sources, network.populations, strict=True))
+    first = next((each.convolution for (one, *_), each in reads if one.name == INPUT and each.convolution), None)
     planes = {name: made for name, each in zip(names, network.populations, strict=True) if (made := _made(each))}
     planes |= {"input": first.planes} if first else {}
     shape = np.array(planes["input"].shape if first else [network.inputs])
     nodes: dict[str, NirNode | NirGraph] = {"input": NirNode(kind="Input", arrays={"shape": shape})}
     edges: list[tuple[str, str]] = []
+    called = dict(zip((INPUT, *(layer for layer, _ in network.layers)), ("input", *names), strict=True))
     senders = {"input": "input"} | {
         name: _sender(name, each) for name, each in zip(names, network.populations, strict=True)
     }
-    for nearest, name, population in zip(sources, names, network.populations, strict=True):
+    for name, (read, population) in zip(names, reads, strict=True):
         dynamics, recurrent, sender = population.dynamics, population.recurrent, senders[name]
         gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
         bias = population.bias
-        main = nearest, population.weights, population.delay
-        for source, weights, lag in (main, *population.also):
+        every = (population.weights, *(values for _, values in population.also))
+        for (source, lag), weights in zip(((called[one.name], one.lag or 0) for one in read), every, strict=True):
             product = f"{name}_weights{f'_{source}' if f'{name}_weights' in nodes else ''}"
             product += f"_{lag}" if product in nodes else ""  # of a source that it reads at several ages
             given = senders[source]
@@ -118,6 +119,8 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
             edges += itertools.pairwise(dict.fromkeys([given, *chain, sender]))
             bias = None
         if population.kind == "Linear":
+            if population.also:  # where its products add up
+                nodes[sender] = NirNode(kind="Scale", arrays={"scale": np.ones(population.neurons)})
             continue
         try:
             nodes[sender] = _neurons(population, dt)
@@ -136,6 +139,8 @@ def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirGraph
 def _sender(name: str, population: Population) -> str:
     """The node that gives what a population sends."""
     if population.kind == "Linear":
+        if population.also:
+            return f"{name}_sum"
         pools = population.convolution and population.convolution.after
         return f"{name}_pool" if pools else f"{name}_weights"
     return f"{name}_neurons" if population.recurrent is None else f"{name}.neurons"
@@ -266,7 +271,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
         f"note: NIR resets to a value; '{reset}' is recorded in the metadata, which other programs do not read"
         for reset in noted
     ]
-    if any(lag for each in populations.populations for lag in (each.delay, *(also[2] for also in each.also))):
+    if any(each.lag for sources in populations.sources for each in sources):
         lines.append(
             "note: layers read each other some timesteps later, written as Delay nodes, which not all programs read"
         )

@@ -18,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, suggest
+from mimdsim.graph.names import INPUT
 
 Array = npt.NDArray[Any]
 # snnTorch: lif1.recurrent.weight, lif1.recurrent.V; torch.nn.RNN: weight_hh_l0; norse: recurrent_weights.
 _RECURRENT = re.compile(r"recurrent|_hh|w_rec")
 _OWN_NAME = re.compile(r"([wrb])\.([A-Za-z0-9_]+)")
+FROM = ".from."  # in names of weights for a second source
 
 
 def layer_names(count: int) -> tuple[str, ...]:
@@ -97,31 +99,47 @@ def weights_of_state_dict(
 
 
 def chain_of(
-    path: Path, weights: Mapping[str, Array], sizes: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    path: Path,
+    weights: Mapping[str, Array],
+    sizes: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    reads: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """(layers in order, widths from the input to the output); raises DataFileError if they do not form a chain of
-    layers. sizes: inputs and neurons of those with a convolution, whose weights have other extents."""
-    found = sorted((name[2:] for name in weights if name.startswith("w.")), key=_natural)
+    """(layers in order, widths from the input to the output); raises DataFileError if they do not fit together. sizes:
+    inputs and neurons of those with a convolution, whose weights have other extents. reads: of layers that do not read
+    the one before them alone, the names of their weights, and what each is for."""
+    found = sorted((name[2:] for name in weights if name.startswith("w.") and FROM not in name), key=natural)
     layers = layer_names(len(found))
     if not found or set(found) != set(layers):
         raise DataFileError(
             path, f"has weights for layers {', '.join(found) or '(none)'}; needed are hidden0, hidden1, ..., output"
         )
-    widths = [sizes.get(layers[0], weights[f"w.{layers[0]}"].shape)[0]]
-    for layer in layers:
-        inputs, neurons = weights[f"w.{layer}"].shape
-        inputs, wide = sizes.get(layer, (inputs, neurons))
-        if inputs != widths[-1]:
-            raise DataFileError(path, f"w.{layer} takes {inputs} inputs, the layer before it has {widths[-1]} neurons")
+    flat = [name for name, values in weights.items() if name.startswith("w.") and values.ndim != 2]
+    if flat:
+        raise DataFileError(path, f"{flat[0]} has {weights[flat[0]].ndim} dimensions, not [inputs, neurons]")
+    extents = {layer: sizes.get(layer, weights[f"w.{layer}"].shape) for layer in layers}
+    widths = {INPUT: extents[layers[0]][0]} | {layer: int(wide) for layer, (_, wide) in extents.items()}
+    known = set()
+    for before, layer in zip(widths, layers, strict=False):
+        neurons = weights[f"w.{layer}"].shape[1]
+        for name, source in reads.get(layer, {f"w.{layer}": before}).items():
+            if name not in weights:
+                raise DataFileError(path, f"says that '{layer}' reads '{source}' also; '{name}' is missing")
+            inputs, made = extents[layer] if name == f"w.{layer}" else weights[name].shape
+            if inputs != widths[source]:
+                what = "the layer before it" if source == before else f"'{source}'"
+                raise DataFileError(path, f"{name} takes {inputs} inputs, {what} has {widths[source]} neurons")
+            if made != widths[layer]:
+                raise DataFileError(path, f"{name} has columns for {made} neurons, '{layer}' has {widths[layer]}")
+            known.add(name)
         for kind, shapes in (("r", ((neurons, neurons), (neurons,))), ("b", ((neurons,),))):
             other = weights.get(f"{kind}.{layer}")
             if other is not None and other.shape not in shapes:
                 raise DataFileError(path, f"{kind}.{layer} has the shape {list(other.shape)} for {neurons} neurons")
-        widths.append(int(wide))
-    strays = [name for name in weights if name[2:] not in layers]
+        known |= {f"r.{layer}", f"b.{layer}"}
+    strays = [name for name in weights if name not in known]
     if strays:
         raise DataFileError(path, f"{', '.join(strays)} belong to no layer; layers are {', '.join(layers)}")
-    return layers, tuple(widths)
+    return layers, tuple(widths.values())
 
 
 def _guess(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]:
@@ -131,7 +149,7 @@ def _guess(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]:
             path, "already has weights under the names of a network: set training.initial_weights to it"
         )
     matrices = [
-        name for name in sorted(tensors, key=_natural) if tensors[name].ndim == 2 and not _RECURRENT.search(name)
+        name for name in sorted(tensors, key=natural) if tensors[name].ndim == 2 and not _RECURRENT.search(name)
     ]
     if not matrices:
         found = ", ".join(f"{name} {list(array.shape)}" for name, array in list(tensors.items())[:12])
@@ -151,7 +169,7 @@ def _guess(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]:
         bias = re.sub("weight(?=[^.]*$)", "bias", name)
         if bias != name and bias in tensors and tensors[bias].ndim == 1:
             made.append(Assignment(bias, f"b.{layer}"))
-    for name in sorted(tensors, key=_natural):
+    for name in sorted(tensors, key=natural):
         if _RECURRENT.search(name) and tensors[name].ndim in (1, 2):
             layer = _recurrent_layer(path, name, tensors[name], widths)
             kind = "b" if "bias" in name else "r"
@@ -170,7 +188,7 @@ def _recurrent_layer(path: Path, name: str, values: Array, widths: Mapping[str, 
     return fitting[0]
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
+def natural(name: str) -> list[tuple[int, int, str]]:
     """Sort key that puts fc2 before fc10."""
     return [
         (1, int(part), "") if part.isdecimal() and len(part) < 9 else (0, 0, part)
