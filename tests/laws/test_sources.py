@@ -382,6 +382,9 @@ def test_a_file_of_nir_has_the_weights_of_a_sum_for_each_term() -> None:
     for sample, counts in enumerate(expected):
         sent = NodeByNode(file, DT).run(values.dense[:, sample].astype(np.float64))
         np.testing.assert_array_equal(sent.sum(axis=0), counts)
+    planes = reading(network_of_planes(PLANES, PLANES, PLANES, delay=0), {"hidden2": ("hidden0 + hidden1",)})
+    with pytest.raises(DescriptionError, match="a convolution of a sum of spikes is not written to files"):
+        network_of_layers(planes, given_values(planes, 3).arrays, DT)
 
 
 @pytest.mark.parametrize(

@@ -104,10 +104,13 @@ def network_of_layers(
         if recurrent is not None and layer.recurrence == "one_to_one":
             recurrent = recurrent.reshape(-1)
         read = network.sources(layer)
-        named = zip(read, weights_named(layer.name, read), strict=True)
+        arrays = zip(read, weights_named(layer.name, read), strict=True)
         # the same weights for every term of a sum
-        every = [(term, np.asarray(weights[array], np.float64)) for each, array in named for term in each.terms]
-        (first, main), *others = every
+        every = ((term, np.asarray(weights[name], np.float64)) for each, name in arrays for term in each.terms)
+        (first, main), *others = ((replace(term, also=()), values) for term, values in every)
+        if layer.convolution and others:
+            why = "a convolution of a sum of spikes is not written to files; nearest: a state dict by mimdsim.to_torch"
+            raise _refused(f"layer '{layer.name}'", why)
         populations.append(
             Population(
                 node=layer.name,
