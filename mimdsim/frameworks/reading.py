@@ -812,7 +812,7 @@ def _layer_of(origin: Origin | None) -> object:
 def _product_in(origin: Origin | None) -> Product | None:
     """The last product in what a module returns, alone or of all timesteps."""
     if isinstance(origin, FunctionResult) and origin.by in GATHERS:
-        return next(filter(None, map(_product_in, reversed(origin.of))), None)
+        return _product_in(origin.of[-1]) if origin.of else None
     return origin if isinstance(origin, Product) else None
 
 

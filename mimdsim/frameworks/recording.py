@@ -187,7 +187,7 @@ class Recorded:
     masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
     values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
     does; votes: how many outputs stand for a class, of which the module returned the mean; made: by operations element
-    by element, in order; timesteps: of the sequence, 0 where it was not seen."""
+    by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module took one a call."""
 
     layers: dict[str, NeuronCalls]
     norms: Counter[str]
@@ -198,6 +198,7 @@ class Recorded:
     votes: int = 1
     made: list[Made] = field(default_factory=list)
     timesteps: int = 0
+    stepwise: bool = False
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -691,6 +692,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         votes=recorder.votes,
         made=recorder.made,
         timesteps=recorder.timesteps,
+        stepwise=timesteps is not None,
     )
 
 
