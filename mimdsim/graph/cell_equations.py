@@ -42,8 +42,9 @@ class Arithmetic:
     damp = staticmethod(cells.damped)
 
     def clamp(self, x: Any, low: float, high: float) -> Any:
-        """x from low to high; its gradient is 0 beyond, and at either."""
-        return self.relu(x - low) - self.relu(x - high) + low
+        """x from low to high; its gradient is 0 beyond, and 1 at either, as PyTorch's."""
+        least = x + self.relu(low - x)
+        return least - self.relu(least - high)
 
 
 @dataclass(frozen=True)
