@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, constant_of
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
@@ -236,6 +236,28 @@ class _Layer:
                 others.append(each)
         return line + [each for each in others if each.number < line[-1].number]
 
+    def values(self, classes: Classes, times: list[int], line: dict[Made, int]) -> dict[tuple[int, int], torch.Tensor]:
+        """What the module made, by class and timestep, from the last timestep back."""
+        found: dict[tuple[int, int], torch.Tensor] = {}
+        waiting: list[tuple[int, Operand, int]] = [(0, made, times[0] - age) for made, age in line.items()]
+        while waiting:
+            kind, made, t = waiting.pop()
+            if (kind, t) in found or t < 0:
+                continue
+            of = classes.latest[kind]
+            tensor = made.tensor if isinstance(made, Read) else made.values if isinstance(made, Made) else made
+            if tensor is not None:
+                found[kind, t] = torch.as_tensor(tensor)
+            if not isinstance(made, Made) or (made.op, len(made.args)) != (of.op, len(of.args)):
+                continue
+            # a number is the first factor, also where it is what a state begins with
+            turned = made.op == TIMES and isinstance(made.args[0], float) and not isinstance(of.args[0], float)
+            for one, other in zip(of.args, made.args[::-1] if turned else made.args, strict=True):
+                if isinstance(one, Made) and one not in self.constant:
+                    place = classes.places[one]
+                    waiting.append((place.kind, other, t + times[place.kind] - place.age - times[kind]))
+        return found
+
     def times(self, classes: Classes, own: Own, earliest: float) -> list[int]:
         """When the latest of every class is made, as early as can be; of the last output there is an earliest."""
         found: list[float] = [-np.inf] * len(classes.latest)
@@ -299,8 +321,11 @@ class Own:
 class _Writer:
     """The equations of a layer, from the classes of its values and when their latest are made."""
 
-    def __init__(self, layer: _Layer, classes: Classes, times: list[int], own: Own, columns: int):
+    def __init__(self, layer: _Layer, classes: Classes, times: list[int], own: Own, columns: int, anew: bool):
+        """anew: also what has a name is worked out of the states of a timestep earlier, rather than kept."""
         self.layer, self.classes, self.kinds, self.own, self.columns = layer, classes, times, own, columns
+        self._anew = anew
+        self._recursive = {kind for kind in range(1, len(classes.latest)) if self._reaches(kind)}
         self.rows: dict[str, tuple[str, np.ndarray]] = {}
         self._taken = {*FUNCTIONS, "t", OUTPUT}
         self._names: dict[int, str] = {0: OUTPUT}
@@ -320,6 +345,30 @@ class _Writer:
             self._name(kind)
         self._named = set(kept)
         self.texts = self._write()
+        self.every = self._with_every()
+
+    def _reaches(self, kind: int) -> bool:
+        """Whether a class is made of itself, other than by what the layer sends."""
+        seen, waiting = {0}, [kind]
+        while waiting:
+            args = self.classes.latest[waiting.pop()].args
+            read = {
+                self.classes.places[arg].kind for arg in args if isinstance(arg, Made) and arg in self.classes.places
+            }
+            if kind in read:
+                return True
+            waiting += read - seen
+            seen |= read
+        return False
+
+    def _with_every(self) -> tuple[str, ...]:
+        """The equations, and one of each value that was made: '_0', '_1' and so on, by its class."""
+        values = {}
+        for kind in range(len(self.classes.latest)):
+            values[f"_{kind}"] = f"_{kind} = {self._expression(kind, 0)[0]}"
+            while self._waiting:
+                self._equation(self._waiting.pop())
+        return (*self._written.values(), *self._helpers.values(), *values.values())
 
     def _write(self) -> tuple[str, ...]:
         self._written: dict[int, str] = {}
@@ -400,7 +449,8 @@ class _Writer:
         if made.op == "detach":
             return self._expression(kind, lag)
         # what is nothing's own name is worked out anew of what was, rather than kept
-        if lag and kind and not made.name and kind not in self._through and not any(map(_is_current, made.args)):
+        plain = not made.name or (self._anew and kind not in self._recursive)
+        if lag and kind and plain and kind not in self._through and not any(map(_is_current, made.args)):
             self._through.add(kind)
             made_anew = self._expression(kind, lag)
             self._through.remove(kind)
@@ -471,7 +521,8 @@ class _Numbers:
         self.nearest: np.ndarray | float = np.inf
 
     def spike(self, x: np.ndarray) -> np.ndarray:
-        self.nearest = np.minimum(self.nearest, np.abs(x))
+        # whole numbers, and states that are 0, may be equal to a threshold, in any precision
+        self.nearest = np.minimum(self.nearest, np.where(x == 0, np.inf, np.abs(x)))
         return (x > 0).astype(np.float64)
 
     def detach(self, x: np.ndarray) -> np.ndarray:
@@ -493,10 +544,13 @@ class _Numbers:
         return np.maximum(x, 0.0)
 
 
-def sent_by(layer: Written, currents: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sent_by(
+    layer: Written, currents: np.ndarray, sums: np.ndarray, texts: tuple[str, ...] = ()
+) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]:
     """What the equations send, [timesteps, samples, neurons], of currents and of sums over own outputs [timesteps,
-    samples, gates * neurons]; and how near the nearest spike so far was to its threshold."""
-    equations = equations_of(layer.texts)
+    samples, gates * neurons]; how near the nearest spike so far was to its threshold; and what all equations, or
+    `texts`, make, timestep by timestep."""
+    equations, whole = equations_of(texts or layer.texts), []
     before: dict[str, Any] = {}
     every, near = [], []
     functions, gates = _Numbers(), layer.model("").gates
@@ -514,9 +568,10 @@ def sent_by(layer: Written, currents: np.ndarray, sums: np.ndarray) -> tuple[np.
 
         made = run(equations, given, functions)
         before = made
+        whole.append(made)
         every.append(made[OUTPUT] + zeros)
         near.append(functions.nearest + zeros)
-    return np.stack(every), np.stack(near)
+    return np.stack(every), np.stack(near), whole
 
 
 def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
@@ -601,15 +656,25 @@ def _layer(
     convolution = _products(reads[-1])[0].convolution
     width = currents[0][0].shape[1:].numel() // gates
     columns = convolution.result.channels if convolution else width
-    writer = _Writer(layer, classes, times, own, columns)
     product = next((each for read in reads if own.is_sum(read) for each in _products(read)), None)
-    written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
-    try:
-        model = written.model("own")
-    except MappingError as problem:
-        raise refusal(f"{where}: {problem} (its equations: {'; '.join(writer.texts)})") from None
     outputs = {times[0] - age: made for made, age in line.items()}
-    found = _checked(where, written, model, own, times[0], recorded, currents, outputs)
+    refused = None
+    for anew in (False, True):
+        writer = _Writer(layer, classes, times, own, columns, anew)
+        written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
+        try:
+            model = written.model("own")
+        except MappingError as problem:
+            raise refusal(f"{where}: {problem} (its equations: {'; '.join(writer.texts)})") from None
+        values = layer.values(classes, times, line)
+        try:
+            found = _checked(where, written, model, own, times[0], recorded, currents, outputs, writer.every, values)
+            break
+        except DescriptionError as problem:
+            refused = refused or problem
+    else:
+        assert refused is not None
+        raise refused
     steps = {each.step for each in classes.latest if each.step}
     if len({(each.surrogate, each.slope) for each in steps if each}) > 1:
         raise refusal(f"{where} spike with several surrogate gradients; one of them can run")
@@ -682,8 +747,11 @@ def _checked(
     recorded: Recorded,
     currents: list[tuple[torch.Tensor, Product | Sum]],
     outputs: dict[int, Made],
+    every: tuple[str, ...],
+    by_class: dict[tuple[int, int], torch.Tensor],
 ) -> list[torch.Tensor]:
-    """What the equations send in every timestep; raises DescriptionError where it is not what the module sent."""
+    """What the equations send in every timestep; raises DescriptionError where it is not what the module sent, or where
+    values of it, by class and timestep, are not what `every` equation makes."""
     given = np.stack([_flat(tensor) for tensor, _ in currents])
     sums = np.zeros_like(given)
     for read in _every_read(recorded) if model.recurrent else ():
@@ -695,8 +763,14 @@ def _checked(
         values, width = _flat(read.tensor), columns if isinstance(read.of, Gate) else given.shape[2]
         if 0 <= t < len(sums):
             sums[t, :, gate * columns : gate * columns + width] = values
-    made, near = sent_by(written, given, sums)
+    made, near, whole = sent_by(written, given, sums, every)
     shape = currents[0][0].shape
+    for (kind, t), tensor in sorted(by_class.items(), key=lambda each: each[0][1]):
+        if t < len(made) and (off := _off(tensor, whole[t][f"_{kind}"] + 0.0 * made[t], near[t])):
+            raise refusal(
+                f"{where} make values that are off by {off:.2g} in timestep {t} from those of the equations that were "
+                f"read: {'; '.join(written.texts)}; nearest: states that begin at 0, and the same in every timestep"
+            )
     for t, output in sorted(outputs.items()):
         if output.tensor is None or not 0 <= t < len(made):
             continue
@@ -710,6 +784,17 @@ def _checked(
         made[t] = _flat(output.tensor)
     neurons = (shape[0], *shape[1:-1], shape[-1] // model.gates)
     return [torch.as_tensor(each).reshape(neurons) for each in made]
+
+
+def _off(tensor: torch.Tensor, wanted: np.ndarray, near: np.ndarray) -> float:
+    """How far values are off, where no spike was near its threshold; 0 for nothing but rounding."""
+    found = tensor.detach().cpu().numpy().astype(np.float64)
+    if found.ndim > 1 and found.size == wanted.size:
+        found = found.reshape(wanted.shape)
+    elif found.size > 1 and found.shape[-1:] != wanted.shape[-1:]:
+        return 0.0
+    off = np.where(near > NEAR, np.abs(found - wanted), 0.0)
+    return float(off.max()) if off.max() > SAME * max(1.0, float(np.abs(wanted).max())) else 0.0
 
 
 def _flat(tensor: torch.Tensor) -> np.ndarray:
