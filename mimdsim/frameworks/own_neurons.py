@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,7 @@ from mimdsim.frameworks.origins import (
     feeds_of,
     undropped,
 )
-from mimdsim.frameworks.recording import NeuronCalls, Recorded
+from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.graph.cell_equations import FUNCTIONS, SUMS, cell_from_equations, equations_of, run
 from mimdsim.graph.cells import OUTPUT, TAKEN, CellModel
 
@@ -200,9 +201,9 @@ class _Layer:
                 self.constant.add(each)
         self.every = made
 
-    def families(self, component: Component) -> list[tuple[Classes, dict[Made, int]]]:
+    def families(self, component: Component, said: str) -> list[tuple[Classes, dict[Made, int]]]:
         """The kinds of what others read, latest first: the classes that the last is made of, and all of the kind with
-        the timesteps from each to the last."""
+        the timesteps from each to the last. said: what of theirs is not read."""
         left, found = [root for root in component.roots if root not in self.constant], []
         while left:
             root = left[-1]
@@ -210,7 +211,9 @@ class _Layer:
             classes = next(filter(None, (self._classes(root, each) for each in earlier[:MOST_CLASSES])), None)
             if classes is None:
                 raise refusal(
-                    f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
+                    f"{self.where}: {said}"
+                    if said
+                    else f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
                     "nearest: a loop that does the same in every timestep"
                 )
             line = self._line(left)
@@ -250,8 +253,8 @@ class _Layer:
                 found[kind, t] = torch.as_tensor(tensor)
             if not isinstance(made, Made) or (made.op, len(made.args)) != (of.op, len(of.args)):
                 continue
-            # a number is the first factor, also where it is what a state begins with
-            turned = made.op == TIMES and isinstance(made.args[0], float) and not isinstance(of.args[0], float)
+            # numbers that states begin with may come in another order
+            turned = made.op in (ADD, TIMES) and _fits(of.args, made.args[::-1]) > _fits(of.args, made.args)
             for one, other in zip(of.args, made.args[::-1] if turned else made.args, strict=True):
                 if isinstance(one, Made) and one not in self.constant:
                     place = classes.places[one]
@@ -282,6 +285,15 @@ class _Layer:
         if not np.isfinite(found).all() or found[0] >= self.timesteps:
             raise refusal(f"{self.where}: its outputs are made before what they are made of")
         return [int(each) for each in found]
+
+
+def _fits(args: tuple[Operand, ...], others: tuple[Operand, ...]) -> int:
+    """How many operands of one operation are made as those of another."""
+    pairs = zip(args, others, strict=True)
+    return sum(
+        type(one) is type(other) and (not isinstance(one, Made) or one.op == getattr(other, "op", ""))
+        for one, other in pairs
+    )
 
 
 def _products(read: Read) -> list[Product]:
@@ -582,6 +594,14 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     components = components_of([*recorded.returned, *of_layers, *(read.of for read in _every_read(recorded))])
     if not components:
         return recorded
+    for origin in recorded.returned:
+        if isinstance(origin, FunctionResult) and len(origin.of) > recorded.timesteps > 0 and origin.by == "stack":
+            warnings.warn(
+                f"the module returns {len(origin.of)} timesteps of {recorded.timesteps}: what was there before "
+                "the first is left out here, also of a maximum or a mean over time",
+                UserWarning,
+                stacklevel=4,
+            )
     returned = _made_in(recorded.returned)
     layers, sent = {}, dict[Made, LayerOutput]()
     for component in components:
@@ -636,10 +656,14 @@ def _layer(
 ) -> tuple[NeuronCalls, dict[Made, LayerOutput]]:
     """The calls of a layer that is written out, and what its outputs, and states that are returned, are."""
     reads = [arg for made in component.members for arg in made.args if isinstance(arg, Read) and _is_current(arg)]
+    unread = not_read(recorded, component)
+    said = f"'{unread}' of it is not read; what is: docs/pytorch.md, 'Neurons that are written out'" if unread else ""
+    if any(not _products(read) for read in reads):
+        raise refusal(f"neurons that are written out read what is no product with weights{said and f': {said}'}")
     where = f"the neurons that read '{_products(reads[-1])[0].weight}'"
     timesteps = recorded.timesteps or 1 + max(each.call for read in reads for each in _products(read))
     layer = _Layer(where, recorded.made, timesteps)
-    families = layer.families(component)
+    families = layer.families(component, said)
     classes, line = _sent(where, families, component, output)
     own = Own(line, reads)
     read_by = set().union(*(component.roots[each] for each in line))
@@ -703,6 +727,16 @@ def _layer(
         for made, age in states.items():
             sent.setdefault(made, LayerOutput(layer=name, call=timesteps - 1 - age, spikes=False))
     return calls, sent
+
+
+def not_read(recorded: Recorded, component: Component | None = None) -> str:
+    """The first function of what a component makes, or of a product or parameter, that equations have not."""
+    members = set(component.members) if component else set()
+    for kinds in ((), (Product, Sum, Gate, Parameter)):  # of its own first
+        for each in recorded.unread:
+            if each.by not in GATHERS and any(of in members if not kinds else isinstance(of, kinds) for of in each.of):
+                return each.by.strip("_")
+    return ""
 
 
 Family = tuple[Classes, dict[Made, int]]

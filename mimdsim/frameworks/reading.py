@@ -41,9 +41,9 @@ from mimdsim.frameworks.origins import (
     feeds_of,
     undropped,
 )
-from mimdsim.frameworks.own_neurons import with_own_neurons
+from mimdsim.frameworks.own_neurons import not_read, with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of, normalised_currents
-from mimdsim.frameworks.recording import VOTE, NeuronCalls, Recorded, record
+from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded, record
 from mimdsim.graph import layer as graph
 from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.convolution import Convolution
@@ -201,8 +201,9 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     """The layers in the order in which they run, that of the output last."""
     if not recorded.layers:
         raise refusal(
-            "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module; neurons and cells "
-            'of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
+            "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module"
+            + (f"; neurons that are written out have no '{unread}'" if (unread := not_read(recorded)) else "")
+            + '; neurons and cells of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )
     order = [_with_norm(module, recorded, _layer(name, calls)) for name, calls in recorded.layers.items()]
     read = {source.layer for layer in order for source in layer.sources}
@@ -442,9 +443,6 @@ def _divisor(origin: Origin | None) -> float:
     if isinstance(origin, FunctionResult):
         return origin.divisor * max(map(_divisor, origin.of), default=1.0)
     return 1.0
-
-
-GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}
 
 
 def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:

@@ -123,8 +123,6 @@ def evaluate(node: ast.expr, named: Callable[[str, bool], Any], functions: Any) 
             return one + other
         if isinstance(node.op, ast.Sub):
             return one - other
-        if isinstance(node.op, ast.Div) and isinstance(other, Term):
-            raise MappingError(f"'{ast.unparse(node)}' divides by what depends on neurons; divide by numbers")
         return one * other if isinstance(node.op, ast.Mult) else one / other
     if isinstance(node, ast.UnaryOp):
         value = evaluate(node.operand, named, functions)
