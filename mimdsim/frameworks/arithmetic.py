@@ -83,6 +83,9 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         low, high = (CLAMPS[by][at] if limit is None else limit for at, limit in enumerate((low, high)))
         if not isinstance(low, (float, type(None))) or not isinstance(high, (float, type(None))):
             return None
+        if by in ("hardtanh", "relu6"):  # no gradient at either limit
+            least = make(ADD, make("relu", make(SUBTRACT, operands[0], low)), low)
+            return make(SUBTRACT, high, make("relu", make(SUBTRACT, high, least)))
         if low is not None and high is not None:
             return make("clamp", operands[0], low, high)
         return _limited(make, operands[0], low, high)

@@ -591,7 +591,8 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     recorded = replace(recorded, returned=[_undivided(origin) for origin in recorded.returned])
     of_layers = (origin for calls in recorded.layers.values() for origin in calls.origins)
     # also what is read last, and by nothing that is returned
-    components = components_of([*recorded.returned, *of_layers, *(read.of for read in _every_read(recorded))])
+    ends = [*recorded.returned, *recorded.returned_before]
+    components = components_of([*ends, *of_layers, *(read.of for read in _every_read(recorded))])
     if not components:
         return recorded
     for origin in recorded.returned:

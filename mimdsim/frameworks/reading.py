@@ -544,9 +544,16 @@ def _constants(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
 
 
 def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
-    """Constants that differ from neuron to neuron, of neurons that are written out."""
+    """Constants that differ from neuron to neuron, of neurons that are written out, and biases of 0 where the other of
+    both is there."""
     written = layer.calls.reading.written
-    return {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of} if written else {}
+    if not written:
+        return {}
+    made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
+    if written.own and bool(layer.biases or layer.norm) != bool(layer.recurrent_bias):
+        columns = layer.calls.neurons * written.model(name).gates
+        made[f"b.{name}" if layer.recurrent_bias else f"rb.{name}"] = np.zeros((1, columns))
+    return made
 
 
 def _of_trained_norm(
@@ -837,7 +844,7 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
         "surrogate": [each.surrogate for each in readings],
         "surrogate_slope": [each.slope for each in readings],
         "recurrence": [_recurrence(layer) for layer in layers],
-        "bias": [bool(layer.biases or layer.norm) for layer in layers],
+        "bias": [bool(layer.biases or layer.norm or layer.recurrent_bias) for layer in layers],
         "delay": int(_delayed(layers)),
         "second_threshold": NONE,
         "output_second_threshold": NONE,

@@ -124,6 +124,8 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.SPIKE
     if isinstance(module, torch.jit.ScriptModule):
         return Kind.UNKNOWN
+    if isinstance(module, (torch.nn.Sigmoid, torch.nn.Tanh, torch.nn.Hardtanh)):
+        return Kind.CONTAINER  # functions, in neurons that are written out
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
         return Kind.SAME
@@ -193,7 +195,8 @@ class Recorded:
     values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
     does; votes: how many outputs stand for a class, of which the module returned the mean; made: by operations element
     by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module took one a call;
-    unread: what functions made that are not understood, or gather timesteps, in order."""
+    unread: what functions made that are not understood, or gather timesteps, in order;
+    returned_before: by the calls before the last, in a single step."""
 
     layers: dict[str, NeuronCalls]
     norms: Counter[str]
@@ -206,6 +209,7 @@ class Recorded:
     timesteps: int = 0
     stepwise: bool = False
     unread: list[FunctionResult] = field(default_factory=list)
+    returned_before: list[Origin | None] = field(default_factory=list)
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -245,6 +249,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", "")
         if name == "_set_grad_enabled" and not self._inside:
             self._gradients = args[0]
+        if name == "register_hook" and self.origin(args[0]) is not None:
+            raise refusal("a hook acts on a gradient (register_hook), which nothing here would call: remove it")
         before = args if self._inside else self._before(name, args)
         drops = func is torch.nn.functional.dropout  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
@@ -283,6 +289,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return
         if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
             return self._keep(args[0], made, known[0])
+        if name in ADDS and not kwargs and (biased := self._biased(known)) is not None:
+            return self.mark(made, biased)
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
             cut = self._is_cut(args, made)
@@ -312,6 +320,15 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         result = FunctionResult(by=by, of=tuple(dict.fromkeys(known)), divisor=divisor or 1.0)
         self.unread.append(result)
         return self.mark(made, result)
+
+    def _biased(self, known: list[Origin]) -> Product | None:
+        """A product to which a bias is added by hand."""
+        products = [each for each in known if isinstance(each, Product)]
+        biases = [each.name for each in known if isinstance(each, Parameter)]
+        if len(products) != 1 or len(biases) != 1 or products[0].bias or products[0].norm or products[0].convolution:
+            return None
+        columns = self.parameters[products[0].weight].shape[0 if products[0].transposed else 1]
+        return replace(products[0], bias=biases[0]) if self.parameters[biases[0]].shape == (columns,) else None
 
     def _is_cut(self, args: Any, made: torch.Tensor) -> bool:
         """Whether a function leaves gradients out, as without gradients (no_grad)."""
@@ -391,6 +408,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _element_by_element(self, name: str, args: Any, kwargs: Any, result: torch.Tensor) -> Made | None:
         """An operation on currents, parameters, and what was made of them; None for any other."""
         operands = [self._operand(arg) for arg in args if not isinstance(arg, (torch.dtype, torch.device))]
+        kwargs = {key: given for key, given in kwargs.items() if key != "inplace" or given}
         if kwargs.keys() - {"min", "max", "min_val", "max_val", "alpha", "value"} or any(
             operand is None for operand in operands
         ):
@@ -766,6 +784,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     recorder = Recorder(module)
     steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
     made: Any = None
+    every: list[Origin | None] = []
     reset_states(module)
     kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
     held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
@@ -775,6 +794,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         for number, step in enumerate(steps):
             recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
             made = module(step)
+            every += [recorder.origin(tensor) for tensor in tensors_in(made)]
     for each, before in held:
         vars(each).clear()
         vars(each).update(before)
@@ -798,6 +818,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         timesteps=recorder.timesteps,
         stepwise=timesteps is not None,
         unread=recorder.unread,
+        returned_before=every[: len(every) - len(returned)],
     )
 
 
