@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import eq, ge, gt, le, lt, ne
+from operator import eq, ge, gt, itemgetter, le, lt, ne
 from typing import Any
 
 import numpy as np
@@ -204,7 +204,9 @@ def _nearest(found: np.ndarray, peak: float, half: float) -> tuple[str, float, f
         if name in ("boxcar", "triangular"):  # which end where rounding says
             values = np.where(np.abs(np.abs(places) * slope - (0.5 if name == "boxcar" else 1)) < 1e-4, found, values)
         tried.append((float(np.abs(values - found).max() / max(peak, 1e-30)), name, slope, factor))
-    off, name, slope, factor = min(tried) if np.isfinite(found).all() and peak > 0 else (np.inf, "", 0.0, 0.0)
+    off, name, slope, factor = (
+        min(tried, key=itemgetter(0)) if np.isfinite(found).all() and peak > 0 else (np.inf, "", 0.0, 0.0)
+    )
     if not off <= SAME_SURROGATE:
         near = f"; nearest: {name} with slope {slope:g} times {factor:g}, off by up to {off:.2g}" if name else ""
         raise refusal(f"a spike: its surrogate gradient is none of {', '.join(SURROGATES)}, times a factor{near}")

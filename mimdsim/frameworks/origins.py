@@ -128,7 +128,7 @@ class Read:
     tensor: torch.Tensor
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)  # it is made of all that was before
 class Made:
     """What an operation element by element made. by: the function of PyTorch; op: as equations write it, 'spike' with
     its step; number: in the order in which they were made; name: of a variable that held it; version: of the tensor,

@@ -775,7 +775,10 @@ def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) ->
 
 def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     """What was recorded, with the linear layer that reads cells at its end as a layer whose potentials are read."""
-    ends = [(origin, at) for at, each in enumerate(recorded.returned) if (origin := _product_in(each)) is not None]
+    every = (feed for calls in recorded.layers.values() for origin in calls.origins for feed in feeds_of(origin))
+    read = {feed.product.weight for feed in every}  # by neurons that may send their current, as it is, at first
+    found = [(_product_in(each), at) for at, each in enumerate(recorded.returned)]
+    ends = [(origin, at) for origin, at in found if origin is not None and origin.weight not in read]
     if not ends:
         return recorded
     product, at = ends[0]
@@ -966,7 +969,9 @@ def _reading(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool) -
     calls, of_cells = last.calls, last.calls.reading.of_cells
     outputs, spikes = (calls.outputs, True) if reads == "spikes" or of_cells else (calls.states or calls.outputs, False)
     of_output = [at for at, each in enumerate(recorded.returned) if (calls.name, spikes) in _sources(each)]
-    if not of_output or len(of_output) == len(calls.sequence(outputs)):  # a list of all timesteps
+    timesteps = len(calls.sequence(outputs))
+    # a list of all timesteps, the first of which may be a current as it is
+    if not of_output or len(recorded.returned) == timesteps <= len(of_output) + 1 or len(of_output) == timesteps:
         return ""
     functions, values = _functions(recorded.returned[of_output[0]]), recorded.values[of_output[0]]
     some = functions <= {"stack"} and values.ndim < calls.outputs[0].ndim + (not calls.in_time)
