@@ -620,14 +620,14 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
         for name, calls in every.items()
     }
     found = [_replaced(origin, sent, known) for origin in recorded.returned]
-    ends = [origin.of[0] if _is_quotient(origin) else origin for origin in recorded.returned]  # type: ignore[union-attr]
-    calls = {sent[end].call for end in ends if isinstance(end, Made) and end in sent}
-    plain = isinstance(ends[0] if ends else None, Made) and len(calls) == 1 and not recorded.stepwise
+    ends = [_before_quotient(origin) for origin in recorded.returned]
+    times = {sent[end].call for end in ends if isinstance(end, Made) and end in sent}
+    plain = isinstance(ends[0] if ends else None, Made) and len(times) == 1 and not recorded.stepwise
     return replace(recorded, layers=made, returned=found, reading="last" if plain else recorded.reading)
 
 
-def _is_quotient(origin: Origin | None) -> bool:
-    return isinstance(origin, FunctionResult) and origin.by == "div"
+def _before_quotient(origin: Origin | None) -> Origin | None:
+    return origin.of[0] if isinstance(origin, FunctionResult) and origin.by == "div" else origin
 
 
 def _undivided(origin: Origin | None) -> Origin | None:

@@ -782,7 +782,7 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     if not ends:
         return recorded
     product, at = ends[0]
-    of = product.of
+    of: Origin | None = product.of
     while isinstance(of, FunctionResult) and of.by in GATHERS and len(set(map(_layer_of, of.of))) == 1:
         of = of.of[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
