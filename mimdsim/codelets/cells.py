@@ -17,7 +17,7 @@ from mimdsim.numerics.dense import cells as numerics
 from mimdsim.numerics.dense import elementwise as dense
 from mimdsim.program import Codelet, TileFormula
 
-CALLS = {"sigmoid": "sigmoid", "tanh": "tanh", "exponential": "exponent", "relu": "relu"}
+CALLS = {"sigmoid": "sigmoid", "tanh": "tanh", "exponential": "exponent", "relu": "relu", "reciprocal": "inverse"}
 
 
 class InPlace:
@@ -71,6 +71,8 @@ def function(name: str, in_place: int | None = None) -> Codelet:
 def _gradient_formula(name: str) -> TileFormula:
     if name == "exponential":
         return calls_formula("times")
+    if name == "reciprocal":
+        return calls_formula("square", "times", "times scalar")
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         how: dict[str, Any] = {"worker_contexts": worker_contexts, "vector_bytes": vector_bytes}

@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import eq, ge, gt, itemgetter, le, lt, ne
 from typing import Any
 
 import numpy as np
 import torch
 
-from mimdsim.base.errors import DescriptionError
-from mimdsim.frameworks.neurons import PROBES, nearest_surrogate
-from mimdsim.frameworks.origins import Made, Step
+from mimdsim.frameworks.neurons import SAME_SURROGATE, refusal
+from mimdsim.frameworks.origins import Made, Read, Step
+from mimdsim.graph.surrogates import SURROGATES
 
 ADD, SUBTRACT, TIMES, OVER = "+", "-", "*", "/"
 BINARY = {
-    **dict.fromkeys(("__add__", "__iadd__", "__radd__", "add", "add_"), ADD),
-    **dict.fromkeys(("__sub__", "__isub__", "sub", "sub_", "subtract"), SUBTRACT),
-    **dict.fromkeys(("__mul__", "__imul__", "__rmul__", "mul", "mul_", "multiply"), TIMES),
-    **dict.fromkeys(("__truediv__", "__itruediv__", "div", "div_", "true_divide"), OVER),
+    **dict.fromkeys(("__add__", "__iadd__", "__radd__", "add"), ADD),
+    **dict.fromkeys(("__sub__", "__isub__", "sub", "subtract"), SUBTRACT),
+    **dict.fromkeys(("__mul__", "__imul__", "__rmul__", "mul", "multiply"), TIMES),
+    **dict.fromkeys(("__truediv__", "__itruediv__", "div", "divide", "true_divide"), OVER),
 }
 REVERSED = {"__rsub__": SUBTRACT, "rsub": SUBTRACT, "__rtruediv__": OVER, "__rdiv__": OVER}
-UNARY = {"sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "relu": "relu", "detach": "detach"}
-ABOVE = {
-    "gt": False,
-    "__gt__": False,
-    "ge": False,
-    "__ge__": False,
-    "lt": True,
-    "__lt__": True,
-    "le": True,
-    "__le__": True,
+UNARY = {"sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "relu": "relu", "detach": "detach", "data": "detach"}
+RELATIONS = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq, "!=": ne}
+COMPARES = {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">=", "lt": "<", "less": "<", "le": "<=",
+            "less_equal": "<=", "eq": "==", "ne": "!="}  # fmt: skip
+CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}
+WHOLE = {"bool", "int", "long", "to", "type", "type_as"}  # of numbers that are whole already, without a gradient
+
+# slope times where a surrogate is half as high as at 0
+HALF = {
+    "straight_through": 1e3,
+    "superspike": np.sqrt(2) - 1,
+    "arctan": 2 / np.pi,
+    "sigmoid": np.log(3 + np.sqrt(8)),
+    "triangular": 0.5,
+    "boxcar": 0.5,
 }
-CLAMPS = {"clamp", "clip", "clamp_", "hardtanh"}
+FINE = np.geomspace(1e-4, 300, 200)  # from the threshold
 
 
 def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: list[Any]) -> Made | None:
-    """What a function of PyTorch made, in operations of equations; None for functions that these have not."""
+    """What a function of PyTorch made, in operations of equations; None for functions that these have not. limits: of
+    a clamp, by name."""
+    by = by if by.startswith("__") else by.removesuffix("_")
     if by in REVERSED and len(operands) == 2:
         return make(REVERSED[by], operands[1], operands[0])
     if by in BINARY and len(operands) == 2:
@@ -44,40 +52,93 @@ def arithmetic(make: Callable[..., Made], by: str, operands: list[Any], limits: 
         return make(BINARY[by], *operands)
     if by == "detach" and isinstance(operands[0], Made) and operands[0].op == "detach":
         operands = list(operands[0].args)
+    if by in WHOLE:
+        return make("detach", operands[0]) if _is_whole(operands[0]) else None
     if by in UNARY and len(operands) == 1:
         return make(UNARY[by], operands[0])
     if by in ("neg", "__neg__", "negative") and len(operands) == 1:
         return make(TIMES, -1.0, operands[0])
     if by in ("square", "pow", "__pow__") and (len(operands) == 1 or operands[1:] == [2.0]):
         return make(TIMES, operands[0], operands[0])
+    if by == "reciprocal" or (by in ("pow", "__pow__") and operands[1:] == [-1.0]):
+        return make(OVER, 1.0, operands[0])
     if by in ("abs", "__abs__", "absolute") and len(operands) == 1:
         return make(ADD, make("relu", operands[0]), make("relu", make(TIMES, -1.0, operands[0])))
-    if by in ABOVE and len(operands) == 2:
-        one, other = reversed(operands) if ABOVE[by] else operands
-        if isinstance(one, Made) and _is_spike(one) and isinstance(other, float) and 0 <= other < 1:
-            return make("detach", one.args[0] if one.op == "detach" else one)
-        return make("detach", make("spike", make(SUBTRACT, one, other)))
+    if compares := COMPARES.get(by.strip("_")):
+        return _compared(make, compares, *operands)
+    if by in ("__invert__", "logical_not", "bitwise_not") and _is_whole(operands[0]):
+        return make(SUBTRACT, 1.0, operands[0])
+    if by in ("__and__", "logical_and", "bitwise_and") and all(map(_is_whole, operands)):
+        return make(TIMES, *operands)
+    if by in ("__or__", "logical_or", "bitwise_or") and all(map(_is_whole, operands)):
+        return make(SUBTRACT, make(ADD, *operands), make(TIMES, *operands))
+    if by in ("clamp_min", "clamp_max"):
+        by, operands, limits = (
+            "clamp",
+            operands[:1],
+            [*operands[1:], None] if by == "clamp_min" else [None, *operands[1:]],
+        )
     if by in CLAMPS and operands:
-        low, high = [*operands[1:], None, None][:2] if len(operands) > 1 else limits
-        made, x = None, operands[0]
+        low, high = [*operands[1:], *CLAMPS[by]][:2] if len(operands) > 1 else limits
+        low, high = (CLAMPS[by][at] if limit is None else limit for at, limit in enumerate((low, high)))
         if not isinstance(low, (float, type(None))) or not isinstance(high, (float, type(None))):
             return None
+        if by in ("hardtanh", "relu6"):  # no gradient at either limit
+            least = make(ADD, make("relu", make(SUBTRACT, operands[0], low)), low)
+            return make(SUBTRACT, high, make("relu", make(SUBTRACT, high, least)))
         if low is not None and high is not None:
-            return make("clamp", x, low, high)
-        if low is not None:
-            x = made = make(ADD, make("relu", make(SUBTRACT, x, low)), low)
-        if high is not None:
-            made = make(SUBTRACT, high, make("relu", make(SUBTRACT, high, x)))
-        return made
-    if by == "where" and len(operands) == 3:
+            return make("clamp", operands[0], low, high)
+        return _limited(make, operands[0], low, high)
+    if by == "masked_fill" and len(operands) == 3:
+        by, operands = "where", [operands[1], operands[2], operands[0]]
+    if by == "where" and len(operands) == 3 and _is_whole(operands[0]):
         chosen, one, other = operands
-        return make(ADD, other, make(TIMES, chosen, make(SUBTRACT, one, other)))
+        if one == 0.0:
+            return make(TIMES, other, make(SUBTRACT, 1.0, chosen))
+        return (
+            make(TIMES, chosen, one)
+            if other == 0.0
+            else make(ADD, other, make(TIMES, chosen, make(SUBTRACT, one, other)))
+        )
+    if by == "addcmul" and len(operands) == 3:
+        return make(ADD, operands[0], make(TIMES, *operands[1:]))
+    if by == "lerp" and len(operands) == 3:
+        start, end, share = operands
+        return make(ADD, start, make(TIMES, share, make(SUBTRACT, end, start)))
     return None
 
 
-def _is_spike(made: Made) -> bool:
-    of = made.args[0] if made.op == "detach" else made
-    return isinstance(of, Made) and of.op == "spike"
+def _limited(make: Callable[..., Made], x: Any, low: float | None, high: float | None) -> Made | None:
+    """x within a limit, at which PyTorch has its gradient."""
+    if low is not None:
+        return make(ADD, x, make("relu", make(SUBTRACT, low, x) if low else make(TIMES, -1.0, x)))
+    return None if high is None else make(SUBTRACT, x, make("relu", make(SUBTRACT, x, high)))
+
+
+def _compared(make: Callable[..., Made], by: str, one: Any, other: Any) -> Made | None:
+    """A comparison, which has no gradient. Numbers that are equal are common where they are whole."""
+    spike = _spike_in(one)
+    if spike and isinstance(other, float):
+        silent, fired = (RELATIONS[by](number, other) for number in (0.0, 1.0))
+        made = make("detach", spike)
+        return None if silent == fired else made if fired else make(SUBTRACT, 1.0, made)
+    if by in ("==", "!="):
+        return None
+    above, below = (one, other) if by in (">", "<=") else (other, one)
+    made = make("detach", make("spike", above if below == 0.0 else make(SUBTRACT, above, below)))
+    return made if by in (">", "<") else make(SUBTRACT, 1.0, made)
+
+
+def _spike_in(made: Any) -> Made | None:
+    of = made.args[0] if isinstance(made, Made) and made.op == "detach" else made
+    return of if isinstance(of, Made) and of.op == "spike" else None
+
+
+def _is_whole(of: Any) -> bool:
+    """Whether something is 0 or 1."""
+    if isinstance(of, Made):
+        return _spike_in(of) is not None or (of.tensor is not None and of.tensor.dtype == torch.bool)
+    return not isinstance(of, Read) and bool(np.isin(of, (0.0, 1.0)).all())
 
 
 def constant_of(tensor: torch.Tensor) -> float | np.ndarray | None:
@@ -114,16 +175,39 @@ def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
                     return None
                 low, high = (low, middle) if value else (middle, high)
             threshold = round(high, 7)
-            found = at(PROBES + threshold)[1]
+
+            def derivative(x: Any) -> np.ndarray:
+                return at(np.asarray(x) + threshold)[1]
+
+            near = derivative([1e-6, 2e-6])
+            peak = float(2 * near[0] - near[1])
+            inside, beyond = 1e-6, 1e3
+            while peak > 0 and beyond - inside > 1e-10 * beyond:  # where it is half as high
+                middle = (inside + beyond) / 2
+                above = float(derivative([middle, middle])[0]) > peak / 2
+                inside, beyond = (middle, beyond) if above else (inside, middle)
+            found = derivative(np.concatenate([FINE, -FINE]))
     except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
         return None
-    where, scale = "a spike", 1.0
-    for scale in (1.0, float(np.abs(found).max()) or 1.0):
-        try:
-            name, slope = nearest_surrogate(where, found / scale)
-            break
-        except DescriptionError as problem:
-            refused = problem
-    else:
-        raise refused
-    return Step(threshold=threshold, surrogate=name, slope=slope, factor=scale)
+    name, slope, factor = _nearest(found, peak, inside)
+    return Step(threshold=threshold, surrogate=name, slope=slope, factor=factor)
+
+
+def _nearest(found: np.ndarray, peak: float, half: float) -> tuple[str, float, float]:
+    """The surrogate that has these values at FINE, its slope and a factor; half: where it is half as high as at 0."""
+    tried, places = [], np.concatenate([FINE, -FINE])
+    for name, product in HALF.items():
+        slope = float(f"{product / half:.6g}")
+        at_0 = float(SURROGATES[name].derivative(np.zeros(1), slope)[0])
+        factor = float(f"{peak / at_0:.6g}")
+        values = factor * SURROGATES[name].derivative(places, slope)
+        if name in ("boxcar", "triangular"):  # which end where rounding says
+            values = np.where(np.abs(np.abs(places) * slope - (0.5 if name == "boxcar" else 1)) < 1e-4, found, values)
+        tried.append((float(np.abs(values - found).max() / max(peak, 1e-30)), name, slope, factor))
+    off, name, slope, factor = (
+        min(tried, key=itemgetter(0)) if np.isfinite(found).all() and peak > 0 else (np.inf, "", 0.0, 0.0)
+    )
+    if not off <= SAME_SURROGATE:
+        near = f"; nearest: {name} with slope {slope:g} times {factor:g}, off by up to {off:.2g}" if name else ""
+        raise refusal(f"a spike: its surrogate gradient is none of {', '.join(SURROGATES)}, times a factor{near}")
+    return name, slope, factor

@@ -129,10 +129,11 @@ class Read:
     tensor: torch.Tensor
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)  # it is made of all that was before
 class Made:
     """What an operation element by element made. by: the function of PyTorch; op: as equations write it, 'spike' with
-    its step; number: in the order in which they were made; name: of a variable that held it."""
+    its step; number: in the order in which they were made; name: of a variable that held it; version: of the tensor,
+    which grows where something is done to it in place."""
 
     by: str
     op: str
@@ -141,6 +142,17 @@ class Made:
     tensor: torch.Tensor | None
     step: Step | None = None
     name: str = ""
+    version: int = -1
+
+    def hold(self, tensor: torch.Tensor) -> Made:
+        """Itself, of which this is the value."""
+        self.tensor, self.version = tensor, tensor._version
+        return self
+
+    @property
+    def values(self) -> torch.Tensor | None:
+        """The tensor, unless it was changed since."""
+        return self.tensor if self.tensor is not None and self.tensor._version == self.version else None
 
 
 Origin = Input | LayerOutput | Parameter | Product | Gate | Pooled | Dropped | Sum | Joined | FunctionResult | Made

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.frameworks.arithmetic import ADD, OVER, SUBTRACT, TIMES, constant_of
 from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
@@ -37,7 +38,7 @@ from mimdsim.frameworks.origins import (
     feeds_of,
     undropped,
 )
-from mimdsim.frameworks.recording import NeuronCalls, Recorded
+from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.graph.cell_equations import FUNCTIONS, SUMS, cell_from_equations, equations_of, evaluate
 from mimdsim.graph.cells import OUTPUT, TAKEN, CellModel
 
@@ -189,9 +190,6 @@ class Written:
         return cell_from_equations(name, self.texts, {}, dict.fromkeys(self.rows, 0.0))
 
 
-Family = tuple[list[Classes], dict[Made, int]]
-
-
 class _Layer:
     """Works out when what a layer is made of was made."""
 
@@ -202,9 +200,9 @@ class _Layer:
             if not any(_is_current(arg) or (isinstance(arg, Made) and arg not in self.constant) for arg in each.args):
                 self.constant.add(each)
 
-    def families(self, component: Component) -> list[Family]:
-        """The kinds of what others read, latest first: the classes that the last, and those before it, are made of, and
-        all of the kind with the timesteps from each to the last."""
+    def families(self, component: Component, said: str) -> list[tuple[Classes, dict[Made, int]]]:
+        """The kinds of what others read, latest first: the classes that the last is made of, and all of the kind with
+        the timesteps from each to the last. said: what of theirs is not read."""
         left, found = [root for root in component.roots if root not in self.constant], []
         while left:
             root = left[-1]
@@ -212,11 +210,13 @@ class _Layer:
             classes = next(filter(None, (self._classes(root, each) for each in earlier[:MOST_CLASSES])), None)
             if classes is None:
                 raise refusal(
-                    f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
+                    f"{self.where}: {said}"
+                    if said
+                    else f"{self.where}: '{root.by}' makes what is sent last of other things than a timestep earlier; "
                     "nearest: a loop that does the same in every timestep"
                 )
-            line, earlier_ones = self._line(left)
-            found.append(([classes, *earlier_ones], {each: age for age, each in enumerate(line)}))
+            line = self._line(left)
+            found.append((classes, {each: age for age, each in enumerate(line)}))
             left = [each for each in left if each not in line]
         return found
 
@@ -226,19 +226,39 @@ class _Layer:
         except LookupError:
             return None
 
-    def _line(self, roots: list[Made]) -> tuple[list[Made], list[Classes]]:
-        """Those of one kind, latest first, and what all but the latest are made of; the first timesteps may be made of
-        less."""
-        line, others, found = [roots[-1]], [], []
+    def _line(self, roots: list[Made]) -> list[Made]:
+        """Those of one kind, latest first; the first timesteps may be made of less."""
+        line, others = [roots[-1]], []
         for each in reversed(roots[:-1]):
             if (each.op, each.by) != (line[0].op, line[0].by):
                 continue
-            if (classes := self._classes(line[-1], each)) is not None:
-                found += [classes] if len(line) > 1 else []
+            if self._classes(line[-1], each) is not None:
                 line.append(each)
             else:
                 others.append(each)
-        return line + [each for each in others if each.number < line[-1].number], found
+        return line + [each for each in others if each.number < line[-1].number]
+
+    def values(self, classes: Classes, times: list[int], line: dict[Made, int]) -> dict[tuple[int, int], torch.Tensor]:
+        """What the module made, by class and timestep, from the last timestep back."""
+        found: dict[tuple[int, int], torch.Tensor] = {}
+        waiting: list[tuple[int, Operand, int]] = [(0, made, times[0] - age) for made, age in line.items()]
+        while waiting:
+            kind, made, t = waiting.pop()
+            if (kind, t) in found or t < 0:
+                continue
+            of = classes.latest[kind]
+            tensor = made.tensor if isinstance(made, Read) else made.values if isinstance(made, Made) else made
+            if tensor is not None:
+                found[kind, t] = torch.as_tensor(tensor)
+            if not isinstance(made, Made) or (made.op, len(made.args)) != (of.op, len(of.args)):
+                continue
+            # numbers that states begin with may come in another order
+            turned = made.op in (ADD, TIMES) and _fits(of.args, made.args[::-1]) > _fits(of.args, made.args)
+            for one, other in zip(of.args, made.args[::-1] if turned else made.args, strict=True):
+                if isinstance(one, Made) and one not in self.constant:
+                    place = classes.places[one]
+                    waiting.append((place.kind, other, t + times[place.kind] - place.age - times[kind]))
+        return found
 
     def times(self, classes: Classes, own: Own, earliest: float) -> list[int]:
         """When the latest of every class is made, as early as can be; of the last output there is an earliest."""
@@ -264,6 +284,15 @@ class _Layer:
         if not np.isfinite(found).all() or found[0] >= self.timesteps:
             raise refusal(f"{self.where}: its outputs are made before what they are made of")
         return [int(each) for each in found]
+
+
+def _fits(args: tuple[Operand, ...], others: tuple[Operand, ...]) -> int:
+    """How many operands of one operation are made as those of another."""
+    pairs = zip(args, others, strict=True)
+    return sum(
+        type(one) is type(other) and (not isinstance(one, Made) or one.op == getattr(other, "op", ""))
+        for one, other in pairs
+    )
 
 
 def _products(read: Read) -> list[Product]:
@@ -301,10 +330,13 @@ class Own:
 
 
 class _Writer:
-    """The equations of a layer, from the classes of its values and when their latest are made; names: by class."""
+    """The equations of a layer, from the classes of its values and when their latest are made."""
 
-    def __init__(self, layer: _Layer, classes: Classes, times: list[int], own: Own, columns: int):
+    def __init__(self, layer: _Layer, classes: Classes, times: list[int], own: Own, columns: int, anew: bool):
+        """anew: also what has a name is worked out of the states of a timestep earlier, rather than kept."""
         self.layer, self.classes, self.kinds, self.own, self.columns = layer, classes, times, own, columns
+        self._anew = anew
+        self._recursive = {kind for kind in range(1, len(classes.latest)) if self._reaches(kind)}
         self.rows: dict[str, tuple[str, np.ndarray]] = {}
         self._taken = {*FUNCTIONS, "t", OUTPUT}
         self.names: dict[int, str] = {0: OUTPUT}
@@ -324,6 +356,30 @@ class _Writer:
             self._name(kind)
         self._named = set(kept)
         self.texts = self._write()
+        self.every = self._with_every()
+
+    def _reaches(self, kind: int) -> bool:
+        """Whether a class is made of itself, other than by what the layer sends."""
+        seen, waiting = {0}, [kind]
+        while waiting:
+            args = self.classes.latest[waiting.pop()].args
+            read = {
+                self.classes.places[arg].kind for arg in args if isinstance(arg, Made) and arg in self.classes.places
+            }
+            if kind in read:
+                return True
+            waiting += read - seen
+            seen |= read
+        return False
+
+    def _with_every(self) -> tuple[str, ...]:
+        """The equations, and one of each value that was made: '_0', '_1' and so on, by its class."""
+        values = {}
+        for kind in range(len(self.classes.latest)):
+            values[f"_{kind}"] = f"_{kind} = {self._expression(kind, 0)[0]}"
+            while self._waiting:
+                self._equation(self._waiting.pop())
+        return (*self._written.values(), *self._helpers.values(), *values.values())
 
     def _write(self) -> tuple[str, ...]:
         self._written: dict[int, str] = {}
@@ -404,7 +460,8 @@ class _Writer:
         if made.op == "detach":
             return self._expression(kind, lag)
         # what is nothing's own name is worked out anew of what was, rather than kept
-        if lag and kind and not made.name and kind not in self._through and not any(map(_is_current, made.args)):
+        plain = not made.name or (self._anew and kind not in self._recursive)
+        if lag and kind and plain and kind not in self._through and not any(map(_is_current, made.args)):
             self._through.add(kind)
             made_anew = self._expression(kind, lag)
             self._through.remove(kind)
@@ -475,7 +532,8 @@ class _Numbers:
         self.nearest: np.ndarray | float = np.inf
 
     def spike(self, x: np.ndarray) -> np.ndarray:
-        self.nearest = np.minimum(self.nearest, np.abs(x))
+        # whole numbers, and states that are 0, may be equal to a threshold, in any precision
+        self.nearest = np.minimum(self.nearest, np.where(x == 0, np.inf, np.abs(x)))
         return (x > 0).astype(np.float64)
 
     def detach(self, x: np.ndarray) -> np.ndarray:
@@ -498,21 +556,25 @@ class _Numbers:
 
 
 def made_by(
-    layer: Written, currents: np.ndarray, sums: np.ndarray, held: Mapping[str, Mapping[int, np.ndarray]]
-) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """What the equations make, by name [timesteps, samples, neurons], of currents and of sums over own outputs
+    layer: Written,
+    currents: np.ndarray,
+    sums: np.ndarray,
+    texts: tuple[str, ...],
+    held: Mapping[tuple[str, int], np.ndarray],
+) -> tuple[list[dict[str, np.ndarray]], np.ndarray, np.ndarray]:
+    """What equations make, by timestep and name [samples, neurons], of currents and of sums over own outputs
     [timesteps, samples, gates * neurons]; whether a spike was so near to its threshold that float32 may have decided
     otherwise; and the largest numbers so far. held: what the module made, from which the next timestep goes on."""
-    equations = equations_of(layer.texts)
+    equations = equations_of(texts)
     made: dict[str, Any] = {}
-    every: dict[str, list[np.ndarray]] = {}
-    doubtful, reached = [], []
+    every, doubtful, reached = [], [], []
     gates = layer.model("").gates
     zeros = np.zeros((currents.shape[1], currents.shape[2] // gates))
     largest = zeros + 1.0
     for t in range(len(currents)):
         by_gate = {"I": np.split(currents[t], gates, axis=-1), "R": np.split(sums[t], gates, axis=-1)}
         before, made, functions = made, {}, _Numbers()
+        every.append(dict[str, np.ndarray]())
 
         def named(name: str, earlier: bool, now: Any = made, then: Any = before, by_gate: Any = by_gate) -> Any:
             if earlier:
@@ -525,13 +587,14 @@ def made_by(
             return np.repeat(values, zeros.shape[1] // values.size, axis=1)
 
         for each in equations:
-            value = evaluate(each.of, named, functions) + zeros
-            largest = np.maximum(largest, np.abs(value))
-            every.setdefault(each.name, []).append(value)
-            made[each.name] = held.get(each.name, {}).get(t, value)
+            with np.errstate(all="ignore"):  # said where it is compared
+                value = evaluate(each.of, named, functions) + zeros
+            largest = np.maximum(largest, np.where(np.isfinite(value), np.abs(value), 0.0))
+            every[t][each.name] = value
+            made[each.name] = held.get((each.name, t), value)
         doubtful.append(functions.nearest <= NEAR * largest)
         reached.append(largest)
-    return {name: np.stack(values) for name, values in every.items()}, np.stack(doubtful), np.stack(reached)
+    return every, np.stack(doubtful), np.stack(reached)
 
 
 def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
@@ -539,9 +602,18 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
     recorded = replace(recorded, returned=[_undivided(origin) for origin in recorded.returned])
     of_layers = (origin for calls in recorded.layers.values() for origin in calls.origins)
     # also what is read last, and by nothing that is returned
-    components = components_of([*recorded.returned, *of_layers, *(read.of for read in _every_read(recorded))])
+    ends = [*recorded.returned, *recorded.returned_before]
+    components = components_of([*ends, *of_layers, *(read.of for read in _every_read(recorded))])
     if not components:
         return recorded
+    for origin in recorded.returned:
+        if isinstance(origin, FunctionResult) and len(origin.of) > recorded.timesteps > 0 and origin.by == "stack":
+            warnings.warn(
+                f"the module returns {len(origin.of)} timesteps of {recorded.timesteps}: what was there before "
+                "the first is left out here, also of a maximum or a mean over time",
+                UserWarning,
+                stacklevel=4,
+            )
     returned = _made_in(recorded.returned)
     layers, sent = {}, dict[Made, LayerOutput]()
     for component in components:
@@ -559,9 +631,14 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
         for name, calls in every.items()
     }
     found = [_replaced(origin, sent, known) for origin in recorded.returned]
-    ends = [origin.of[0] if isinstance(origin, FunctionResult) else origin for origin in recorded.returned[:1]]
-    plain = any(isinstance(origin, Made) for origin in ends)
+    ends = [_before_quotient(origin) for origin in recorded.returned]
+    times = {sent[end].call for end in ends if isinstance(end, Made) and end in sent}
+    plain = isinstance(ends[0] if ends else None, Made) and len(times) == 1 and not recorded.stepwise
     return replace(recorded, layers=made, returned=found, reading="last" if plain else recorded.reading)
+
+
+def _before_quotient(origin: Origin | None) -> Origin | None:
+    return origin.of[0] if isinstance(origin, FunctionResult) and origin.by == "div" else origin
 
 
 def _undivided(origin: Origin | None) -> Origin | None:
@@ -591,12 +668,15 @@ def _layer(
 ) -> tuple[NeuronCalls, dict[Made, LayerOutput]]:
     """The calls of a layer that is written out, and what its outputs, and states that are returned, are."""
     reads = [arg for made in component.members for arg in made.args if isinstance(arg, Read) and _is_current(arg)]
+    unread = not_read(recorded, component)
+    said = f"'{unread}' of it is not read; what is: docs/pytorch.md, 'Neurons that are written out'" if unread else ""
+    if any(not _products(read) for read in reads):
+        raise refusal(f"neurons that are written out read what is no product with weights{said and f': {said}'}")
     where = f"the neurons that read '{_products(reads[-1])[0].weight}'"
     timesteps = recorded.timesteps or 1 + max(each.call for read in reads for each in _products(read))
     layer = _Layer(where, recorded.made, timesteps)
-    families = layer.families(component)
-    every, line = _sent(where, families, component, output)
-    classes = every[0]
+    families = layer.families(component, said)
+    classes, line = _sent(where, families, component, output)
     own = Own(line, reads)
     read_by = set().union(*(component.roots[each] for each in line))
     earliest = timesteps - 1 if classes.latest[0] in returned and read_by <= own.weights else -np.inf
@@ -612,19 +692,27 @@ def _layer(
     convolution = _products(reads[-1])[0].convolution
     width = currents[0][0].shape[1:].numel() // gates
     columns = convolution.result.channels if convolution else width
-    writer = _Writer(layer, classes, times, own, columns)
     product = next((each for read in reads if own.is_sum(read) for each in _products(read)), None)
-    written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
-    try:
-        model = written.model("own")
-    except MappingError as problem:
-        raise refusal(f"{where}: {problem} (its equations: {'; '.join(writer.texts)})") from None
     outputs = {times[0] - age: made for made, age in line.items()}
-    held = {OUTPUT: {time: made.tensor for time, made in outputs.items()}}
-    for kind, name in writer.names.items():
-        values = {times[kind] - age: each.latest[kind].tensor for age, each in enumerate(every)}
-        held.setdefault(name, values)
-    found = _checked(where, written, model, own, times[0], recorded, currents, held)
+    refused = None
+    for anew in (False, True):
+        writer = _Writer(layer, classes, times, own, columns, anew)
+        written = Written(texts=writer.texts, rows=writer.rows, own=product, first=times[0] - max(line.values()))
+        try:
+            model = written.model("own")
+        except MappingError as problem:
+            raise refusal(f"{where}: {problem} (its equations: {'; '.join(writer.texts)})") from None
+        values = layer.values(classes, times, line)
+        try:
+            found = _checked(
+                where, written, model, own, times[0], recorded, currents, outputs, writer.every, values, writer.names
+            )
+            break
+        except DescriptionError as problem:
+            refused = refused or problem
+    else:
+        assert refused is not None
+        raise refused
     steps = {each.step for each in classes.latest if each.step}
     if len({(each.surrogate, each.slope) for each in steps if each}) > 1:
         raise refusal(f"{where} spike with several surrogate gradients; one of them can run")
@@ -655,12 +743,25 @@ def _layer(
     return calls, sent
 
 
+def not_read(recorded: Recorded, component: Component | None = None) -> str:
+    """The first function of what a component makes, or of a product or parameter, that equations have not."""
+    members = set(component.members) if component else set()
+    for kinds in ((), (Product, Sum, Gate, Parameter)):  # of its own first
+        for each in recorded.unread:
+            if each.by not in GATHERS and any(of in members if not kinds else isinstance(of, kinds) for of in each.of):
+                return each.by.strip("_")
+    return ""
+
+
+Family = tuple[Classes, dict[Made, int]]
+
+
 def _sent(where: str, families: list[Family], component: Component, output: str) -> Family:
     """What the layer sends: what weights read, else what the module returns."""
     read = [each for each in families if any(component.roots[made] for made in each[1])]
     if len(read) > 1:
         raise refusal(f"{where} send two kinds of values, which weights read; one of them can run")
-    spikes = [each for each in families if (each[0][0].latest[0].op == "spike") == (output != "membrane")]
+    spikes = [each for each in families if (each[0].latest[0].op == "spike") == (output != "membrane")]
     return [*read, *spikes, *families][0]
 
 
@@ -693,10 +794,13 @@ def _checked(
     last: int,
     recorded: Recorded,
     currents: list[tuple[torch.Tensor, Product | Sum]],
-    held: dict[str, dict[int, torch.Tensor | None]],
+    outputs: dict[int, Made],
+    every: tuple[str, ...],
+    by_class: dict[tuple[int, int], torch.Tensor],
+    names: dict[int, str],
 ) -> list[torch.Tensor]:
-    """What the equations send in every timestep; raises DescriptionError where they make other values than the module
-    did of the same ones of the timestep before. held: these, by name and timestep."""
+    """What the equations send in every timestep; raises DescriptionError where it is not what the module sent, or where
+    values of it, by class and timestep, are not what `every` equation makes."""
     given = np.stack([_flat(tensor) for tensor, _ in currents])
     sums = np.zeros_like(given)
     for read in _every_read(recorded) if model.recurrent else ():
@@ -708,23 +812,38 @@ def _checked(
         values, width = _flat(read.tensor), columns if isinstance(read.of, Gate) else given.shape[2]
         if 0 <= t < len(sums):
             sums[t, :, gate * columns : gate * columns + width] = values
+    columns = given.shape[2] // model.gates
     known = {
-        name: {t: _flat(each) for t, each in values.items() if each is not None and 0 <= t < len(given)}
-        for name, values in held.items()
+        key: rows for key, each in by_class.items() if (rows := _as_rows(each, given.shape[1], columns)) is not None
     }
-    made, doubtful, largest = made_by(written, given, sums, known)
+    held = {(names[kind], t): values for (kind, t), values in known.items() if kind in names}
+    sent = {(OUTPUT, t): each.values for t, each in outputs.items() if 0 <= t < len(given)}
+    held |= {key: _flat(tensor) for key, tensor in sent.items() if tensor is not None}
+    whole, doubtful, largest = made_by(written, given, sums, every, held)
+    wanted = {(f"_{kind}", t): values for (kind, t), values in known.items()} | held
+    for (name, t), values in sorted(wanted.items(), key=lambda each: each[0][1]):
+        if t >= len(whole):
+            continue
+        off = np.where(doubtful[t], 0.0, np.abs(values - whole[t][name]))
+        if not (off <= SAME * largest[t]).all():
+            raise refusal(
+                f"{where} make values that are off by {off.max():.2g} in timestep {t} from those of the equations that "
+                f"were read: {'; '.join(written.texts)}; nearest: states that begin at 0, the same in every timestep"
+            )
     shape = currents[0][0].shape
-    for name, by_time in known.items():
-        for t, value in sorted(by_time.items()):
-            off = np.abs(value - made[name][t])
-            if (off > SAME * largest[t])[~doubtful[t]].any():
-                raise refusal(
-                    f"{where} make {name} {off.max():.2g} more or less in timestep {t} than the equations that were "
-                    f"read: {'; '.join(written.texts)}; nearest: states that begin at 0, the same in every timestep"
-                )
-            made[name][t] = value
+    made = [held.get((OUTPUT, t), each[OUTPUT]) for t, each in enumerate(whole)]
     neurons = (shape[0], *shape[1:-1], shape[-1] // model.gates)
-    return [torch.as_tensor(each).reshape(neurons) for each in made[OUTPUT]]
+    return [torch.as_tensor(each).reshape(neurons) for each in made]
+
+
+def _as_rows(tensor: torch.Tensor, samples: int, columns: int) -> np.ndarray | None:
+    """Values [samples, columns], of numbers for all of them too; None for others, as of constants by channel."""
+    found: np.ndarray = tensor.detach().cpu().numpy().astype(np.float64)
+    if found.size == samples * columns:
+        return found.reshape(samples, columns)
+    if found.size == 1 or (found.ndim == 1 and found.size == columns):
+        return np.broadcast_to(found, (samples, columns))
+    return None
 
 
 def _flat(tensor: torch.Tensor) -> np.ndarray:

@@ -41,9 +41,9 @@ from mimdsim.frameworks.origins import (
     feeds_of,
     undropped,
 )
-from mimdsim.frameworks.own_neurons import with_own_neurons
+from mimdsim.frameworks.own_neurons import not_read, with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of, keys_of, normalised_currents
-from mimdsim.frameworks.recording import VOTE, NeuronCalls, Recorded, record
+from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded, record
 from mimdsim.graph import layer as graph
 from mimdsim.graph.batch_norm import STATISTICS, BatchNorm
 from mimdsim.graph.convolution import Convolution
@@ -204,8 +204,9 @@ def _layers(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     """The layers in the order in which they run, that of the output last."""
     if not recorded.layers:
         raise refusal(
-            "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module; neurons and cells "
-            'of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
+            "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module"
+            + (f"; neurons that are written out have no '{unread}'" if (unread := not_read(recorded)) else "")
+            + '; neurons and cells of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )
     order = [_with_norm(module, recorded, _layer(name, calls)) for name, calls in recorded.layers.items()]
     read = {name for layer in order for source in layer.sources for name in source.layers}
@@ -466,9 +467,6 @@ def _divisor(origin: Origin | None) -> float:
     return 1.0
 
 
-GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}
-
-
 def _returned(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
     """Of what the module returned, what the last layer sent."""
     return [origin for origin in recorded.returned if last.calls.name in {name for name, _ in _sources(origin)}]
@@ -568,9 +566,16 @@ def _constants(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
 
 
 def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
-    """Constants that differ from neuron to neuron, of neurons that are written out."""
+    """Constants that differ from neuron to neuron, of neurons that are written out, and biases of 0 where the other of
+    both is there."""
     written = layer.calls.reading.written
-    return {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of} if written else {}
+    if not written:
+        return {}
+    made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
+    if written.own and bool(layer.biases or layer.norm) != bool(layer.recurrent_bias):
+        columns = layer.calls.neurons * written.model(name).gates
+        made[f"b.{name}" if layer.recurrent_bias else f"rb.{name}"] = np.zeros((1, columns))
+    return made
 
 
 def _of_trained_norm(
@@ -797,7 +802,10 @@ def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) ->
 
 def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
     """What was recorded, with the linear layer that reads cells at its end as a layer whose potentials are read."""
-    ends = [(origin, at) for at, each in enumerate(recorded.returned) if (origin := _product_in(each)) is not None]
+    every = (feed for calls in recorded.layers.values() for origin in calls.origins for feed in feeds_of(origin))
+    read = {feed.product.weight for feed in every}  # by neurons that may send their current, as it is, at first
+    found = [(_product_in(each), at) for at, each in enumerate(recorded.returned)]
+    ends = [(origin, at) for origin, at in found if origin is not None and origin.weight not in read]
     if not ends:
         return recorded
     product, at = ends[0]
@@ -839,7 +847,7 @@ def _layer_of(origin: Origin | None) -> object:
 def _product_in(origin: Origin | None) -> Product | None:
     """The last product in what a module returns, alone or of all timesteps."""
     if isinstance(origin, FunctionResult) and origin.by in GATHERS:
-        return next(filter(None, map(_product_in, reversed(origin.of))), None)
+        return _product_in(origin.of[-1]) if origin.of else None
     return origin if isinstance(origin, Product) else None
 
 
@@ -866,7 +874,7 @@ def _network(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]
         "surrogate": [each.surrogate for each in readings],
         "surrogate_slope": [each.slope for each in readings],
         "recurrence": [_recurrence(layer) for layer in layers],
-        "bias": [bool(layer.biases or layer.norm) for layer in layers],
+        "bias": [bool(layer.biases or layer.norm or layer.recurrent_bias) for layer in layers],
         "delay": int(_delayed(layers)),
         "second_threshold": NONE,
         "output_second_threshold": NONE,
@@ -991,7 +999,9 @@ def _reading(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool) -
     calls, of_cells = last.calls, last.calls.reading.of_cells
     outputs, spikes = (calls.outputs, True) if reads == "spikes" or of_cells else (calls.states or calls.outputs, False)
     of_output = [at for at, each in enumerate(recorded.returned) if (calls.name, spikes) in _sources(each)]
-    if not of_output or len(of_output) == len(calls.sequence(outputs)):  # a list of all timesteps
+    timesteps = len(calls.sequence(outputs))
+    # a list of all timesteps, the first of which may be a current as it is
+    if not of_output or len(recorded.returned) == timesteps <= len(of_output) + 1 or len(of_output) == timesteps:
         return ""
     functions, values = _functions(recorded.returned[of_output[0]]), recorded.values[of_output[0]]
     some = functions <= {"stack"} and values.ndim < calls.outputs[0].ndim + (not calls.in_time)

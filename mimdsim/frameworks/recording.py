@@ -25,7 +25,7 @@ import torch
 from torch.nn.utils.prune import BasePruningMethod
 from torch.overrides import TorchFunctionMode
 
-from mimdsim.frameworks.arithmetic import arithmetic, constant_of, step_of
+from mimdsim.frameworks.arithmetic import TIMES, arithmetic, constant_of, step_of
 from mimdsim.frameworks.cells import in_time_first
 from mimdsim.frameworks.neurons import (
     NEURONS,
@@ -123,6 +123,10 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.FUNCTION
     if any(kind.__name__ == "SurrogateFunctionBase" for kind in type(module).__mro__):
         return Kind.SPIKE
+    if isinstance(module, torch.jit.ScriptModule):
+        return Kind.UNKNOWN
+    if isinstance(module, (torch.nn.Sigmoid, torch.nn.Tanh, torch.nn.Hardtanh)):
+        return Kind.CONTAINER  # functions, in neurons that are written out
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
     if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
         return Kind.SAME
@@ -141,11 +145,14 @@ def kind_of(module: torch.nn.Module) -> Kind:
 
 
 VOTE = "vote"  # what a voting layer makes
+GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of timesteps
 KEEPS_VALUES = {
     "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
     "narrow", "permute", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
     "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
 }  # fmt: skip
+# whose values are not read
+OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
 ADDS = {"__add__", "__iadd__", "__radd__", "add", "add_"}
 JOINS = {"cat", "concat", "concatenate"}
 MULTIPLIES = {"linear", "matmul", "mm", "__matmul__", "einsum"}
@@ -188,7 +195,9 @@ class Recorded:
     masks: zeros and ones by which parameters are multiplied, by their names; norms: how often each batch norm ran;
     values: float64 of what it returned; reading: how what it returned reads a linear layer that ends it, '' where none
     does; votes: how many outputs stand for a class, of which the module returned the mean; made: by operations element
-    by element, in order; timesteps: of the sequence, 0 where it was not seen."""
+    by element, in order; timesteps: of the sequence, 0 where it was not seen; stepwise: the module took one a call;
+    unread: what functions made that are not understood, or gather timesteps, in order;
+    returned_before: by the calls before the last, in a single step."""
 
     layers: dict[str, NeuronCalls]
     norms: Counter[str]
@@ -199,6 +208,9 @@ class Recorded:
     votes: int = 1
     made: list[Made] = field(default_factory=list)
     timesteps: int = 0
+    stepwise: bool = False
+    unread: list[FunctionResult] = field(default_factory=list)
+    returned_before: list[Origin | None] = field(default_factory=list)
 
 
 class Recorder(TorchFunctionMode):  # type: ignore[misc]
@@ -219,6 +231,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._unmasked: set[str] = set()
         self.made: list[Made] = []
         self.timesteps = 0
+        self.unread: list[FunctionResult] = []
+        self._gradients = True
         self._multiplied: Counter[str] = Counter()
         self._steps: dict[Any, Step | None] = {}
         for name, parameter in self.parameters.items():
@@ -234,32 +248,56 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "_set_grad_enabled" and not self._inside:
+            self._gradients = args[0]
+        if name == "register_hook" and self.origin(args[0]) is not None:
+            raise refusal("a hook acts on a gradient (register_hook), which nothing here would call: remove it")
+        before = args if self._inside else self._before(name, args)
         drops = func is torch.nn.functional.dropout  # which is recorded, and leaves nothing out here
         made = args[0].clone() if drops else func(*args, **kwargs)
         if not self._inside:
-            self._follow(func, args, kwargs, made)
+            self._follow(func, args, before, kwargs, made)
         return made
 
-    def _follow(self, func: Any, args: Any, kwargs: Any, made: Any) -> None:
-        given = [self.origin(tensor) for tensor in tensors_in([args, kwargs])]
-        known = [each for each in given if each is not None]
+    def _before(self, name: str, args: Any) -> Any:
+        """The arguments of a function that changes the first in place, with that as it was."""
+        changes = name == "__setitem__" or name.startswith("__i") or (name.endswith("_") and name[-2:] != "__")
+        if not changes or not args or not isinstance(args[0], torch.Tensor) or name == "__invert__":
+            return args
+        if isinstance(origin := self.origin(args[0]), Made):  # which keeps what it was made of
+            return args
+        held = args[0].detach().clone()
+        if origin is not None:
+            self.mark(held, origin)
+        return (held, *args[1:])
+
+    def _follow(self, func: Any, given: Any, args: Any, kwargs: Any, made: Any) -> None:
+        """given: the arguments; args: as they were, of functions in place."""
+        known = [origin for tensor in tensors_in([args, kwargs]) if (origin := self.origin(tensor)) is not None]
         if known and getattr(func, "__name__", "") == "__setitem__":
-            return self._place(*args)
+            return self._place(given[0], *args)
         if not known or not any(True for _ in tensors_in(made)):
             return
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if func is torch.nn.functional.dropout:
-            given = {"p": 0.5, "training": True, "inplace": False} | kwargs
-            given |= zip(("p", "training", "inplace"), args[1:], strict=False)
-            dropped = _dropped(known[0], given["p"] if given["training"] else 0.0, "timestep")
-            return self.mark([made, args[0]] if given["inplace"] else made, dropped)
-        if name in KEEPS_VALUES and len(known) == 1:
+            options = {"p": 0.5, "training": True, "inplace": False} | kwargs
+            options |= zip(("p", "training", "inplace"), args[1:], strict=False)
+            dropped = _dropped(known[0], options["p"] if options["training"] else 0.0, "timestep")
+            return self.mark([made, given[0]] if options["inplace"] else made, dropped)
+        if name in OF_SHAPES and len(known) == 1:
+            return
+        if name in KEEPS_VALUES and len(known) == 1 and not self._loses(known[0], args[0], made):
             return self._keep(args[0], made, known[0])
+        if name in ADDS and not kwargs and (biased := self._biased(known)) is not None:
+            return self.mark(made, biased)
         if name in ADDS and not kwargs:
             others = [arg for arg in args if self.origin(arg) is None]
-            if not any(isinstance(each, (Made, Gate)) for each in known) and all(map(_is_zero, others)):
+            apart = self._is_cut(args, made) or any(isinstance(each, (Made, Gate)) for each in known)
+            zero = _is_zero if all(isinstance(each, LayerOutput) for each in known) else _is_number_zero
+            if not apart and all(map(zero, others)):
                 parts = tuple(part for each in known for part in (each.parts if isinstance(each, Sum) else (each,)))
                 return self.mark(made, Sum(parts=parts) if len(parts) > 1 else known[0])
         if name in JOINS and (joined := self._joined(args, kwargs)) is not None:
@@ -274,21 +312,51 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return self.mark(made, product)
         if name in FUNCTIONS and (planes := self._function_of_planes(name, args, kwargs)) is not None:
             return self.mark(made, planes)
-        if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs)) is not None:
-            if isinstance(before := self.origin(made), Made):
-                before.tensor = None  # written over in place
-            found.tensor = made
-            return self.mark(made, found)
+        if isinstance(made, torch.Tensor) and (found := self._element_by_element(name, args, kwargs, made)) is not None:
+            return self.mark(made, found.hold(made))
         divisor = args[1] if name in DIVIDES and len(args) == 2 and isinstance(args[1], (int, float)) else 0
         by = "div" if divisor else name
-        return self.mark(made, FunctionResult(by=by, of=tuple(dict.fromkeys(known)), divisor=divisor or 1.0))
+        result = FunctionResult(by=by, of=tuple(dict.fromkeys(known)), divisor=divisor or 1.0)
+        self.unread.append(result)
+        return self.mark(made, result)
 
-    def _place(self, into: torch.Tensor, _index: Any, part: Any) -> None:
-        """A timestep that is written into a tensor of all of them."""
-        origin, held = self.origin(part), self.origin(into)
-        if isinstance(origin, (Made, LayerOutput)):
+    def _biased(self, known: list[Origin]) -> Product | None:
+        """A product to which a bias is added by hand."""
+        products = [each for each in known if isinstance(each, Product)]
+        biases = [each.name for each in known if isinstance(each, Parameter)]
+        if len(products) != 1 or len(biases) != 1 or products[0].bias or products[0].norm or products[0].convolution:
+            return None
+        columns = self.parameters[products[0].weight].shape[0 if products[0].transposed else 1]
+        return replace(products[0], bias=biases[0]) if self.parameters[biases[0]].shape == (columns,) else None
+
+    def _is_cut(self, args: Any, made: torch.Tensor) -> bool:
+        """Whether a function leaves gradients out, as without gradients (no_grad)."""
+        return not made.requires_grad and any(each.requires_grad for each in tensors_in(args))
+
+    def _loses(self, of: Origin, whole: Any, made: Any) -> bool:
+        """Whether values, or their gradients, get lost on the way to another type."""
+        if not isinstance(made, torch.Tensor) or isinstance(of, (Input, Parameter)):
+            return False
+        cut = whole.is_floating_point() and not made.is_floating_point()
+        return cut or made.dtype in (torch.float16, torch.bfloat16) or self._is_cut([whole], made)
+
+    def _place(self, into: torch.Tensor, before: torch.Tensor, index: Any, part: Any) -> None:
+        """A number that is written where something is the case, or a timestep into a tensor of all of them."""
+        origin, held = self.origin(part), self.origin(before)
+        chosen = isinstance(self.origin(index), Made) and index.shape == into.shape
+        if chosen and (not isinstance(part, torch.Tensor) or not part.ndim):
+            found = self._element_by_element("where", (index, part, before), {}, into)
+            return self.mark(into, found.hold(into) if found else self._unread("__setitem__", held))
+        if isinstance(origin, (Made, LayerOutput)) and not isinstance(held, Made):
             others = held.of if isinstance(held, FunctionResult) and held.by == "stack" else ()
-            self.mark(into, FunctionResult(by="stack", of=(*others, origin)))
+            return self.mark(into, FunctionResult(by="stack", of=(*others, origin)))
+        if held is not None and not isinstance(held, FunctionResult):
+            self.mark(into, self._unread("__setitem__", held))
+
+    def _unread(self, by: str, *of: Origin | None) -> FunctionResult:
+        result = FunctionResult(by=by, of=tuple(each for each in of if each is not None))
+        self.unread.append(result)
+        return result
 
     def _keep(self, whole: torch.Tensor, made: Any, of: Origin) -> None:
         """The same values, or a timestep or a share of the columns of them."""
@@ -336,25 +404,35 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return FunctionResult(by="stack", of=tuple(every))
         return None
 
-    def _element_by_element(self, name: str, args: Any, kwargs: Any) -> Made | None:
+    def _element_by_element(self, name: str, args: Any, kwargs: Any, result: torch.Tensor) -> Made | None:
         """An operation on currents, parameters, and what was made of them; None for any other."""
-        operands = [self._operand(arg) for arg in args]
-        if kwargs.keys() - {"min", "max"} or any(operand is None for operand in operands):
+        operands = [self._operand(arg) for arg in args if not isinstance(arg, (torch.dtype, torch.device))]
+        kwargs = {key: given for key, given in kwargs.items() if key != "inplace" or given}
+        if kwargs.keys() - {"min", "max", "min_val", "max_val", "alpha", "value"} or any(
+            operand is None for operand in operands
+        ):
             return None
         if not any(isinstance(operand, (Made, Read)) for operand in operands):
             return None
-        limits = [self._operand(kwargs[key]) if kwargs.get(key) is not None else None for key in ("min", "max")]
+        factor = kwargs.get("alpha", kwargs.get("value", 1))
+        limits = [
+            self._operand(given) if (given := kwargs.get(key, kwargs.get(f"{key}_val"))) is not None else None
+            for key in ("min", "max")
+        ]
 
         def make(op: str, *parts: Any, step: Step | None = None) -> Made:
             made = Made(by=name, op=op, args=parts, number=len(self.made), tensor=None, step=step)
             self.made.append(made)
             return made
 
+        if factor != 1:
+            operands[1] = make(TIMES, float(factor), operands[1])
         found = arithmetic(make, name, operands, limits)
         if found is None:
             return None
         self._name(args)
-        return found if torch.is_grad_enabled() else make("detach", found)
+        cut = result.is_floating_point() and found.op != "detach" and self._is_cut(args, result)
+        return make("detach", found) if cut else found
 
     def _operand(self, arg: Any) -> Made | Read | float | np.ndarray | None:
         if isinstance(arg, (bool, int, float)):
@@ -363,10 +441,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return None
         origin = self.origin(arg)
         if isinstance(origin, Made):
-            return origin
+            whole = origin.tensor is None or arg.numel() >= origin.tensor.numel()
+            return origin if whole else None
         if isinstance(origin, (Product, Sum, Gate, Parameter)):
             return Read(of=origin, tensor=arg)
-        return constant_of(arg) if origin is None else None
+        return constant_of(arg) if origin is None and not arg.requires_grad else None
 
     def _name(self, args: Any) -> None:
         """Name what an operation reads by the variables that hold it, where the function that is called has such."""
@@ -387,11 +466,20 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         of, step = self._operand(given), self._steps[key]
         if isinstance(of, (Made, Read)) and step is not None:
             self._name([given])
-            spike = Made(by=where, op="spike", args=(of,), number=len(self.made), tensor=made, step=step)
-            self.made.append(spike)
-            self.mark(made, spike)
+            for op, read in (("spike", of), ("detach", None))[: 1 if self._gradients else 2]:
+                args = (self.made[-1] if read is None else read,)
+                spike = Made(
+                    by=where,
+                    op=op,
+                    args=args,
+                    number=len(self.made),
+                    tensor=None,
+                    step=None if op == "detach" else step,
+                )
+                self.made.append(spike)
+            self.mark(made, spike.hold(made))
         elif (known := self.origin(given)) is not None:
-            self.mark(made, FunctionResult(by=where, of=(known,)))
+            self.mark(made, self._unread(where, known))
 
     def _masked(self, one: Any, other: Any) -> Parameter | None:
         """A parameter times zeros and ones that are none."""
@@ -428,15 +516,24 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             turned = axes[3] is None
         if len(args) < 2 or not isinstance(weight := self.origin(args[1]), Parameter):
             return None
-        of = added_up(self.origin(args[0]))
+        of = added_up(self.origin(args[0])) or FunctionResult(by="a tensor of unknown origin", of=())
         bias = self.origin(args[2] if len(args) > 2 else kwargs.get("bias"))
-        if of is None or args[1].ndim != 2 or not isinstance(bias, (Parameter, type(None))):
+        if (
+            args[0].requires_grad > (self.origin(args[0]) is not None)
+            or args[1].ndim != 2
+            or not isinstance(bias, (Parameter, type(None)))
+        ):
             return None
         turned ^= args[1].stride() != self.parameters[weight.name].stride()
         names = self._used(weight), self._used(bias) if bias else ""
         return self._counted(_dense(of, args[0], args[1], *names, turned))
 
     def _counted(self, product: Product) -> Product:
+        if not self._gradients and self.parameters[product.weight].requires_grad:
+            raise refusal(
+                f"'{product.weight}' is multiplied without gradients (no_grad); nearest: requires_grad = False, which "
+                "leaves it as it is"
+            )
         self._multiplied[product.weight] += 1
         return replace(product, call=self._multiplied[product.weight] - 1)
 
@@ -500,11 +597,28 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             return made
 
         torch.nn.Module.__call__ = call
-        with self._own_gradients():
+        with self._own_gradients(), self._scripts():
             try:
                 yield
             finally:
                 torch.nn.Module.__call__ = plain
+
+    @contextmanager
+    def _scripts(self) -> Iterator[None]:
+        """While functions of TorchScript are called as they were written."""
+        plain = torch.jit.ScriptFunction.__call__
+
+        def call(script: Any, *args: Any, **kwargs: Any) -> Any:
+            written = getattr(script, "_torchdynamo_inline", None)
+            if self._inside or written is None:
+                return plain(script, *args, **kwargs)
+            return written(*args, **kwargs)
+
+        torch.jit.ScriptFunction.__call__ = call
+        try:
+            yield
+        finally:
+            torch.jit.ScriptFunction.__call__ = plain
 
     @contextmanager
     def _own_gradients(self) -> Iterator[None]:
@@ -512,14 +626,18 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         found: list[Any] = [torch.autograd.Function]
         for kind in found:  # which grows
             found += [each for each in kind.__subclasses__() if not each.__module__.startswith("torch.")]
-        plain = {kind: kind.__dict__["forward"] for kind in found[1:] if "forward" in kind.__dict__}
-        for kind, forward in plain.items():
-            kind.forward = staticmethod(partial(self._own_gradient, kind, forward.__get__(None, kind)))
+        # also those that inherit it, with another gradient
+        plain = [(kind, kind.__dict__.get("forward"), kind.forward) for kind in found[1:]]
+        for kind, _, forward in plain:
+            kind.forward = staticmethod(partial(self._own_gradient, kind, forward))
         try:
             yield
         finally:
-            for kind, forward in plain.items():
-                kind.forward = forward
+            for kind, own, _ in plain:
+                if own is None:
+                    del kind.forward
+                else:
+                    kind.forward = own
 
     def _own_gradient(self, kind: Any, forward: Any, *args: Any) -> Any:
         self._inside += 1
@@ -532,6 +650,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 numbers = (arg.tolist() if isinstance(arg, torch.Tensor) else arg for arg in (*before, *after))
                 key = (kind, len(before), *map(repr, numbers))
                 self._spike(kind.__name__, lambda x: kind.apply(*before, x, *after), given[places[0]], made, key)
+            elif self._inside == 1 and places:
+                self.mark(made, self._unread(kind.__name__, *(self.origin(given[place]) for place in places)))
         finally:
             self._inside -= 1
         return made
@@ -613,6 +733,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         )
 
 
+def _is_number_zero(other: Any) -> bool:
+    return isinstance(other, (int, float)) and other == 0
+
+
 def _is_zero(other: Any) -> bool:
     """A number, or spikes before there are any."""
     return isinstance(other, (int, float, torch.Tensor)) and not torch.as_tensor(other).any()
@@ -673,6 +797,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
     recorder = Recorder(module)
     steps = [example] if timesteps is None else list(example) if len(example) == timesteps else [example] * timesteps
     made: Any = None
+    every: list[Origin | None] = []
     reset_states(module)
     kept = [(each, each.clone()) for each in module.buffers()]  # running averages, which a forward pass moves
     held = [(each, dict(vars(each))) for each in module.modules()]  # states that it keeps
@@ -682,6 +807,7 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         for number, step in enumerate(steps):
             recorder.mark(step, Input(entry=None if timesteps is None else (number, timesteps)))
             made = module(step)
+            every += [recorder.origin(tensor) for tensor in tensors_in(made)]
     for each, before in held:
         vars(each).clear()
         vars(each).update(before)
@@ -703,6 +829,9 @@ def record(module: torch.nn.Module, example: torch.Tensor, timesteps: int | None
         votes=recorder.votes,
         made=recorder.made,
         timesteps=recorder.timesteps,
+        stepwise=timesteps is not None,
+        unread=recorder.unread,
+        returned_before=every[: len(every) - len(returned)],
     )
 
 

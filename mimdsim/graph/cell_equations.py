@@ -42,8 +42,9 @@ class Arithmetic:
     damp = staticmethod(cells.damped)
 
     def clamp(self, x: Any, low: float, high: float) -> Any:
-        """x from low to high; its gradient is 0 beyond, and at either."""
-        return self.relu(x - low) - self.relu(x - high) + low
+        """x from low to high; its gradient is 0 beyond, and 1 at either, as PyTorch's."""
+        least = x + self.relu(low - x)
+        return least - self.relu(least - high)
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,6 @@ def evaluate(node: ast.expr, named: Callable[[str, bool], Any], functions: Any) 
             return one + other
         if isinstance(node.op, ast.Sub):
             return one - other
-        if isinstance(node.op, ast.Div) and isinstance(other, Term):
-            raise MappingError(f"'{ast.unparse(node)}' divides by what depends on neurons; divide by numbers")
         return one * other if isinstance(node.op, ast.Mult) else one / other
     if isinstance(node, ast.UnaryOp):
         value = evaluate(node.operand, named, functions)

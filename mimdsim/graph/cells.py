@@ -108,8 +108,11 @@ class Term:
     def __neg__(self) -> Term:
         return self.line(-1.0)
 
-    def __truediv__(self, other: float) -> Term:
-        return self.line(1.0 / other)
+    def __truediv__(self, other: Term | float) -> Term:
+        return self * reciprocal(other) if isinstance(other, Term) else self.line(1.0 / other)
+
+    def __rtruediv__(self, other: float) -> Term:
+        return reciprocal(self) * other
 
     def line(self, scale: float, shift: float = 0.0) -> Term:
         """scale * term + shift. Raises MappingError for what is not finite."""
@@ -132,6 +135,11 @@ def tanh(x: Term) -> Term:
 def exponential(x: Term) -> Term:
     """e^x"""
     return x.cell.made("function", x, attributes="exponential")
+
+
+def reciprocal(x: Term) -> Term:
+    """1 / x"""
+    return x.cell.made("function", x, attributes="reciprocal")
 
 
 def relu(x: Term) -> Term:

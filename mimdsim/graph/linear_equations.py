@@ -65,6 +65,9 @@ class Form:
             raise _NotLinearError
         return self * (1.0 / other)
 
+    def __rtruediv__(self, other: float) -> Form:
+        raise _NotLinearError
+
     def __rsub__(self, other: float) -> Form:
         return -self + other
 

@@ -330,6 +330,159 @@ class Quadratic(nn.Module):  # type: ignore[misc]
         return total / len(x)
 
 
+class Rectangle(torch.autograd.Function):  # type: ignore[misc]
+    """Wu et al. 2018: the threshold is inside, and so is a gradient of height 1 and width 0.8."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Any) -> Any:
+        ctx.save_for_backward(given)
+        return given.gt(0.5).to(given.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (given,) = ctx.saved_tensors
+        return gradient * (abs(given - 0.5) < 0.4).to(gradient.dtype)
+
+
+class Stbp(nn.Module):  # type: ignore[misc]
+    """Wu et al. 2018: one function updates neurons of planes and others, and counts are added up in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc1, self.fc2 = nn.Conv2d(2, 3, 3), nn.Linear(3 * 2 * 2, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        def update(ops: Any, given: Any, mem: Any, spikes: Any) -> Any:
+            mem = mem * 0.2 * (1 - spikes) + ops(given)
+            return mem, Rectangle.apply(mem)
+
+        shapes = ((3, 4, 4), (HIDDEN,), (CLASSES,))
+        mems, sent = ([torch.zeros(x.shape[1], *shape, dtype=x.dtype) for shape in shapes] for _ in range(2))
+        total = torch.zeros_like(sent[-1])
+        for step in x:
+            mems[0], sent[0] = update(self.conv, step, mems[0], sent[0])
+            pooled = torch.nn.functional.avg_pool2d(sent[0], 2).flatten(1)
+            mems[1], sent[1] = update(self.fc1, pooled, mems[1], sent[1])
+            mems[2], sent[2] = update(self.fc2, sent[1], mems[2], sent[2])
+            total += sent[2]
+        return total / len(x)
+
+
+class Damped(torch.autograd.Function):  # type: ignore[misc]
+    """Bellec et al. 2018: a triangle, dampened."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Any) -> Any:
+        ctx.save_for_backward(given)
+        return (given > 0).to(given.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (given,) = ctx.saved_tensors
+        return gradient * 0.3 * torch.clamp(1 - abs(given), min=0)
+
+
+class Lsnn(nn.Module):  # type: ignore[misc]
+    """Bellec et al. 2018: half of the neurons adapt their threshold, by which what they compare is divided."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w_in, self.w_rec, self.w_out = (
+            nn.Parameter(torch.randn(rows, columns) * 0.3)
+            for rows, columns in ((INPUTS, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, CLASSES))
+        )
+        self.register_buffer("adapts", torch.arange(HIDDEN) % 2 * 1.6)
+
+    def forward(self, x: Any) -> Any:
+        v, b, z = (torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype) for _ in range(3))
+        y, out = torch.zeros(x.shape[1], CLASSES, dtype=x.dtype), []
+        for step in x:
+            b = 0.9 * b + 0.1 * z
+            threshold = 0.6 + self.adapts * b
+            v = 0.95 * v + step @ self.w_in + z @ self.w_rec - z.detach() * 0.6
+            z = Damped.apply((v - threshold) / threshold)
+            y = 0.9 * y + z @ self.w_out
+            out.append(y)
+        return torch.stack(out)
+
+
+class Srnn(nn.Module):  # type: ignore[misc]
+    """Yin et al. 2021: adaptive and recurrent, with two time constants a neuron that are learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.i2h, self.h2h, self.h2o = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.tau_m, self.tau_adp, self.tau_o = (
+            nn.Parameter(mean + torch.rand(neurons)) for mean, neurons in ((4, HIDDEN), (20, HIDDEN), (3, CLASSES))
+        )
+
+    def forward(self, x: Any) -> Any:
+        mem, spikes, b = (torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype) for _ in range(3))
+        read, out = torch.zeros(x.shape[1], CLASSES, dtype=x.dtype), []
+        for step in x:
+            current = self.i2h(step) + self.h2h(spikes)
+            alpha, rho, decay = (torch.exp(-1.0 / tau) for tau in (self.tau_m, self.tau_adp, self.tau_o))
+            b = rho * b + (1 - rho) * spikes
+            threshold = 0.1 + 1.8 * b
+            mem = mem * alpha + (1 - alpha) * current - threshold * spikes
+            spikes = spike_fn(mem - threshold)
+            read = read * decay + (1 - decay) * self.h2o(spikes)
+            out.append(read)
+        return torch.stack(out)
+
+
+class Peephole(nn.Module):  # type: ignore[misc]
+    """An LSTM by hand whose gates see its cells, with one bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x2h, self.h2h = nn.Linear(INPUTS, 4 * HIDDEN), nn.Linear(HIDDEN, 4 * HIDDEN, bias=False)
+        self.p_i, self.p_f, self.p_o = (nn.Parameter(torch.randn(HIDDEN) * 0.2) for _ in range(3))
+        self.fc, self.sigmoid = nn.Linear(HIDDEN, CLASSES), nn.Sigmoid()
+
+    def forward(self, x: Any) -> Any:
+        h = c = torch.zeros(x.shape[1], HIDDEN, dtype=x.dtype)
+        for step in x:
+            gates = zip(self.x2h(step).chunk(4, 1), self.h2h(h).chunk(4, 1), strict=True)
+            i, f, g, o = (one + other for one, other in gates)
+            i, f = self.sigmoid(i + self.p_i * c), self.sigmoid(f + self.p_f * c)
+            c = f * c + i * torch.tanh(g)
+            h = self.sigmoid(o + self.p_o * c) * torch.tanh(c)
+        return self.fc(h)
+
+
+@torch.jit.script
+def _decayed(v: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
+    return 0.9 * v + current
+
+
+class StepByStep(nn.Module):  # type: ignore[misc]
+    """One timestep a call, potentials kept, TorchScript, and a reset by what is written into them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(INPUTS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.reset()
+
+    def reset(self) -> None:
+        self.v1: Any = None
+        self.v2: Any = None
+
+    def forward(self, x: Any) -> Any:
+        if self.v1 is None:
+            self.v1, self.v2 = (torch.zeros(len(x), neurons, dtype=x.dtype) for neurons in (HIDDEN, CLASSES))
+        self.v1 = _decayed(self.v1, self.fc1(x))
+        spikes = spike_fn(self.v1 - 1)
+        self.v1 = self.v1.clone()
+        self.v1[spikes > 0] = 0.0
+        self.v2 = _decayed(self.v2, self.fc2(spikes))
+        out = spike_fn(self.v2 - 1)
+        with torch.no_grad():
+            held = spike_fn(self.v2 - 1)
+        self.v2 = self.v2 - held
+        return out
+
+
 class Delays(nn.Module):  # type: ignore[misc]
     """A delay for each synapse from the input, as of DCLS once they are rounded, and axonal ones between layers."""
 
@@ -998,6 +1151,15 @@ ZOO: dict[str, TorchNetwork] = {
     "neurons written out: quadratic, of planes": TorchNetwork(
         make=Quadratic, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
+    "neurons written out: STBP": TorchNetwork(make=Stbp, loss="", judge=of_counts, sample=(2, 6, 6), scale=2.0),
+    "neurons written out: LSNN": TorchNetwork(
+        make=Lsnn, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.0
+    ),
+    "neurons written out: SRNN": TorchNetwork(
+        make=Srnn, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.0
+    ),
+    "cells written out: LSTM with peepholes": TorchNetwork(make=Peephole, loss="", judge=of_counts, scale=2.0),
+    "neurons written out: step by step": TorchNetwork(make=StepByStep, loss="", judge=of_counts, single=True),
 }  # fmt: skip
 
 

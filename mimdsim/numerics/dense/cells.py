@@ -8,8 +8,8 @@ import numpy as np
 
 from mimdsim.numerics.compiled import compiled
 
-SIGMOID, TANH, EXPONENTIAL, RELU = range(4)
-KINDS = {"sigmoid": SIGMOID, "tanh": TANH, "exponential": EXPONENTIAL, "relu": RELU}
+SIGMOID, TANH, EXPONENTIAL, RELU, RECIPROCAL = range(5)
+KINDS = {"sigmoid": SIGMOID, "tanh": TANH, "exponential": EXPONENTIAL, "relu": RELU, "reciprocal": RECIPROCAL}
 
 
 @compiled
@@ -22,6 +22,8 @@ def _value(kind, x, like):  # type: ignore[no-untyped-def]
         return real(math.tanh(exact))
     if kind == EXPONENTIAL:
         return real(math.exp(exact))
+    if kind == RECIPROCAL:
+        return real(1.0 / exact)
     return max(x, real(0))
 
 
@@ -34,6 +36,8 @@ def _derivative(kind, y, like):  # type: ignore[no-untyped-def]
         return one - y * y
     if kind == EXPONENTIAL:
         return y
+    if kind == RECIPROCAL:
+        return -y * y
     return one if y > 0 else like.dtype.type(0)
 
 

@@ -1,0 +1,217 @@
+"""Neurons that are written out in PyTorch: read as PyTorch computes and learns them, or refused by name."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import interpreted
+
+from mimdsim.base.errors import MimdsimError
+from mimdsim.workload import network_of
+from mimdsim.workload.interchange.start import given_weights
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+zoo = pytest.importorskip("torch_networks")
+frameworks = pytest.importorskip("mimdsim.frameworks")
+step_of = pytest.importorskip("mimdsim.frameworks.arithmetic").step_of
+nn, spike = zoo.nn, zoo.spike_fn
+functions: Any = torch.nn.functional
+LEAST = 1e-5  # relative, of gradients in float32
+
+
+class Loop(nn.Module):  # type: ignore[misc, name-defined]
+    """Neurons with a reset of one's own, and a read-out that leaks. reset(v, spikes): what is left of the potential;
+    current(module, step, spikes); ends(list of what the read-out is in every timestep); start: of the potential."""
+
+    def __init__(self, reset: Any = None, current: Any = None, ends: Any = torch.stack, start: float = 0.0):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(zoo.INPUTS, zoo.HIDDEN), nn.Linear(zoo.HIDDEN, zoo.CLASSES)
+        self.reset, self.ends, self.start = reset or (lambda v, z: v - z.detach()), ends, start
+        self.current = current or (lambda module, step, _: module.fc1(step))
+
+    def forward(self, x: Any) -> Any:
+        v = torch.full((x.shape[1], zoo.HIDDEN), self.start, dtype=x.dtype)
+        spikes, y, out = torch.zeros_like(v), 0.0, []
+        for step in x:
+            v = 0.9 * v + self.current(self, step, spikes)
+            spikes = spike(v - 1)
+            v = self.reset(v, spikes)
+            y = 0.8 * y + self.fc2(spikes)
+            out.append(y)
+        return self.ends(out)
+
+
+def made(**how: Any) -> tuple[Any, Any, Any]:
+    return zoo.example(zoo.TorchNetwork(make=lambda: Loop(**how), judge=None, scale=3.0))
+
+
+def without_gradients(function: Any) -> Any:
+    def run(v: Any, z: Any) -> Any:
+        with torch.no_grad():
+            made = function(v, z)
+        return made
+
+    return run
+
+
+def written_into(v: Any, z: Any) -> Any:
+    v = v.clone()
+    v[z > 0] = 0.1
+    return v
+
+
+def refractory(module: Any, step: Any, spikes: Any) -> Any:
+    """A count of timesteps, which are whole numbers."""
+    left = spikes if not spikes.requires_grad else torch.where(spikes > 0, 2.0, (module.left - 1).clamp(min=0))
+    module.left = left
+    return module.fc1(step) * (left <= 0)
+
+
+def biased(module: Any, step: Any, spikes: Any) -> Any:
+    """In place, with what is subtracted of the spikes before."""
+    current = step @ module.fc1.weight.T + module.fc1.bias
+    current -= 0.3 * spikes.detach()
+    return current
+
+
+READ = {
+    "not where it fired": {"reset": lambda v, z: torch.where(z <= 0, v * ~(z > 0.5), 0.0) + 0.1 * (z == 1)},
+    "whole numbers have no gradient": {"reset": lambda v, z: torch.where(z.to(torch.bool), 0.0, v) - z.int()},
+    "a surrogate without gradients": {"reset": lambda v, _: v - without_gradients(lambda v, _: spike(v - 1))(v, _)},
+    "all without gradients": {"reset": without_gradients(lambda v, z: v * (1 - z))},
+    "gradients at limits": {"reset": lambda v, z: torch.clamp(v * (1 - z.clamp(0, 1)), min=0)},
+    "none at limits": {"reset": lambda v, z: functions.hardtanh(v - z, 0.0, 1.0) - 0.1 * functions.relu6(z)},
+    "written into it": {"reset": written_into},
+    "divided by states": {"reset": lambda v, z: torch.sub(v, z, alpha=0.5) / (1 + z + v.abs())},
+    "a bias by hand": {"current": biased},
+    "refractory": {"current": refractory},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_written_neurons_learn_as_pytorch_says(name: str) -> None:
+    module, spikes, labels = made(**READ[name])
+    workload = frameworks.from_torch(module, spikes)
+    network = network_of(workload)
+    network_weights = given_weights(workload, network)
+    assert network_weights is not None
+    from test_from_torch import given_to, off
+
+    given = given_to(network, network_weights, spikes.numpy(), labels.numpy())
+    outcome = interpreted(network, given)
+    double = copy.deepcopy(module).double()
+    functions.cross_entropy(double(spikes.double()).sum(0), labels).backward()
+    for layer, name in (("hidden0", "fc1"), ("output", "fc2")):
+        wanted = double.get_submodule(name).weight.grad.numpy().T
+        assert np.abs(wanted).max() > 0
+        assert off(outcome.gradients[layer], wanted) < LEAST, layer
+
+
+ENDS = {
+    "sum": torch.stack,
+    "sum, as a list": list,
+    "last": lambda out: out[-1],
+    "mean": lambda out: torch.stack(out, 1).mean(1),
+    "max": lambda out: torch.stack(out).max(0).values,
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_what_they_return_is_read_as_such(name: str) -> None:
+    module, spikes, _ = made(ends=ENDS[name])
+    assert frameworks.from_torch(module, spikes).training.reading == name.partition(",")[0]
+
+
+def test_entries_before_the_first_timestep_are_said_to_be_left_out() -> None:
+    module, spikes, _ = made(ends=lambda out: torch.stack([torch.zeros_like(out[0]), *out]))
+    with pytest.warns(UserWarning, match="returns 15 timesteps of 14"):
+        frameworks.from_torch(module, spikes, loss="ce_max_membrane_loss")
+
+
+class Step(torch.autograd.Function):  # type: ignore[misc]
+    """shape: of its gradient."""
+
+    shape: Any = None
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0.5).to(x.dtype)
+
+    @classmethod
+    def backward(cls, ctx: Any, gradient: Any) -> Any:
+        return gradient * Step.shape(ctx.saved_tensors[0] - 0.5)
+
+
+SHAPES = {
+    ("boxcar", 1.25, 0.8): lambda x: (x.abs() < 0.4).double(),
+    ("boxcar", 1.0, 1.0): lambda x: (x.abs() < 0.5).double(),
+    ("boxcar", 0.2, 5.0): lambda x: (x.abs() < 2.5).double(),
+    ("triangular", 1.0, 0.3): lambda x: 0.3 * (1 - x.abs()).clamp(min=0),
+    ("superspike", 100.0, 1.0): lambda x: 1 / (100 * x.abs() + 1) ** 2,
+    ("arctan", 6.3662, 0.314159): lambda x: 1 / (1 + (10 * x) ** 2),
+    ("sigmoid", 4.0, 1.0): lambda x: 4 * torch.sigmoid(4 * x) * torch.sigmoid(-4 * x),
+    ("straight_through", 1.0, 1.0): torch.ones_like,
+}
+
+
+@pytest.mark.parametrize("wanted", SHAPES)
+def test_surrogates_are_found_by_height_and_width(wanted: tuple[str, float, float]) -> None:
+    Step.shape = SHAPES[wanted]
+    found = step_of(Step.apply)
+    assert (found.threshold, found.surrogate) == (0.5, wanted[0])
+    assert (found.slope, found.factor) == pytest.approx(wanted[1:], rel=1e-5)
+
+
+def test_a_gradient_of_another_shape_is_refused_with_the_nearest() -> None:
+    Step.shape = lambda x: torch.exp(-x * x)
+    with pytest.raises(MimdsimError, match=r"is none of .*, times a factor; nearest: "):
+        step_of(Step.apply)
+
+
+class OfTwo(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, v: Any, spikes: Any) -> Any:
+        return v * (1 - spikes)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient, None
+
+
+def hooked(v: Any, z: Any) -> Any:
+    v.register_hook(lambda gradient: 0.5 * gradient)
+    return v - z
+
+
+def sliced(v: Any) -> Any:
+    v = v.clone()
+    v[:, :3] = 0.0
+    return v
+
+
+REFUSED = {
+    "make values that are off by 0.0009": {"start": 0.001},
+    "'softplus' of it is not read; what is: docs/pytorch.md": {"reset": lambda v, z: functions.softplus(v) - z},
+    "'OfTwo' of it is not read": {"reset": OfTwo.apply},
+    "'half' of it is not read": {"reset": lambda v, z: v - z.half().to(v.dtype)},
+    "'setitem' of it is not read": {"reset": lambda v, _: sliced(v)},
+    "a hook acts on a gradient (register_hook)": {"reset": hooked},
+    "'fc1.weight' is multiplied without gradients (no_grad)": {
+        "current": lambda module, step, z: without_gradients(lambda m, s: m.fc1(s))(module, step) + 0 * z
+    },
+    "the output goes through 'softmax'": {"ends": lambda out: torch.stack(out).softmax(-1)},
+    "nor a reading of it": {"ends": lambda out: torch.stack(out)[3:].mean(0)},
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_is_not_read_is_refused_by_name(said: str) -> None:
+    module, spikes, _ = made(**REFUSED[said])
+    with pytest.raises(MimdsimError) as refused:
+        frameworks.from_torch(module, spikes)
+    assert said in str(refused.value)
