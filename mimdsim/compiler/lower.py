@@ -226,7 +226,8 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
     overwritten += [(op.inputs[0], index) for index, ops in enumerate(groups) for op in ops if op.kind in OVERWRITES]
     for name, writer in overwritten:
         for index in readers.get(name, set()) - {writer}:
-            waits.add_edge(index, writer, of=name)
+            if not waits.has_edge(index, writer):  # what the writer reads of it, no variable more can spare
+                waits.add_edge(index, writer, of=name)
     try:
         return [groups[index] for index in nx.lexicographical_topological_sort(waits)]
     except nx.NetworkXUnfeasible:

@@ -222,7 +222,7 @@ def network_of_sums(sources: dict[str, tuple[str, ...]], **changes: object) -> S
     return network_reading(sources, **shape)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(9)
 @pytest.mark.parametrize("recurrence", ["none", "all_to_all"])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("sources", SUMS.values(), ids=SUMS)
@@ -230,7 +230,7 @@ def test_sums_of_spikes_run_on_tiles_as_they_are_meant(
     sources: dict[str, tuple[str, ...]], delay: int, recurrence: str
 ) -> None:
     network = network_of_sums(sources, delay=delay, recurrence=recurrence, reset_gradient="full")
-    values = given_values(network, 3)
+    values = given_values(network, 7)
     expected = interpreted(network, values)
     assert min(np.abs(gradient).max() for gradient in expected.gradients.values()) > 1e-6
     for form in ("calls", "fused", "traced"):
