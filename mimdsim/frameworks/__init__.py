@@ -79,7 +79,7 @@ def to_torch(module: torch.nn.Module, trained: Trained) -> torch.nn.Module:
     workload, and for a module with other parameters.
     """
     _require_torch()
-    from mimdsim.frameworks.reading import load_trained
+    from mimdsim.frameworks.torch_weights import load_trained
 
     training = trained.profile.training if isinstance(trained, Run) else None
     if training is not None and training.said_of_lists:

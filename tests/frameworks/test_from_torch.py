@@ -20,7 +20,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 zoo = pytest.importorskip("torch_networks")
 frameworks = pytest.importorskip("mimdsim.frameworks")
-reading = pytest.importorskip("mimdsim.frameworks.reading")
+torch_weights = pytest.importorskip("mimdsim.frameworks.torch_weights")
 
 
 def given_to(network: SpikingNetwork, weights: Any, spikes: np.ndarray, labels: np.ndarray) -> Given:
@@ -59,7 +59,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     loss32, single = zoo.gradients_of(made, module, spikes, labels)
     loss64, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     assert outcome.loss == pytest.approx(loss64, rel=1e-5, abs=abs(loss32 - loss64))
-    links = reading.parameter_names(workload)
+    links = torch_weights.parameter_names(workload)
     learning = {name for name, each in module.named_parameters() if each.requires_grad}
     assert {parameter for parameter, *_ in links if parameter in learning} == set(double)
     assert set(network.trained) == {array for parameter, array, *_ in links if parameter in learning}

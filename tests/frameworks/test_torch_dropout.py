@@ -255,10 +255,10 @@ def test_batch_norm_in_train_is_trained_as_pytorch_does(make: Build) -> None:
         losses.append(float(loss))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     held, compared = dict(module.named_parameters()) | dict(module.named_buffers()), 0
-    from mimdsim.frameworks.reading import _public, parameter_names
+    from mimdsim.frameworks.torch_weights import parameter_names, public_name
 
     for name, array, turned, _, bias in parameter_names(workload):
-        mine = program.get_parameter(_public(array).replace(".", "_"))
+        mine = program.get_parameter(public_name(array).replace(".", "_"))
         theirs = held[name]
         if "running" in name:
             kept = theirs - (held[bias].detach() if bias else 0)

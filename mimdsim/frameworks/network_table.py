@@ -1,0 +1,221 @@
+"""The sections [network] and [training] that describe a PyTorch module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mimdsim.frameworks.cells import reading_of
+from mimdsim.frameworks.neurons import Reading, neuron_key, refusal
+from mimdsim.frameworks.planes import keys_of
+from mimdsim.frameworks.recording import Recorded
+from mimdsim.frameworks.torch_layers import (
+    TorchLayer,
+    divisor_of,
+    functions_in,
+    mostly_delayed,
+    names_of,
+    read_by,
+    returned_by,
+    sources_in,
+    sums_apart,
+    widths_of,
+)
+from mimdsim.graph.batch_norm import BatchNorm
+from mimdsim.graph.linear_equations import linear_neuron_of
+from mimdsim.graph.names import INPUT, aged
+from mimdsim.workload.interchange.importing import random_table
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "ce_count_loss": {"loss": "cross_entropy", "reading": "sum"},
+    "ce_rate_loss": {"loss": "cross_entropy", "reading": "every", "over_timesteps": "mean"},
+    "mse_count_loss": {"loss": "mean_squared_error", "reading": "sum"},
+    "ce_max_membrane_loss": {"loss": "cross_entropy", "reading": "max"},
+}
+
+
+def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str, Any]:
+    """The section [network]: per layer what differs, and gradients of all neurons."""
+    readings = [layer.calls.reading for layer in layers]
+    widths = widths_of(layers)
+    made: dict[str, Any] = {
+        "hidden": widths[:-1],
+        "capacity": widths,
+        "neuron": [each.model for each in readings],
+        "neuron_parameters": [each.parameters for each in readings],
+        "reset": [each.reset for each in readings],
+        "reset_gradient": [each.reset_gradient for each in readings],
+        "surrogate": [each.surrogate for each in readings],
+        "surrogate_slope": [each.slope for each in readings],
+        "recurrence": [_recurrence(layer) for layer in layers],
+        "bias": [bool(layer.biases or layer.norm or layer.recurrent_bias) for layer in layers],
+        "delay": int(mostly_delayed(layers)),
+        "second_threshold": NONE,
+        "output_second_threshold": NONE,
+    }
+    names = names_of(layers)
+    own = {name: each.written for name, each in zip(names, readings, strict=True) if each.written}
+    if own:
+        made["neuron"] = [
+            f"neuron_of_{name}" if name in own else each.model for name, each in zip(names, readings, strict=True)
+        ]
+        made["cells"] = {
+            f"neuron_of_{name}": {"equations": list(each.texts), "learned": dict.fromkeys(each.rows, 0.0)}
+            for name, each in own.items()
+        }
+    for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
+        # the age that is not written: of layers after it, the timestep before
+        unsaid = {INPUT: 0} | dict.fromkeys(names[: names.index(name)], int(mostly_delayed(layers)))
+        read = read_by(layers, layer)
+        twice = [each.names in {other.names for other in read[:place]} for place, each in enumerate(read)]
+        said = [
+            " + ".join(
+                term.name if term.lag == unsaid.get(term.name, 1) and not again else aged(term.name, term.lag or 0)
+                for term in each.terms
+            )
+            for each, again in zip(read, twice, strict=True)
+        ]
+        if said != [before]:
+            made.setdefault("sources", {})[name] = said
+        if layer.convolution:
+            made.setdefault("convolutions", {})[name] = keys_of(layer.convolution, of_input=read[0].name == INPUT)
+    if learned := {name: [*each.learned] for name, each in zip(names, readings, strict=True) if each.learned}:
+        made["learned"] = learned
+    for key in ("spikes", "truncation", "neurons_per_class"):
+        if key in old:
+            made[key] = old[key]
+    made |= _dropout(layers) | _norms(layers)
+    sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
+    dense = sums or made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
+    return made | ({"spikes": "dense"} if dense else {})
+
+
+def _sends_numbers(reading: Reading) -> bool:
+    """Whether neurons run from dense spikes alone: cells, and equations that no linear neuron has."""
+    if reading.written is None:
+        return reading.of_cells
+    return linear_neuron_of(reading.written.model(reading.model), {}) is None
+
+
+def _norms(layers: list[TorchLayer]) -> dict[str, Any]:
+    """Keys of the section [network] for batch norms that are trained."""
+    if not any(layer.trained_norm for layer in layers):
+        return {}
+    norms = [layer.trained_norm for layer in layers]
+    found = [each or BatchNorm() for each in norms]
+    return {
+        "batch_norm": [each.per if each else "none" for each in norms],
+        "batch_norm_epsilon": [each.epsilon for each in found],
+        "batch_norm_momentum": [each.momentum for each in found],
+    }
+
+
+def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
+    """Keys of the section [network] for what is left out."""
+    every = {layer.calls.name: {source.dropout for source in layer.sources} for layer in layers}
+    several = [name for name, found in every.items() if len(found) > 1]
+    if several:
+        raise refusal(f"layer '{several[0]}' reads sources with dropout of several kinds; one for all can run")
+    found = [one for (one,) in every.values()]
+    ways = sorted({each.per for each in found if each})
+    if len(ways) > 1:
+        raise refusal("some dropout is drawn for every timestep, other for every sequence; one of both can run")
+    if not ways:
+        return {}
+    return {"dropout": [each.share if each else 0.0 for each in found], "dropout_per": ways[0]}
+
+
+NONE = -100.0  # a second threshold that every potential is above: gradients of all neurons, as PyTorch's
+
+
+def _recurrence(layer: TorchLayer) -> str:
+    if not layer.recurrent or sums_apart(layer):
+        return "none"
+    return "one_to_one" if layer.calls.reading.recurrent == "V" else "all_to_all"
+
+
+def output_read(wanted: str, recorded: Recorded, last: TorchLayer) -> str:
+    """What is read of the last layer: its spikes, or its potentials, of neurons that are reset or not."""
+    if wanted not in ("", "spikes", "membrane"):
+        raise refusal(f"output '{wanted}' is not known: write 'spikes' or 'membrane'")
+    reading = last.calls.reading
+    if reading.of_cells:
+        spikes = reading.written is not None and reading.written.model(reading.model).spiking
+        return "spikes" if spikes else "membrane"
+    returned = set().union(*map(sources_in, recorded.returned))
+    if not wanted:
+        only_states = (last.calls.name, True) not in returned
+        wanted = "membrane" if only_states else "spikes"
+    if wanted == "spikes" and not reading.spiking:
+        raise refusal(f"output 'spikes': the last layer, '{last.calls.name}', never spikes; write output='membrane'")
+    if wanted == "spikes":
+        return "spikes"
+    if not reading.spiking or reading.reset == "none":
+        return "membrane"
+    if not neuron_key(last.calls.module).startswith("snntorch."):
+        raise refusal(
+            f"output 'membrane': the last layer, '{last.calls.name}', returns its potential after the reset, which is "
+            "not read here; nearest: neurons that never spike, norse LI or spikingjelly NonSpikingLIFNode"
+        )
+    return "membrane_of_spiking"
+
+
+def read_over_time(recorded: Recorded, last: TorchLayer, reads: str, stepwise: bool) -> str:
+    """How what the module returned, in one call, reads its last layer over time; '' where its functions say so."""
+    if recorded.reading or stepwise:
+        return recorded.reading
+    calls, of_cells = last.calls, last.calls.reading.of_cells
+    outputs, spikes = (calls.outputs, True) if reads == "spikes" or of_cells else (calls.states or calls.outputs, False)
+    of_output = [at for at, each in enumerate(recorded.returned) if (calls.name, spikes) in sources_in(each)]
+    timesteps = len(calls.sequence(outputs))
+    # a list of all timesteps, the first of which may be a current as it is
+    if not of_output or len(recorded.returned) == timesteps <= len(of_output) + 1 or len(of_output) == timesteps:
+        return ""
+    functions, values = functions_in(recorded.returned[of_output[0]]), recorded.values[of_output[0]]
+    some = functions <= {"stack"} and values.ndim < calls.outputs[0].ndim + (not calls.in_time)
+    if not some and not of_cells:
+        return ""
+    found = reading_of(values, calls.sequence(outputs), functions)
+    if not found:
+        raise refusal(f"the output is neither all of what '{calls.name}' made nor a reading of it; return one of these")
+    return found
+
+
+def objective(
+    loss: str | Mapping[str, Any], recorded: Recorded, last: TorchLayer, by_membrane: bool, timesteps: int, reading: str
+) -> dict[str, Any]:
+    """Keys of [training] for the loss; by default the cross-entropy of what the module returns, by `reading`."""
+    if not isinstance(loss, Mapping) and loss and loss not in LOSSES:
+        raise refusal(f"loss '{loss}' is not known: write one of {', '.join(LOSSES)}, or keys of [training]")
+    divisor = recorded.votes * divisor_of(next(iter(returned_by(recorded, last)), None))
+    votes: dict[str, Any] = {"logit_scale": 1 / divisor} if divisor != 1 else {}
+    functions = set().union(*map(functions_in, returned_by(recorded, last)))
+    if loss:
+        made = votes | (dict(loss) if isinstance(loss, Mapping) else LOSSES[loss])
+    elif by_membrane:
+        by_function = "mean" if "mean" in functions else "max" if functions & {"max", "amax"} else "sum"
+        made = {"loss": "cross_entropy", "reading": reading or by_function} | votes
+    else:
+        scale = {"logit_scale": 1 / timesteps / divisor} if "mean" in functions else votes
+        made = {"loss": "cross_entropy", "reading": reading or "sum", **scale}
+    if (made.get("loss") == "mean_squared_error" and votes) or (made.get("reading") == "max" and recorded.votes > 1):
+        raise refusal("counts, or the highest, of a mean of outputs have no loss here; nearest: 'ce_count_loss'")
+    return made
+
+
+def random_workload(values: np.ndarray, classes: int) -> dict[str, Any]:
+    """A workload of random spikes, as frequent as those of the example."""
+    if not np.isin(values, (0.0, 1.0)).all():
+        odd = values[~np.isin(values, (0.0, 1.0))][0]
+        raise refusal(
+            f"the example input holds {odd:g}; spikes are 0 or 1. Give spikes (for instance snntorch.spikegen.rate), "
+            "or a workload whose data are images, as workload='snntorch-mnist'"
+        )
+    steps, batch, inputs = values.shape
+    table = random_table(inputs, classes)
+    table["data"] |= {"timesteps": steps, "activity": float(values.mean())}
+    table["data"] |= {"train_samples": 4 * batch, "test_samples": batch}
+    table["training"]["batch"] = batch
+    return table

@@ -1,0 +1,423 @@
+"""The layers of a PyTorch module: who reads whom, by which parameters, from what a forward pass showed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.origins import (
+    Dropout,
+    Dropped,
+    Feed,
+    FunctionResult,
+    Gate,
+    Input,
+    Joined,
+    LayerOutput,
+    Made,
+    Origin,
+    Parameter,
+    Pooled,
+    Product,
+    Sum,
+    feeds_of,
+    undropped,
+)
+from mimdsim.frameworks.own_neurons import not_read
+from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
+from mimdsim.graph import layer as graph
+from mimdsim.graph.batch_norm import BatchNorm
+from mimdsim.graph.convolution import Convolution
+from mimdsim.graph.names import INPUT, aged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a layer reads, another ('': the input), so many timesteps old, or the sum of several, by rows from `first`
+    on of weights, whose name in the module this is."""
+
+    terms: tuple[tuple[str, int], ...]
+    weight: str
+    transposed: bool
+    first: int
+    last: int
+    convolution: Convolution | None
+    norm: str = ""
+    folded: bool = False
+    dropout: Dropout | None = None
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return tuple(layer for layer, _ in self.terms)
+
+    @property
+    def inputs(self) -> int:
+        return self.convolution.planes.neurons if self.convolution else self.last - self.first
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchLayer:
+    """One layer: its neurons, and the parameters that it takes. recurrent: name in the module, with the rows of it;
+    biases: those that are added up to its own; recurrent_bias: of cells; trained_norm: its batch norm, where that is
+    not folded into it, in which the statistics have the bias before it in them."""
+
+    calls: NeuronCalls
+    sources: tuple[Source, ...]
+    biases: tuple[str, ...] = ()
+    recurrent: str = ""
+    recurrent_transposed: bool = False
+    recurrent_rows: tuple[int, int | None] = (0, None)
+    recurrent_bias: str = ""
+    trained_norm: BatchNorm | None = None
+
+    @property
+    def convolution(self) -> Convolution | None:
+        return self.sources[0].convolution
+
+    @property
+    def norm(self) -> str:
+        return self.sources[0].norm
+
+    @property
+    def weights(self) -> list[str]:
+        """The names of its weights in the module, each once."""
+        return list(
+            dict.fromkeys([*(each.weight for each in self.sources), *([self.recurrent] * bool(self.recurrent))])
+        )
+
+
+def widths_of(layers: list[TorchLayer]) -> list[int]:
+    return [layer.calls.neurons for layer in layers]
+
+
+def names_of(layers: list[TorchLayer]) -> list[str]:
+    return [*(f"hidden{index}" for index in range(len(layers) - 1)), "output"]
+
+
+def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
+    """The layers in the order in which they run, that of the output last."""
+    if not recorded.layers:
+        raise refusal(
+            "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module"
+            + (f"; neurons that are written out have no '{unread}'" if (unread := not_read(recorded)) else "")
+            + '; neurons and cells of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
+        )
+    order = [_with_norm(module, recorded, _layer(name, calls)) for name, calls in recorded.layers.items()]
+    read = {name for layer in order for source in layer.sources for name in source.layers}
+    order.sort(key=lambda layer: bool(returned_by(recorded, layer)) and layer.calls.name not in read)
+    _check_returned(recorded, order[-1])
+    every = [
+        name
+        for layer in order
+        for name in (
+            *(*layer.weights, *layer.biases, layer.recurrent_bias, *_of_norm(module, layer)),
+            *(of for of, _ in constants_of("", layer)),
+        )
+        if name
+    ]
+    shared = [name for name in every if every.count(name) > 1]
+    if shared:
+        raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
+    unused = [name for name, each in module.named_parameters() if each.requires_grad and name not in every]
+    if unused:
+        raise refusal(f"the parameter '{unused[0]}' is no weight of a layer that ran; nothing here would train it")
+    first = {each.calls.name: each.calls.reading.written.first for each in order if each.calls.reading.written}
+    for layer in order:
+        _check_every_call(layer, first)
+        alone = len(layer.sources) == 1 and not (layer.recurrent and layer.trained_norm is None)
+        if any(each.norm for each in layer.sources) and not alone:
+            raise refusal(f"layer '{layer.calls.name}' adds up what batch norm makes and more; one source can run")
+        _check_planes(layer, order)
+    if ("",) not in {source.layers for source in order[0].sources}:
+        raise refusal(f"layer '{order[0].calls.name}' runs first and does not read the input")
+    for index, layer in enumerate(order):
+        before = {each.calls.name for each in order[:index]}
+        terms = (term for source in layer.sources for term in source.terms)
+        late = [name for name, lag in terms if not lag and name not in {"", *before}]
+        if late:
+            raise refusal(f"layer '{layer.calls.name}' reads spikes of '{late[0]}', which runs after it")
+    silent = [layer.calls.name for layer in order[:-1] if not layer.calls.reading.spiking]
+    if silent:
+        raise refusal(f"layer '{silent[0]}' sends potentials; only the last layer may")
+    return order
+
+
+def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
+    """A layer, with what it reads."""
+    reading = calls.reading
+    prefix = f"{name}." if name else ""
+    origin = calls.origins[-1]
+    if reading.weights:  # the module multiplies by itself
+        of = origin or FunctionResult(by="?", of=())
+        inputs = calls.currents[-1].shape[-1]
+        origin = Product(of=of, inputs=inputs, weight=prefix + reading.weights, bias="", transposed=True)
+    for part in origin.parts if isinstance(origin, Sum) else (origin,):
+        if not isinstance(part, Product):
+            raise refusal(f"layer '{name}' reads {_describe(part)}; neurons read products of spikes and weights")
+    every = feeds_of(origin)
+    own = [feed for feed in every if isinstance(feed.of, LayerOutput) and feed.of.layer == name]
+    sources = [_source(name, calls, feed) for feed in every if feed not in own]
+    sources.sort(key=lambda source: source.layers != ("",))  # the input first
+    if not sources:
+        raise refusal(f"layer '{name}' reads nothing but itself; give neurons that are called twice a module each")
+    names = [" + ".join(aged(layer or INPUT, lag) for layer, lag in source.terms) for source in sources]
+    rows = [(source.weight, source.first) for source in sources]
+    if len(set(rows)) < len(rows):
+        raise refusal(
+            f"layer '{name}' multiplies several sources by the same weights; give each weights of its own, or add up "
+            "their spikes before"
+        )
+    if len(own) > 1 or (own and reading.recurrent) or len(set(names)) < len(names):
+        raise refusal(f"layer '{name}' adds up several products of {_twice(names) or 'itself'}; one of each can run")
+    if own and not (
+        isinstance(own[0].of, LayerOutput) and own[0].of.spikes and own[0].of.call == len(calls.origins) - 2
+    ):
+        raise refusal(f"layer '{name}' reads itself other than its spikes of the timestep before")
+    biases = list(dict.fromkeys(feed.product.bias for feed in every if feed.product.bias))
+    if reading.written and reading.written.own:
+        return TorchLayer(
+            calls=calls,
+            sources=tuple(sources),
+            biases=tuple(biases),
+            recurrent=reading.written.own.weight,
+            recurrent_transposed=reading.written.own.transposed,
+            recurrent_bias=reading.written.own.bias,
+        )
+    of_cells = prefix + reading.recurrent_bias if reading.of_cells and reading.recurrent_bias else ""
+    own_bias = reading.bias or ("" if reading.of_cells else reading.recurrent_bias)
+    if any(source.norm for source in sources) and (own_bias or any(feed.product.bias for feed in own)):
+        raise refusal(f"layer '{name}' adds a bias to what batch norm makes; nearest: synapses onto itself without one")
+    biases += [prefix + own_bias] if own_bias else []
+    return TorchLayer(
+        calls=calls,
+        sources=tuple(sources),
+        biases=tuple(biases),
+        recurrent=own[0].product.weight if own else prefix + reading.recurrent if reading.recurrent else "",
+        recurrent_transposed=bool(reading.recurrent) or (bool(own) and own[0].product.transposed),
+        recurrent_rows=(own[0].first, own[0].last) if own else (0, None),
+        recurrent_bias=of_cells,
+    )
+
+
+def _with_norm(module: torch.nn.Module, recorded: Recorded, layer: TorchLayer) -> TorchLayer:
+    """The layer with its batch norm, if that is trained: of every timestep, or of all in one call."""
+    if not layer.norm:
+        return layer
+    of: Any = module.get_submodule(layer.norm)
+    columns = layer.convolution.channels if layer.convolution else layer.calls.neurons
+    if of.num_features != columns:
+        raise refusal(
+            f"'{layer.norm}' normalises along another axis than that of '{layer.calls.name}'s {columns} neurons"
+        )
+    if layer.sources[0].folded:
+        return layer
+    calls, timesteps = recorded.norms[layer.norm], len(layer.calls.sequence(layer.calls.outputs))
+    if calls not in (1, timesteps):
+        raise refusal(f"'{layer.norm}' ran {calls} times in {timesteps} timesteps; once, or once in each, can run")
+    per = "timestep" if calls == timesteps else "sequence"
+    return replace(layer, trained_norm=BatchNorm(per=per, epsilon=of.eps, momentum=of.momentum))
+
+
+def _twice(names: list[str]) -> str:
+    return next((f"'{name}'" for name in names if names.count(name) > 1), "")
+
+
+def _source(name: str, calls: NeuronCalls, feed: Feed) -> Source:
+    """What a layer reads by one product."""
+    of, dropout = undropped(feed.of) if feed.of else (None, None)
+    feed = replace(feed, of=of)
+    parts = _added(of)
+    for part in parts:
+        if not isinstance(part, (LayerOutput, Input)):
+            raise refusal(
+                f"'{feed.product.weight}' is multiplied by {_describe(part)}; a layer reads spikes of others, side by "
+                "side (torch.cat), added up or by weights of their own, or the input"
+            )
+        if isinstance(part, LayerOutput) and not part.spikes:
+            raise refusal(f"layer '{name}' reads a state of '{part.layer}'; layers read spikes")
+        if isinstance(part, LayerOutput) and part.layer == name:
+            raise refusal(f"layer '{name}' reads itself in a sum with others; nearest: by weights of its own")
+    last = len(calls.origins) - 1
+    terms = tuple((_sender(part), 0 if calls.in_time else _age(part, last, last + 1)) for part in parts)
+    if twice := _twice([aged(layer or INPUT, lag) for layer, lag in terms]):
+        raise refusal(f"layer '{name}' reads a sum that has {twice} twice; each once can run")
+    product = feed.product
+    if product.dropout and dropout:
+        raise refusal(f"'{product.weight}' reads what is left of what dropout left; nearest: one dropout for both")
+    return Source(
+        terms=terms,
+        weight=product.weight,
+        transposed=product.transposed,
+        first=feed.first,
+        last=feed.last,
+        convolution=product.convolution,
+        norm=product.norm,
+        folded=product.folded,
+        dropout=product.dropout or dropout,
+    )
+
+
+def _added(of: Origin | None) -> tuple[Origin | None, ...]:
+    return of.parts if isinstance(of, Sum) else (of,)
+
+
+def _sender(of: Origin | None) -> str:
+    return of.layer if isinstance(of, LayerOutput) else ""
+
+
+def _age(of: Origin | None, t: int, timesteps: int) -> int:
+    """How many timesteps before timestep t of so many it was sent, or is an entry of the input."""
+    if isinstance(of, LayerOutput):
+        return t - of.call
+    return t - of.entry[0] if isinstance(of, Input) and of.entry and of.entry[1] == timesteps else 0
+
+
+def _check_planes(layer: TorchLayer, every: list[TorchLayer]) -> None:
+    """A convolution reads the planes that another layer, or the input, has, and nothing else."""
+    name, convolution = layer.calls.name, layer.convolution
+    if not any(source.convolution for source in layer.sources):
+        return
+    if convolution is None or len(layer.sources) > 1 or layer.recurrent:
+        raise refusal(f"layer '{name}' reads planes by a convolution or a pool, and more: one source alone can run")
+    made = {each.calls.name: each.convolution.result for each in every if each.convolution}
+    for source in layer.sources[0].layers:
+        if source and made.get(source) != convolution.planes:
+            has = f"makes planes of {made[source]}" if source in made else "has no planes"
+            raise refusal(f"layer '{name}' reads planes of {convolution.planes} of '{source}', which {has}")
+
+
+def _check_every_call(layer: TorchLayer, first: Mapping[str, int]) -> None:
+    """What a layer reads is the same in every timestep, but for itself in the first, and for what was before it or, by
+    layer, before there was anything."""
+    origins = layer.calls.origins
+    read = [_products_read(origin, t, len(origins)) for t, origin in enumerate(origins)]
+    for t, each in enumerate(read):
+        missing = read[-1] - each
+        if not each <= read[-1] or (t and any(age + first.get(of, 0) <= t for *_, of, age in missing)):
+            raise refusal(f"layer '{layer.calls.name}' reads other things in timestep {t} than in the last one")
+
+
+def _products_read(origin: Origin | None, t: int, timesteps: int) -> set[tuple[Any, ...]]:
+    """(weights, convolution, layer, timesteps ago) of all that a layer reads in timestep t."""
+    return {
+        (
+            feed.product.weight,
+            feed.product.convolution,
+            feed.product.norm,
+            feed.product.dropout,
+            _sender(part),
+            _age(part, t, timesteps),
+        )
+        for feed in feeds_of(origin)
+        for part in _added(feed.of)
+        if isinstance(part, (LayerOutput, Input))
+    }
+
+
+def _describe(origin: Origin | None) -> str:
+    if origin is None:
+        return "a tensor that comes from nothing that is known"
+    if isinstance(origin, (FunctionResult, Made)):
+        return f"what '{origin.by}' made"
+    if isinstance(origin, Gate):
+        return "a share of the columns of a product"
+    if isinstance(origin, Sum):
+        return "a sum"
+    if isinstance(origin, Joined):
+        return "what is side by side with other spikes"
+    if isinstance(origin, Product):
+        return f"a product with '{origin.weight}', without neurons between both"
+    if isinstance(origin, (Pooled, Dropped)):
+        return f"{'a pool' if isinstance(origin, Pooled) else 'what dropout leaves'} of {_describe(origin.of)}"
+    if isinstance(origin, LayerOutput):
+        return f"what '{origin.layer}' sent, without weights"
+    return f"'{origin.name}' itself" if isinstance(origin, Parameter) else "the input itself"
+
+
+def sources_in(origin: Origin | None) -> set[tuple[str, bool]]:
+    if isinstance(origin, LayerOutput):
+        return {(origin.layer, origin.spikes)}
+    if isinstance(origin, (Pooled, Dropped)):
+        return sources_in(origin.of)
+    if isinstance(origin, (FunctionResult, Sum)):
+        return set().union(*map(sources_in, origin.of if isinstance(origin, FunctionResult) else origin.parts))
+    return set()
+
+
+def functions_in(origin: Origin | None) -> set[str]:
+    if isinstance(origin, FunctionResult):
+        return {origin.by}.union(*map(functions_in, origin.of))
+    if isinstance(origin, Sum):
+        return {"add"}.union(*map(functions_in, origin.parts))
+    if isinstance(origin, (Pooled, Dropped)):
+        return {"pool" if isinstance(origin, Pooled) else "dropout"} | functions_in(origin.of)
+    return set()
+
+
+def divisor_of(origin: Origin | None) -> float:
+    """By what a module divides what it returns."""
+    if isinstance(origin, FunctionResult):
+        return origin.divisor * max(map(divisor_of, origin.of), default=1.0)
+    return 1.0
+
+
+def returned_by(recorded: Recorded, last: TorchLayer) -> list[Origin | None]:
+    """Of what the module returned, what the last layer sent."""
+    return [origin for origin in recorded.returned if last.calls.name in {name for name, _ in sources_in(origin)}]
+
+
+def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
+    found = returned_by(recorded, last)
+    if not found:
+        raise refusal(f"the module does not return what its last layer, '{last.calls.name}', sent")
+    mixed = sorted({name for name, _ in sources_in(found[0])} - {last.calls.name})
+    if mixed:
+        raise refusal(
+            f"the output mixes what '{last.calls.name}' sent with what '{mixed[0]}' sent; let one more layer read both"
+        )
+    others = functions_in(found[0]) - GATHERS
+    if others:
+        mean = ", as torch.stack(outputs).mean(0)" if "div" in others else ""
+        raise refusal(
+            f"the output goes through '{sorted(others)[0]}'; return what the last layer sent{mean}, and see loss="
+        )
+
+
+def _of_norm(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
+    """The parameters of a batch norm that is folded into a layer."""
+    named = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
+    return [f"{layer.norm}.{name}" for name, _ in named]
+
+
+def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
+    """(parameter of the module, array here) of the constants that a layer's neurons learn."""
+    prefix, reading = f"{layer.calls.name}." if layer.calls.name else "", layer.calls.reading
+    rows = reading.written.rows if reading.written else {}
+    learned = [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in reading.learned.items()]
+    return learned + [(of, f"{row}.{name}") for row, (of, _) in rows.items() if of]
+
+
+def mostly_delayed(layers: list[TorchLayer]) -> bool:
+    """Whether most layers read what others sent a timestep earlier."""
+    lags = [lag for layer in layers for source in layer.sources for name, lag in source.terms if name]
+    return 2 * lags.count(1) > len(lags)
+
+
+def read_by(layers: list[TorchLayer], layer: TorchLayer) -> tuple[graph.Source, ...]:
+    """What a layer reads, by the names here."""
+    names = dict(zip((each.calls.name for each in layers), names_of(layers), strict=True)) | {"": INPUT}
+    every = (
+        [graph.Source(name=names[name], neurons=source.inputs, lag=lag) for name, lag in source.terms]
+        for source in layer.sources
+    )
+    return tuple(replace(first, also=tuple(also)) for first, *also in every)
+
+
+def sums_apart(layer: TorchLayer) -> bool:
+    """Whether sums over its own outputs are no part of its currents, as in gated cells."""
+    reading = layer.calls.reading
+    return bool(reading.written.own) if reading.written else reading.of_cells

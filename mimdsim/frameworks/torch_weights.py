@@ -1,0 +1,226 @@
+"""Weights of a PyTorch module as arrays here, which parameter each of them is, and trained ones back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.base.files import with_home
+from mimdsim.frameworks.neurons import refusal
+from mimdsim.frameworks.torch_layers import TorchLayer, constants_of, names_of, read_by
+from mimdsim.graph.batch_norm import STATISTICS
+from mimdsim.graph.layer import labels_of
+from mimdsim.workload import Workload
+from mimdsim.workload.interchange.weights_file import read_notes
+
+NOTE = "mimdsim.torch"  # of the weights: which parameter of the module each is
+
+
+def parameters_of(module: torch.nn.Module) -> dict[str, np.ndarray]:
+    return {name: each.detach().cpu().numpy().astype(np.float64) for name, each in module.named_parameters()}
+
+
+def folded(module: torch.nn.Module, norm: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """float64[channels] (scale, mean, shift) of a batch norm with constants: it makes (x - mean) * scale + shift."""
+    of: Any = module.get_submodule(norm)
+    mean, variance = (each.detach().cpu().numpy().astype(np.float64) for each in (of.running_mean, of.running_var))
+    gain, shift = (
+        np.full(mean.shape, plain) if each is None else each.detach().cpu().numpy().astype(np.float64)
+        for each, plain in ((of.weight, 1.0), (of.bias, 0.0))
+    )
+    return gain / np.sqrt(variance + of.eps), mean, shift
+
+
+def weights_of(
+    module: torch.nn.Module, layers: list[TorchLayer], masks: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Arrays by mimdsim's names: w.hidden0 [inputs, neurons] or [channels * window, channels], r.hidden0 [from, to] or
+    [neurons], b.hidden0. Raises DescriptionError for zeros that a mask lets through, which would stay zero."""
+    held, made = parameters_of(module), {}
+    for name, mask in masks.items():
+        if zeros := np.count_nonzero((held[name] == 0) & (mask == 1)):
+            raise refusal(
+                f"{zeros} values of '{name}' are 0 where its mask is 1, and would stay 0; nearest: start them elsewhere"
+            )
+        held[name] = held[name] * mask
+    for name, layer in zip(names_of(layers), layers, strict=True):
+        neurons = layer.calls.neurons
+        for source, array in zip(layer.sources, arrays_of(layers, name, layer), strict=True):
+            values = held[source.weight]
+            values = values.reshape(len(values), -1).T if source.transposed else values
+            made[array] = values[source.first : source.last]
+            if source.norm and source.folded:
+                made[array] = made[array] * folded(module, source.norm)[0]
+        if layer.recurrent:
+            own = held[layer.recurrent]
+            if own.ndim < 2 and own.size != neurons:
+                raise refusal(
+                    f"'{layer.recurrent}' is one number for {neurons} neurons; give each its own, V of that size"
+                )
+            made[f"r.{name}"] = own.reshape(-1) if own.ndim < 2 else own.T if layer.recurrent_transposed else own
+            if own.ndim == 2:
+                made[f"r.{name}"] = made[f"r.{name}"][slice(*layer.recurrent_rows)]
+        if layer.biases:
+            made[f"b.{name}"] = np.sum([held[bias] for bias in layer.biases], axis=0)
+        for of, array in constants_of(name, layer):
+            made[array] = held[of].reshape(1, -1)
+        made |= _rows(name, layer)
+        if layer.recurrent_bias:
+            made[f"rb.{name}"] = held[layer.recurrent_bias]
+        if layer.trained_norm:
+            made |= _of_trained_norm(module, layer, name, made.get(f"b.{name}", 0.0))
+        elif layer.norm:
+            scale, mean, shift = folded(module, layer.norm)
+            made[f"b.{name}"] = (made.get(f"b.{name}", 0.0) - mean) * scale + shift
+    return made
+
+
+def _rows(name: str, layer: TorchLayer) -> dict[str, np.ndarray]:
+    """Constants that differ from neuron to neuron, of neurons that are written out, and biases of 0 where the other of
+    both is there."""
+    written = layer.calls.reading.written
+    if not written:
+        return {}
+    made = {f"{row}.{name}": values for row, (of, values) in written.rows.items() if not of}
+    if written.own and bool(layer.biases or layer.norm) != bool(layer.recurrent_bias):
+        columns = layer.calls.neurons * written.model(name).gates
+        made[f"b.{name}" if layer.recurrent_bias else f"rb.{name}"] = np.zeros((1, columns))
+    return made
+
+
+def _of_trained_norm(
+    module: torch.nn.Module, layer: TorchLayer, name: str, before: np.ndarray | float
+) -> dict[str, np.ndarray]:
+    """Gain, bias and running averages, of currents without the bias before the norm, which it takes off again."""
+    of: Any = module.get_submodule(layer.norm)
+    held = {"gain": of.weight, "b": of.bias, "mean": of.running_mean, "variance": of.running_var}
+    arrays = {f"{role}.{name}": each.detach().cpu().numpy().astype(np.float64) for role, each in held.items()}
+    return arrays | {f"mean.{name}": arrays[f"mean.{name}"] - before}
+
+
+def arrays_of(layers: list[TorchLayer], name: str, layer: TorchLayer) -> list[str]:
+    """The names of the weights of a layer's sources."""
+    _, *others = labels_of(read_by(layers, layer))
+    return [f"w.{name}", *(f"w.{name}.from.{other}" for other in others)]
+
+
+Link = tuple[str, str, bool, int, str]
+
+
+def links_of(layers: list[TorchLayer]) -> list[Link]:
+    """(parameter of the module, array here, whether it is transposed, from which row on, the batch norm folded into
+    it); biases that are added up name one array, with a batch norm that of its shift. Of the running mean of one
+    that is trained, the last is the bias before it."""
+    made = []
+    for name, layer in zip(names_of(layers), layers, strict=True):
+        for source, array in zip(layer.sources, arrays_of(layers, name, layer), strict=True):
+            made.append((source.weight, array, source.transposed, source.first, source.norm * source.folded))
+        if layer.recurrent:
+            made.append((layer.recurrent, f"r.{name}", layer.recurrent_transposed, layer.recurrent_rows[0], ""))
+        made += [(layer.recurrent_bias, f"rb.{name}", False, 0, "")] if layer.recurrent_bias else []
+        made += [(of, array, False, 0, "") for of, array in constants_of(name, layer)]
+        if layer.trained_norm:
+            made.append((f"{layer.norm}.weight", f"gain.{name}", False, 0, ""))
+            made.append((f"{layer.norm}.bias", f"b.{name}", False, 0, ""))
+            made.append((f"{layer.norm}.running_mean", f"mean.{name}", False, 0, "".join(layer.biases)))
+            made.append((f"{layer.norm}.running_var", f"variance.{name}", False, 0, ""))
+            continue
+        biases = (f"{layer.norm}.bias",) if layer.norm else layer.biases
+        made += [(bias, f"b.{name}", False, 0, layer.norm) for bias in biases]
+    return made
+
+
+ROLE = {
+    **{"w": "", "b": ".bias", "r": ".recurrent", "rb": ".recurrent_bias", "c": ""},
+    **{role: f".{role}" for role in ("gain", *STATISTICS)},
+}
+
+
+def frozen_arrays(module: torch.nn.Module, layers: list[TorchLayer]) -> list[str]:
+    """The arrays that stay as they are (requires_grad = False), by their public names."""
+    learns = {name: each.requires_grad for name, each in module.named_parameters()}
+    arrays: dict[str, bool] = {}
+    for of, array, *_ in links_of(layers):
+        if array.partition(".")[0] in STATISTICS:
+            continue
+        arrays[array] = arrays.get(array, False) or learns[of]
+    fixed = (
+        public_name(array) for name, layer in zip(names_of(layers), layers, strict=True) for array in _rows(name, layer)
+    )
+    return [*(public_name(array) for array, learning in arrays.items() if not learning), *fixed]
+
+
+def pruned_arrays(layers: list[TorchLayer], masks: Collection[str]) -> list[str]:
+    """The arrays that have a mask, by their public names."""
+    links = links_of(layers)
+    arrays = [array for of, array, *_ in links if of in masks]
+    several = [of for of, array, *_ in links if array in arrays and of not in masks]
+    if several:
+        raise refusal(f"'{several[0]}' is added to a bias that has a mask; nearest: one bias")
+    return [public_name(array) for array in arrays]
+
+
+def public_name(array: str) -> str:
+    role, _, layer = array.partition(".")
+    return f"{layer}{ROLE.get(role, f'.{role}')}"
+
+
+def parameter_names(workload: Workload) -> list[Link]:
+    """(parameter of the module, the array that it is here, whether that is transposed, the row that it begins at, the
+    batch norm folded into it) of a workload that `from_torch` made; raises DescriptionError for another."""
+    path = with_home(workload.training.initial_weights)
+    note = read_notes(path).get(NOTE) if workload.training.initial_weights else None
+    if note is None:
+        raise DescriptionError(f"workload '{workload.name}'", ["was not made by mimdsim.from_torch"])
+    links = ((*each, "")[:5] for each in json.loads(note))  # those of before have no batch norm
+    return [(str(of), str(array), bool(turned), int(row), str(norm)) for of, array, turned, row, norm in links]
+
+
+def load_trained(module: torch.nn.Module, workload: Workload, weights: Mapping[str, np.ndarray]) -> None:
+    """Write trained weights, by layer ('hidden0', 'hidden0.bias'), into the module that the workload was made of."""
+    held = dict(module.named_parameters()) | dict(module.named_buffers())
+    names = parameter_names(workload)
+    missing = [name for name, *_ in names if name not in held]
+    if missing:
+        raise DescriptionError(
+            "to_torch", [f"the module has no parameter '{missing[0]}', which the workload was made of"]
+        )
+    done: set[str] = set()
+    with torch.no_grad():
+        for name, array, turned, row, norm in names:
+            if array in done:
+                continue
+            done.add(array)
+            values = torch.as_tensor(_unfolded(module, weights[public_name(array)], array, names, norm))
+            others = [other for other, same, *_ in names if same == array and other != name]
+            target = held[name]
+            if len({each for one, each, *_ in names if one == name}) > 1:  # several arrays lie in it
+                target = (target.T if turned else target)[row : row + len(values)]
+            elif turned and min(values.shape) > 1:  # else the order of numbers is the same
+                values = values.T
+            if values.numel() != target.numel():
+                raise DescriptionError(
+                    "to_torch", [f"'{name}' has the shape {list(target.shape)}, the trained one {list(values.shape)}"]
+                )
+            values = values.reshape(target.shape).to(target)
+            target.copy_(values - sum(held[other] for other in others))
+
+
+def _unfolded(module: torch.nn.Module, trained: np.ndarray, array: str, names: list[Link], norm: str) -> np.ndarray:
+    """Weights before a batch norm, or its shift, of what was trained with it folded in; others as they are."""
+    if not norm:
+        return np.array(trained)
+    if array.startswith("mean."):
+        return np.asarray(trained.reshape(-1) + dict(module.named_parameters())[norm].detach().cpu().numpy())
+    scale, mean, _ = folded(module, norm)
+    if array.startswith("w."):
+        return np.asarray(trained / scale)
+    weight = next(of for of, other, *_ in names if other == f"w.{array[2:]}")
+    before = dict(module.named_parameters()).get(weight.removesuffix("weight") + "bias")
+    bias = 0.0 if before is None else before.detach().cpu().numpy().astype(np.float64)
+    return np.asarray(trained.reshape(-1) - (bias - mean) * scale)
