@@ -52,10 +52,6 @@ def made_of(origin: Any) -> Iterator[Any]:
     """What an origin is directly made of."""
     if isinstance(origin, Made):
         yield from origin.args
-    elif isinstance(origin, (Read, Gate, Product)):
-        yield origin.of
-    elif isinstance(origin, (Sum,)):
-        yield from origin.parts
     elif isinstance(origin, FunctionResult):
         yield from origin.of
     else:
