@@ -31,6 +31,7 @@ from mimdsim.workload.description.sections import (
     Network,
     check_sources,
 )
+from mimdsim.workload.description.unread import unread_keys
 
 # keys that name files
 PATHS = (("data", "path"), ("network", "imported"), ("network", "models"), ("training", "initial_weights"))
@@ -150,14 +151,11 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
         if isinstance(table.setdefault("mapping", {}), dict):
             table["mapping"] |= options
     change_description(table, changes, str(path))
-    network = table.get("network")
-    if isinstance(network, dict) and network.get("capacity"):
-        unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
-        if unread:
-            slots = network["capacity"]
-            text = f"{unread[0]}: has no effect, because network.capacity = {slots} gives the slots of every layer"
-            raise DescriptionError(str(path), [f"{text}; add  --set network.capacity=[]"])
     made = build(Workload, table, where=str(path), text=text, changed=changes)
+    # a sweep may change both: what decides, and what is read on one side only
+    unread = [each for each in unread_keys(made, changes) if each.key in changes and each.decided_by not in changes]
+    if unread:
+        raise DescriptionError(str(path), [each.why for each in unread])
     if mapping is not None and file is not None:
         from mimdsim.workload.description.network import network_of  # which takes workloads
 
