@@ -36,6 +36,7 @@ from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.operations import Scan
+from mimdsim.machine import load_machine
 from mimdsim.pipeline.firing import input_distances
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
@@ -294,5 +295,5 @@ def test_gpu_kernels_copy_no_older_spikes() -> None:
 
 def test_a_check_runs_long_enough_to_read_the_oldest() -> None:
     keys = {"network.hidden": (16, 12), "network.capacity": (8, 6, 10), "network.sources": {"hidden0": ["input@t-7"]}}
-    assert shrunk(load_workload("digits", keys), 6, 4).data.timesteps == 10
-    assert shrunk(load_workload("digits", keys | {"data.timesteps": 8}), 6, 4).data.timesteps == 8
+    assert shrunk(load_workload("digits", keys), 6, 4, load_machine("bow")).data.timesteps == 10
+    assert shrunk(load_workload("digits", keys | {"data.timesteps": 8}), 6, 4, load_machine("bow")).data.timesteps == 8
