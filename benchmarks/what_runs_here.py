@@ -4,7 +4,7 @@ Writes docs/what-runs-here.md: one row for each network of tests/support/torch_n
 difference of a gradient from PyTorch's in float64, in shares of the largest element, over all parameters; beside it
 that of PyTorch's own float32. Needs  pip install 'mimdsim[frameworks]'.
 
-    python benchmarks/torch_networks.py
+    python benchmarks/what_runs_here.py
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mimdsim.workload.interchange.start import given_weights  # noqa: E402
 PAGE = ROOT / "docs" / "what-runs-here.md"
 HEAD = """# What runs here
 Networks written in PyTorch become workloads by `mimdsim.from_torch` ([docs/pytorch.md](pytorch.md)). This page is
-written by `benchmarks/torch_networks.py`; the networks are those of `tests/support/torch_networks.py`, which the tests
+written by `benchmarks/what_runs_here.py`; the networks are those of `tests/support/torch_networks.py`, which the tests
 train too.
 
 ## Neurons
