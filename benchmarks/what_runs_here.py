@@ -80,8 +80,8 @@ def row(name: str, made: Any) -> str:
         changes={"training.max_training_steps": 1}, **made.options,
     )  # fmt: skip
     network = network_of(workload)
-    in_time = spikes.movedim(1, 0) if made.batch_first else spikes
-    given = given_to(network, given_weights(workload, network), in_time.numpy(), labels.numpy())
+    shown = zoo.in_time(made, spikes).numpy()
+    given = given_to(network, given_weights(workload, network), shown, labels.numpy())
     outcome = executed(compiled(network), given)
     _, single = zoo.gradients_of(made, module, spikes, labels)
     _, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)

@@ -50,13 +50,14 @@ def spike_shares(network: SpikingNetwork, activity: RecordedActivity) -> dict[st
 
 def _populations(network: SpikingNetwork) -> list[tuple[str, int]]:
     """Name and neurons of what sends spikes: the input, if it does, and the layers."""
-    return [(name, neurons) for name, neurons, _ in _sizes(network)[network.steady_input :]]
+    return [(name, neurons) for name, neurons, _ in _sizes(network)[network.encoding != "events" :]]
 
 
 def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
     """Spikes per layer of the recorded training step, the network input first."""
     profiles = []
     numbers = {layer.name for layer in network.layers if layer.cell and not layer.cell.of.spiking}
+    numbers |= {INPUT} if network.encoding != "events" else set()
     for index, (name, neurons, capacity) in enumerate(_sizes(network)):
         ids, counts = activity.ids[name], activity.counts[name]
         t, slot = np.nonzero(np.arange(ids.shape[2]) < counts[:, 0, :1])

@@ -7,6 +7,7 @@ from mimdsim.workload.description.own_models import allow_code
 from mimdsim.workload.description.unread import unread_keys
 from mimdsim.workload.description.workload import Workload, find_workload, inputs_of, list_workloads, load_workload
 from mimdsim.workload.interchange.own_events import from_events
+from mimdsim.workload.interchange.own_values import from_values
 from mimdsim.workload.interchange.start import given_weights
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "filled_activity",
     "find_workload",
     "from_events",
+    "from_values",
     "given_weights",
     "input_shape",
     "inputs_of",

@@ -37,7 +37,8 @@ def given_to(network: SpikingNetwork, weights: Any, spikes: np.ndarray, labels: 
         listed = np.flatnonzero(spikes[place])
         ids[place][: listed.size], counts[place] = listed, listed.size
     held = SparseSpikes(ids=ids, counts=counts)
-    return Given(spikes=held, dense=spikes.astype(np.float64), labels=labels.astype(np.int32), arrays=arrays)
+    dense = (spikes[0] if network.steady_input else spikes).astype(np.float64)
+    return Given(spikes=held, dense=dense, labels=labels.astype(np.int32), arrays=arrays)
 
 
 def off(found: np.ndarray, wanted: np.ndarray) -> float:
@@ -54,8 +55,8 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     )
     network = network_of(workload)
     weights = given_weights(workload, network)
-    in_time = spikes.movedim(1, 0) if made.batch_first else spikes
-    outcome = executed(compiled(network), given_to(network, weights, in_time.numpy(), labels.numpy()))
+    given = given_to(network, weights, zoo.in_time(made, spikes).numpy(), labels.numpy())
+    outcome = executed(compiled(network), given)
     loss32, single = zoo.gradients_of(made, module, spikes, labels)
     loss64, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     assert outcome.loss == pytest.approx(loss64, rel=1e-5, abs=abs(loss32 - loss64))

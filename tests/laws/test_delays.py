@@ -231,7 +231,7 @@ def test_a_workload_says_ages() -> None:
         ({"hidden0": ("input", "hidden1@t")}, {}, "cannot read 'hidden1' 0 timesteps old"),
         ({"hidden1": ("hidden0@t-2", "hidden0@t-2")}, {}, "name each once, or with other ages each"),
         ({"hidden1": ("hidden0@t-2", "hidden0")}, {}, "at several ages; write that of the second too, as in"),
-        ({"hidden0": ("input@t-1",)}, {"steady_input": True, **DENSE}, "the same in every timestep: leave the age out"),
+        ({"hidden0": ("input@t-1",)}, {"encoding": "image", **DENSE}, "the same in every timestep: leave the age out"),
     ],
 )  # fmt: skip
 def test_ages_that_make_no_network_are_refused(sources: Sources, changes: dict[str, Any], said: str) -> None:

@@ -8,17 +8,12 @@ import numpy as np
 
 from mimdsim.base.rng import stream
 from mimdsim.workload.data import digits, randman
-from mimdsim.workload.data.choose import SUBSETS, refuse_too_large, sample_counts, seeded_order, split_samples
+from mimdsim.workload.data.choose import SUBSETS, refuse_too_large, sample_counts, seeded_order
 from mimdsim.workload.data.events import Ints, Subset
+from mimdsim.workload.data.values import digit_images
 from mimdsim.workload.description.sections import Data
 
 _EVENTS_AT_ONCE = 1 << 20  # random spikes are drawn in groups of about this many, to bound memory
-
-
-def digit_images(data: Data, seed: int) -> list[digits.Images]:
-    """Training and test images of `digits` or `mnist5k`, split by seed."""
-    images = digits.load_images(data.source)
-    return [images.some(chosen) for chosen in split_samples(images.labels, data, seed)]
 
 
 def open_digits(data: Data, seed: int) -> Iterator[Subset]:

@@ -32,7 +32,7 @@ def open_nmnist(data: Data, seed: int) -> Iterator[Subset]:
     """Samples of a folder of N-MNIST recordings."""
     splits: tuple[Literal["Train", "Test"], ...] = ("Train", "Test")
     for split, limit in zip(splits, limits(data), strict=True):
-        files = nmnist.list_recordings(_path(data, f"a folder with {nmnist.LAYOUT}", part=split), split)
+        files = nmnist.list_recordings(path_of(data, f"a folder with {nmnist.LAYOUT}", part=split), split)
         labels = np.array([label for _, label in files])
         chosen = choose_samples(labels, limit, seed, split)
         paths = (files[sample][0] for sample in np.sort(chosen))
@@ -43,7 +43,7 @@ def open_shd(data: Data, seed: int) -> Iterator[Subset]:
     """Samples of a folder with the two files of SHD, or of SSC."""
     source = data.source
     for name, limit in zip(shd.files(source), limits(data), strict=True):
-        path = _path(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
+        path = path_of(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
         labels = shd.read_labels(path, source=source)
         chosen = choose_samples(labels, limit, seed, name)
         yield _subset(data, name, labels, chosen, shd.read_samples(path, np.sort(chosen).tolist(), source=source), seed)
@@ -53,7 +53,7 @@ def open_dvs_gesture(data: Data, seed: int) -> Iterator[Subset]:
     """Samples of a folder of DVS-Gesture recordings."""
     duration = duration_microseconds(data.timesteps, data.bin_seconds)
     for split, limit in zip(SUBSETS, limits(data), strict=True):
-        gestures = dvs_gesture.list_gestures(_path(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
+        gestures = dvs_gesture.list_gestures(path_of(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
         labels = np.array([gesture.label for gesture in gestures])
         chosen = choose_samples(labels, limit, seed, split)
         # gestures of one recording are adjacent in the list
@@ -64,7 +64,7 @@ def open_dvs_gesture(data: Data, seed: int) -> Iterator[Subset]:
 
 def open_events(data: Data, seed: int) -> Iterator[Subset]:
     """Samples of an event file with or without a split, or of a folder with two event files."""
-    path = _path(data, event_file.LAYOUT, missing="no such file or folder")
+    path = path_of(data, event_file.LAYOUT, missing="no such file or folder")
     open_file = partial(event_file.EventFile, sensor=event_file.sensor_of(data), classes=data.classes)
 
     def cut(file: event_file.EventFile, chosen: Ints, name: str) -> Subset:
@@ -90,12 +90,12 @@ def open_events(data: Data, seed: int) -> Iterator[Subset]:
 
 def open_braille(data: Data, seed: int) -> Iterator[Subset]:
     """Samples of a file of Braille letters; a fifth of every letter is held out by seed."""
-    with braille.BrailleFile(_path(data, braille.LAYOUT, missing="no such file")) as file:
+    with braille.BrailleFile(path_of(data, braille.LAYOUT, missing="no such file")) as file:
         for name, chosen in zip(SUBSETS, split_samples(file.labels, data, seed), strict=True):
             yield _subset(data, name, file.labels, chosen, file.samples(np.sort(chosen).tolist()), seed)
 
 
-def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
+def path_of(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
     """The path of the recordings; if they, or `part` of them, are missing, the error says what to use instead."""
     if not data.path:
         problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"

@@ -72,8 +72,8 @@ READERS = (
     _Readers(
         ("data.activity",),
         "data.source",
-        lambda workload: workload.data.source == "random",
-        "it is for source 'random', not for '{data.source}'",
+        lambda workload: workload.data.source == "random" and workload.data.encoding == "events",
+        "it is of the spikes of source 'random'",
     ),
     _Readers(
         ("training.over_timesteps",),

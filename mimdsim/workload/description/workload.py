@@ -18,7 +18,7 @@ from mimdsim.base.search_path import Name, Named, beside, find_description, name
 from mimdsim.base.units import exact_product
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
-from mimdsim.workload.data.dataset import change_source, source_files
+from mimdsim.workload.data.dataset import change_source, encodings_of, source_files
 from mimdsim.workload.description.mapping import MappingOptions, check_layers, read_mapping_file
 from mimdsim.workload.description.neuron import change_neuron, neurons_of
 from mimdsim.workload.description.recipe import TrainingRecipe, loss_of
@@ -27,6 +27,7 @@ from mimdsim.workload.description.sections import (
     IMAGE_SOURCES,
     MAX_NEURONS,
     PER_LAYER,
+    STEADY,
     Data,
     Network,
     check_sources,
@@ -75,16 +76,14 @@ class Workload(Section):
             loss_of(self.training, network.neurons_per_class).check_output("output", network.neurons_per_class, spiking)
         except MappingError as problem:
             raise ValueError(str(problem)) from None
-        if self.data.encoding == "image":
-            if self.data.source not in IMAGE_SOURCES:
-                raise ValueError(
-                    f"data.encoding: source '{self.data.source}' has no images; write 'events', or take one of "
-                    f"{', '.join(IMAGE_SOURCES)}"
-                )
-            if network.spikes != "dense":
-                raise ValueError(
-                    "data.encoding: images are not spikes; set network.spikes = 'dense', or write 'events'"
-                )
+        encodings = encodings_of(self.data.source)
+        if self.data.encoding not in encodings:
+            has = {"image": "images", "values": "values"}.get(self.data.encoding, "spikes")
+            others = f", or take one of {', '.join(IMAGE_SOURCES)}" if self.data.encoding == STEADY else ""
+            raise ValueError(f"data.encoding: source '{self.data.source}' has no {has}; write '{encodings[0]}'{others}")
+        if self.data.encoding != "events" and network.spikes != "dense":
+            what = "images" if self.data.encoding == STEADY else "values"
+            raise ValueError(f"data.encoding: {what} are not spikes; set network.spikes = 'dense', or write 'events'")
         if self.data.path and self.data.source not in FILE_SOURCES:
             raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
         if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
