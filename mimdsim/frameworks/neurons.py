@@ -307,7 +307,7 @@ NEURONS |= {
         read=partial(_cells, kind.lower()),
         problems=cells.problems,
     )
-    for kind in ("GRU", "LSTM")
+    for kind in ("GRU", "LSTM", "RNN")
     for cell in ("", "Cell")
 }
 

@@ -79,6 +79,8 @@ def workload_of(
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
+    if not torch.isfinite(example_input).all():
+        raise refusal("example_input holds numbers that are not finite")
     recorded = with_own_neurons(record(module, example_input, timesteps), output)
     recorded = _with_read_out(module, recorded)
     layers = layers_of(module, recorded)

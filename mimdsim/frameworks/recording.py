@@ -76,7 +76,7 @@ _NORM = (
     "folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
-_CELL = "torch.nn.GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
+_CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
     **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
@@ -86,7 +86,7 @@ NEAREST = {
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    **dict.fromkeys(("RNN", "RNNCell", "SLSTM"), _CELL),
+    "SLSTM": _CELL,
     "SpikingNeuron": "snntorch Leaky",
     **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
     **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),

@@ -79,8 +79,9 @@ class SpikingNetwork:
 
     def __post_init__(self) -> None:
         if self.encoding != "events" and self.spikes != "dense":
+            what = "that is the same in every timestep" if self.steady_input else "of real numbers"
             raise MappingError(
-                'an input of real numbers is an array: set network.spikes = "dense", or data.encoding = "events"'
+                f'an input {what} is an array: set network.spikes = "dense", or data.encoding = "events"'
             )
         if self.delay not in DELAYS:
             raise MappingError(f"network.delay = {self.delay} must be 0 or 1 timesteps from one layer to the next")

@@ -318,8 +318,16 @@ def test_what_is_not_understood_is_refused_by_name(said: str) -> None:
     assert said in text, text
 
 
-def test_inputs_that_are_no_spikes_are_refused() -> None:
-    assert "spikes are 0 or 1" in refusal(loop(), SPIKES * 0.5)
+def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:
+    moving, steady = (
+        frameworks.from_torch(loop(), given) for given in (SPIKES * 0.5, SPIKES[:1].expand_as(SPIKES) * 0.5)
+    )
+    assert [each.data.encoding for each in (moving, steady)] == ["values", "image"]
+    assert moving.network.spikes == "dense"
+
+
+def test_examples_losses_and_lengths_that_are_not_understood_are_refused() -> None:
+    assert "holds numbers that are not finite" in refusal(loop(), SPIKES / 0)
     assert "loss 'ce'" in refusal(loop(), SPIKES, loss="ce")
     assert "timesteps is '10'; give a whole number, 1 or more" in refusal(loop(), SPIKES, timesteps="10")
     said = f"the module reads {zoo.INPUTS} inputs, and the data of 'digits' have 512"

@@ -1178,6 +1178,10 @@ ZOO: dict[str, TorchNetwork] = {
         make=lambda: Gated(nn.GRU(INPUTS, HIDDEN), by_state=True), loss="", judge=of_counts, scale=2.0
     ),
     "LSTM": TorchNetwork(make=lambda: Gated(nn.LSTM(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "RNN": TorchNetwork(make=lambda: Gated(nn.RNN(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "RNN of rectified numbers": TorchNetwork(
+        make=lambda: Gated(nn.RNN(INPUTS, HIDDEN, nonlinearity="relu")), loss="", judge=of_counts, scale=1.5
+    ),
     "GRUCell and LSTMCell, a loop": TorchNetwork(make=GatedLoop, loss="", judge=of_counts, scale=2.0),
     "spikingjelly, gestures in time": TorchNetwork(
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
