@@ -43,7 +43,7 @@ class Data(Section):
     what is read (0 = all there is). Recordings are denoised, then cropped, reduced and binned. Training samples, never
     test or validation samples, are shifted by up to `shift_pixels` to each side, differently in every epoch.
     `encoding`, for dense spikes: 'image': real numbers that are the same in every timestep (digits: grey values from 0
-    to 1); 'values': others in every timestep. Both are those of a file (source 'values', docs/event-format.md), or random.
+    to 1); 'values': others in every timestep. Both are of a file (source 'values', docs/event-format.md), or random.
     """
 
     source: Literal[
