@@ -54,6 +54,12 @@ class CsrSpikes:
             bits=np.zeros((places, blocks), np.uint64),
         )
 
+    def fill(self, counts: np.ndarray, ids: np.ndarray) -> None:
+        """Take other lists, ids end to end; counts [timesteps, batch, 1 or 2]: of true spikes, of all listed."""
+        self.trues[:] = counts[..., 0].reshape(-1)
+        np.cumsum(counts[..., -1], out=self.starts[1:])
+        self.ids[: len(ids)] = ids
+
 
 @dataclass(kw_only=True, eq=False)
 class Entries:
@@ -118,7 +124,7 @@ class Maps:
             rows = np.stack([np.arange(first, last), ends[:-1], ends[1:]], axis=1)
             weights = np.array([weights for _, _, weights in ordered], np.float32).reshape(-1, neurons)
             sources = np.array([source for _, source, _ in ordered], np.int64)
-            return rows, sources, _in_blocks(weights).reshape(count, len(ordered), 2, WIDTH)
+            return rows, sources, in_blocks(weights).reshape(count, len(ordered), 2, WIDTH)
 
         terms = [
             (int(row), int(column), pair(places, uniform))
@@ -138,16 +144,16 @@ class Maps:
         self.change = sums([each for each in changes if each[2].any()], after, after + states)
         read = [(row, weights[0]) for row, weights in reading if row < states]
         each = np.array([weights for _, weights in read], np.float32).reshape(-1, neurons)
-        self.readout = np.array([row for row, _ in read], np.int64), _in_blocks(each)
+        self.readout = np.array([row for row, _ in read], np.int64), in_blocks(each)
 
 
-def _in_blocks(rows: np.ndarray) -> np.ndarray:
-    """[blocks, rows, WIDTH] from [rows, neurons], zeros beyond the last neuron."""
+def in_blocks(rows: np.ndarray, width: int = WIDTH) -> np.ndarray:
+    """float32[blocks, rows, width] from [rows, neurons], zeros beyond the last neuron."""
     count, neurons = rows.shape
-    blocks = -(-neurons // WIDTH)
-    wide = np.zeros((count, blocks * WIDTH), np.float32)
+    blocks = -(-neurons // width)
+    wide = np.zeros((count, blocks * width), np.float32)
     wide[:, :neurons] = rows
-    return np.ascontiguousarray(wide.reshape(count, blocks, WIDTH).transpose(1, 0, 2))
+    return np.ascontiguousarray(wide.reshape(count, blocks, width).transpose(1, 0, 2))
 
 
 LISTED_SHARE = 1 / 16  # of a layer's neurons, for which there is room at first
@@ -439,7 +445,7 @@ class WholeLayer:
                     own = len(self._groups), self._entries.arrays, each, gradients["recurrent"][block, 0]
                     whole_linear.own_row_gradient(block, *own)
                 if self.layer.bias and "bias" in self.learning:
-                    whole_linear.bias_gradient(each.reshape(-1, WIDTH), gradients["bias"][block, 0])
+                    gradients["bias"][block, 0] += each.reshape(-1, WIDTH).sum(axis=0)
 
         self.share(len(q), blocks)
 

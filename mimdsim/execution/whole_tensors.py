@@ -17,7 +17,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets.training import update_codelet
 from mimdsim.execution.execute import Shares
 from mimdsim.execution.whole_tensor_dense import DenseLayer
-from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, WholeLayer, layer_of
+from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, WholeLayer, in_blocks, layer_of
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import (
@@ -39,7 +39,6 @@ from mimdsim.graph.names import (
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.numerics import training as updates
-from mimdsim.numerics.fused import whole_dense as kernels_of_dense
 from mimdsim.numerics.fused import whole_tensors as kernels
 from mimdsim.numerics.sparse import losses
 from mimdsim.program import RecordedActivity
@@ -206,30 +205,29 @@ class WholeTensors:
                 raise MappingError(
                     f"'{next(iter(lists))}' alone says nothing: write input.ids and input.counts at once"
                 )
-            ids, counts = (np.ascontiguousarray(lists[name], np.int32) for name in LISTS)
-            self._check_input(ids, counts)
-            kernels.lists_of_padded(ids, counts, self._input.starts, self._input.trues, self._input.ids)
+            ids, counts = (np.asarray(lists[name], np.int32) for name in LISTS)
+            self._input.fill(counts, self._checked(ids, counts))
         if dense is not None:
-            rows = np.ascontiguousarray(dense, np.float32).reshape(-1, self.network.inputs)
-            if ((rows != 0) & (rows != 1)).any():
+            fired = np.asarray(dense, np.float32)
+            if ((fired != 0) & (fired != 1)).any():
                 raise MappingError("'input' must be spikes, zeros and ones; other values do not run as whole tensors")
-            kernels_of_dense.list_dense(rows, *self._input.arrays)
+            self._input.fill(np.count_nonzero(fired, axis=2)[..., None], np.nonzero(fired)[2])
         for name, value in values.items():
             if name in self._given:
                 self._given[name][:] = value
             elif name not in lists and value is not dense:
                 _, placed = self._placed(name)
-                blocks = np.zeros_like(placed, order="C")
-                kernels.into_blocks(np.ascontiguousarray(value, np.float32), blocks)
-                placed[:] = blocks
+                placed[:] = in_blocks(np.asarray(value), placed.shape[2])
 
-    def _check_input(self, ids: np.ndarray, counts: np.ndarray) -> None:
+    def _checked(self, ids: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """The ids that are listed, one after another; raises MappingError for those that the input does not have."""
         capacity, inputs = min(self.network.input_capacity, ids.shape[2]), self.network.inputs
         if counts.min(initial=0) < 0 or counts.max(initial=0) > capacity:
             raise MappingError(f"input.counts must be 0 to {capacity}, given {counts.min()} to {counts.max()}")
         listed = ids[np.arange(ids.shape[2]) < counts[..., 1:]]
         if listed.size and (listed.min() < 0 or listed.max() >= inputs):
             raise MappingError(f"input.ids must be 0 to {inputs - 1}, given {listed.min()} to {listed.max()}")
+        return listed
 
     def _shape(self, name: str) -> tuple[int, ...]:
         network = self.network
@@ -255,9 +253,8 @@ class WholeTensors:
         if name in plain:
             return plain[name].copy()
         parameter, blocks = self._readable.get(name) or self._placed(name)
-        matrix = np.empty(parameter.shape, np.float32)
-        kernels.from_blocks(np.ascontiguousarray(blocks), matrix)
-        return matrix
+        rows, neurons = parameter.shape
+        return blocks.transpose(1, 0, 2).reshape(rows, -1)[:, :neurons].copy()
 
     def activity(self) -> RecordedActivity:
         """Spikes of the last training step, padded to the capacities, and how many were dropped."""
