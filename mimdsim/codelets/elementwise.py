@@ -173,7 +173,7 @@ def dropout_masks(by_timestep: bool) -> Codelet:
     return on_elements(
         "DropoutMasks" if by_timestep else "DropoutMask",
         f"read states[first:last]; read keep[:]; write masks[{':, ' if by_timestep else ''}{BOX}]",
-        numerics.dropout_masks if by_timestep else numerics.dropout_mask,
+        numerics.dropout_masks,
         TileFormula(cycles=cycles, kind="published", source=source),
         "masks",
         constants=("positions", "source"),

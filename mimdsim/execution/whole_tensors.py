@@ -415,11 +415,8 @@ class WholeLoss:
             targets = float(about.correct), float(about.incorrect), float(about.timesteps)
             losses.squared_error(pooled, labels, self.losses, gradient, samples, *targets)
         else:
-            given = pooled, labels, self.losses, gradient, samples, float(about.scale)
-            if pooled.ndim == 3:
-                losses.weighted_by_timestep(*given, float(about.weight))
-            else:
-                losses.cross_entropy(*given)
+            numbers = float(about.scale), float(about.weight)
+            losses.cross_entropy(pooled, labels, self.losses, gradient, samples, *numbers)
         spread: np.ndarray = OPERATIONS["spread_classes"].evaluate(each, gradient)[0]
         return spread
 

@@ -31,6 +31,14 @@ class OnRows:
 
 
 @compiled
+def in_time(matrix):  # type: ignore[no-untyped-def]
+    """[timesteps, rows, columns] of a matrix or a sequence of it."""
+    if matrix.ndim == 2:
+        return np.expand_dims(matrix, 0)
+    return matrix
+
+
+@compiled
 def keep_boxes(source, target, first, last, start, stop, one_row):  # type: ignore[no-untyped-def]
     """target[..., box] = source[..., box]; one_row: `last` is the row itself."""
     old = source.reshape(-1, source.shape[-2], source.shape[-1])
