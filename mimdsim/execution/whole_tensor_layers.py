@@ -61,34 +61,6 @@ class CsrSpikes:
         self.ids[: len(ids)] = ids
 
 
-@dataclass(kw_only=True, eq=False)
-class Entries:
-    """What every block of a layer lists, as `numerics.fused.whole_linear` says."""
-
-    places: np.ndarray
-    lanes: np.ndarray
-    values: np.ndarray
-    slots: np.ndarray
-    ends: np.ndarray
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        """As kernels take them."""
-        return self.places, self.lanes, self.values, self.slots, self.ends
-
-    @classmethod
-    def room(cls, rows: int, timesteps: int, each: int) -> Entries:
-        """Room for so many entries of each row, a block or a share of one."""
-        most = rows, each
-        return cls(
-            places=np.empty(most, np.int32),
-            lanes=np.empty(most, np.uint8),
-            values=np.empty(most, np.float32),
-            slots=np.empty(most, np.int64),
-            ends=np.zeros((rows, timesteps), np.int64),
-        )
-
-
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray]
 Term = tuple[int, int, np.ndarray]  # the strip it adds to, the strip it weighs, its coefficients [2, neurons]
 
@@ -220,58 +192,82 @@ class JoinedSources:
             whole_tensors.append_lists(first, last, lag, row, source.arrays, ends, made.ids)
 
 
-class WholeLayer:
-    """What a layer of any linear neuron, surrogate, truncation and wiring keeps, and its spikes of the last step.
+class LayerInTime:
+    """What a layer of any linear neuron, surrogate and wiring keeps, whether it lists its spikes or sends them dense.
 
-    Potentials are kept only of neurons listed, unless gradients or the loss read all. Gradients of a layer that does
-    not read its own spikes are made a block of neurons at a time, all of whose timesteps stay in a second-level cache
-    from the adjoints to the sums over them; adjoints of others are made of all blocks first.
+    Potentials are kept only of neurons listed, unless gradients or the loss read all.
     """
 
     def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
         """together: it advances timestep by timestep with layers that it reads and that read it."""
-        self.layer, self.share = layer, share
+        dense, selection = network.spikes == "dense", layer.selection
+        self.layer, self.share, self._together = layer, share, together
         self.timesteps, self.batch = network.timesteps, network.batch
-        self.places = network.timesteps * network.batch
+        self.places, self.blocks = network.timesteps * network.batch, -(-layer.neurons // WIDTH)
         sources = network.sources(layer)
-        lags = [(source.lag or 0) * network.batch for source in sources]
-        self.lags, self.lag = lags, lags[0] if len(lags) == 1 else 0
-        rows = np.cumsum([0, layer.inputs, *(each.neurons for each in sources[1:])]).tolist()
-        self._rows: dict[str, list[tuple[int, int]]] = {each.name: [] for each in sources}
-        for source, lag, row in zip(sources, lags, rows, strict=False):
-            self._rows[source.name].append((lag, row))
-        roles = by_role(layer)
-        state = len(network.optimiser.state)
+        self.lags = [(source.lag or 0) * network.batch for source in sources]
+        self.lag = self.lags[0] if len(sources) == 1 else 0
+        widths = layer.inputs, *(each.neurons for each in sources[1:])
+        rows = (slice(*ends) for ends in pairwise(np.cumsum([0, *widths]).tolist()))  # of the weights
+        self._read = [*zip((one.name for one in sources), self.lags, rows, strict=True)]
+        roles, state = by_role(layer), len(network.optimiser.state)
         self.tensors = {
-            role: Tensor.zeros(every, state, every[0].shape[1] if every[0].constant else WIDTH)
+            role: Tensor.zeros(every, state, every[0].shape[1] if dense or every[0].constant else WIDTH)
             for role, every in roles.items()
         }
         self.learning = {role for role, every in roles.items() if every[0].name in network.trained}
-        self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
-        self.w = self.tensors["weights"].value
-        self.blocks = len(self.w)
         neuron, learns = layer.acting_neuron, bool(layer.learned)
-        selection, by_emission = layer.selection, reads_own_spikes(layer)
-        threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)
-        full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
-        wiring = RECURRENCES.index(layer.recurrence)
-        self._together = together
-        self._coupled = together or by_emission or layer.recurrence != "none"
+        self._threshold = np.float32(neuron.threshold if neuron.fused else selection.threshold)  # of the reset
+        self._full, (matrix, drive) = neuron.resets and neuron.reset_gradient == "full", neuron.differs
         self._shape = KINDS.index(selection.surrogate), np.float32(selection.slope)
+        self._wiring = RECURRENCES.index(layer.recurrence)
         pulled = neuron.resets and neuron.reset_gradient != "pass"
-        self._how = self._coupled, by_emission, wiring
-        self._back = *self._how, pulled, full, threshold, *self._shape
-        self._fired = threshold if neuron.resets else np.float32(np.inf)
+        self._back: tuple[Any, ...] = self._wiring, pulled, self._full, self._threshold, *self._shape
         self._learned = LearnedConstants(layer, self.batch, self.tensors)
+        self._positions = layer.positions if dense else 0
         self._take(neuron)
-        self._parameters = self.w, self._value("bias"), self._value("recurrent")
-        states = len(neuron.states)
+        self._states = len(neuron.states)
         kept = (
-            (full or not layer.spiking, 1),
-            (learns or (full and matrix), states),
-            (learns or (full and drive), 1),
+            (dense or self._full or not layer.spiking, 1),
+            (learns or (self._full and matrix), self._states),
+            (learns or (self._full and drive), 1),
         )
         self._kept = tuple(aligned((self.places * each, self.blocks, many * WIDTH)) for each, many in kept)
+
+    def _take(self, neuron: LinearNeuron) -> None:
+        """Coefficients of the neurons from now on."""
+        maps = Maps(neuron, self.layer.columns, self._positions)
+        self._ahead, self._maps = maps.ahead, (maps.readout, maps.back, maps.change)
+
+    @property
+    def potentials(self) -> np.ndarray:
+        """[timesteps, batch, neurons] of the last forward pass, where they are the output."""
+        every = self._kept[0].reshape(self.timesteps, self.batch, -1)
+        return np.ascontiguousarray(every[..., : self.layer.neurons])
+
+    def begin(self, second_threshold: np.float32) -> None:
+        """Before the first timestep of a training step; the second threshold has no meaning for dense spikes."""
+        if self.layer.learned:
+            self._take(self._learned.neuron())
+
+
+class WholeLayer(LayerInTime):
+    """A layer that lists its spikes, with any truncation.
+
+    Gradients of a layer that does not read its own spikes are made a block of neurons at a time, all of whose timesteps
+    stay in a second-level cache from the adjoints to the sums over them; adjoints of others are made of all blocks
+    first.
+    """
+
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
+        super().__init__(network, layer, share, together)
+        self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
+        self.w, by_emission = self.tensors["weights"].value, reads_own_spikes(layer)
+        self._coupled = together or by_emission or layer.recurrence != "none"
+        self._how = self._coupled, by_emission, self._wiring
+        self._back = self._coupled, by_emission, *self._back
+        self._fired = self._threshold if layer.acting_neuron.resets else np.float32(np.inf)
+        self._parameters = self.w, self._value("bias"), self._value("recurrent")
         many = share.threads if self._coupled else 1  # groups of samples
         self._groups = list(pairwise(sorted({self.batch * number // many for number in range(many + 1)})))
         self._most = self.places * WIDTH
@@ -280,26 +276,18 @@ class WholeLayer:
         self._begins = np.zeros((self.timesteps, self.batch), np.int64)
         self._own = self._begins, np.zeros(own, np.int32), np.zeros(own[0], np.int64)
         at_once = self.blocks if self._coupled else min(share.threads, self.blocks)
-        self._states, self._limits = states, (np.float32(0),) * 3
+        self._limits = (np.float32(0),) * 3
         self._held, self._carried = self._hold(at_once), self._carry(at_once)
         self._q = aligned((at_once, self.timesteps, self.batch * WIDTH))
 
     def _value(self, role: str) -> np.ndarray:
         return self.tensors[role].value if role in self.tensors else aligned((self.blocks, 1, WIDTH))
 
-    def _room(self, each: int) -> Entries:
-        return Entries.room(self.blocks * len(self._groups), self.timesteps, max(WIDTH, each))
-
-    def _take(self, neuron: LinearNeuron) -> None:
-        """Coefficients of the neurons from now on."""
-        maps = Maps(neuron, self.layer.neurons)
-        self._ahead, self._maps = maps.ahead, (maps.readout, maps.back, maps.change)
-
-    @property
-    def potentials(self) -> np.ndarray:
-        """[timesteps, batch, neurons] of the last forward pass, where they are the output."""
-        every = self._kept[0].reshape(self.timesteps, self.batch, -1)
-        return np.ascontiguousarray(every[..., : self.layer.neurons])
+    def _room(self, each: int) -> tuple[np.ndarray, ...]:
+        """Room for so many entries of each row, a block or a share of one; entries as `whole_linear` says."""
+        rows = self.blocks * len(self._groups)
+        kinds = np.int32, np.uint8, np.float32, np.int64  # places, lanes, values, slots
+        return *(np.empty((rows, max(WIDTH, each)), kind) for kind in kinds), np.zeros((rows, self.timesteps), np.int64)
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of everything listed."""
@@ -326,10 +314,8 @@ class WholeLayer:
         return aligned((blocks * self.batch * self._states * WIDTH,))
 
     def begin(self, second_threshold: np.float32) -> None:
-        """Before the first timestep of a training step."""
+        super().begin(second_threshold)
         layer, threshold, none = self.layer, np.float32(self.layer.selection.threshold), np.float32(np.inf)
-        if layer.learned:
-            self._take(self._learned.neuron())
         # of spikes that nobody reads, the entries say which neurons were reset; none is listed
         self._limits = self._fired, threshold, second_threshold
         if not layer.spiking:
@@ -339,7 +325,7 @@ class WholeLayer:
         """Timesteps first..last-1, from the spikes of what it reads. Of layers that advance together, true spikes are
         listed. Returns whether there was room: there will be more, from the first timestep on."""
         if not self._advance(source, (first, last)):
-            self._entries = self._room(min(self._most, 2 * self._entries.places.shape[1]))
+            self._entries = self._room(min(self._most, 2 * self._entries[0].shape[1]))
             return False
         if self._together:
             whole_tensors.list_true(first * self.batch, self._own[1], self._own[2], *self.spikes.arrays)
@@ -349,7 +335,7 @@ class WholeLayer:
         """All lists, after the last timestep."""
         layer, made, threshold = self.layer, self.spikes, np.float32(self.layer.selection.threshold)
         capacity = layer.capacity if layer.spiking else 0
-        entries, groups = self._entries.arrays, len(self._groups)
+        entries, groups = self._entries, len(self._groups)
 
         def timesteps(first: int, last: int) -> None:
             whole_linear.join(first, last, groups, self._begins, threshold, self._shape, entries, made.arrays)
@@ -361,7 +347,7 @@ class WholeLayer:
         """Entries of these timesteps; whether there was room for them."""
         how, many, enough = (*self._how, self.lag), len(self._groups), []
         given = self.layer.neurons, self._parameters, source.arrays, self._ahead, self._limits
-        entries, kept = self._entries.arrays, self._kept
+        entries, kept = self._entries, self._kept
 
         def shares(first: int, last: int) -> None:
             held = self._held if self._coupled else self._hold(1)
@@ -376,9 +362,7 @@ class WholeLayer:
     def go_back(self, t: int, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
         self._adjoint(0, self._q, g, (t, t + 1))
-        for name, (into, lists) in wanted.items():
-            for place in self._rows[name]:
-                self._input_gradients(0, self._q, place, lists, into, (t, t + 1))
+        self._give(0, self._q, wanted, (t, t + 1))
 
     def backward(self, source: CsrSpikes, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the parameters from those of what is listed, or of potentials that are the output.
@@ -403,9 +387,7 @@ class WholeLayer:
             if not self._coupled:
                 self._adjoint(begin, q, g, times)
             self._add_gradients(begin, q, by_id)
-            for name, (into, lists) in wanted.items():
-                for place in self._rows[name]:
-                    self._input_gradients(begin, q, place, lists, into, times)
+            self._give(begin, q, wanted, times)
         if self.layer.learned:
             self._learned.backward()
 
@@ -429,7 +411,7 @@ class WholeLayer:
                 low, made = (begin, q) if self._coupled else (begin + first, q[first:last])
                 carried = self._carried if self._coupled else self._carried[first * each : last * each]
                 of = times, self._groups[group], (group, many), self._back, self._maps, recurrent, lists
-                whole_linear.adjoint(low, *of, self._entries.arrays, given, self._kept, carried, learned, made)
+                whole_linear.adjoint(low, *of, self._entries, given, self._kept, carried, learned, made)
 
         self.share(many if self._coupled else len(q), shares)
 
@@ -440,37 +422,29 @@ class WholeLayer:
             for number in range(first, last):
                 each, block = q[number], begin + number
                 for role, (columns, rows) in by_id.items():
-                    whole_tensors.weight_gradient_block(columns, rows, flat(each), flat(gradients[role][block]))
+                    whole_tensors.weight_gradient_block(
+                        columns, rows, each.reshape(-1), gradients[role][block].reshape(-1)
+                    )
                 if self.layer.recurrence == "one_to_one" and "recurrent" in self.learning:
-                    own = len(self._groups), self._entries.arrays, each, gradients["recurrent"][block, 0]
+                    own = len(self._groups), self._entries, each, gradients["recurrent"][block, 0]
                     whole_linear.own_row_gradient(block, *own)
                 if self.layer.bias and "bias" in self.learning:
                     gradients["bias"][block, 0] += each.reshape(-1, WIDTH).sum(axis=0)
 
         self.share(len(q), blocks)
 
-    def _input_gradients(
-        self,
-        begin: int,
-        q: np.ndarray,
-        read: tuple[int, int],
-        lists: CsrSpikes,
-        into: np.ndarray,
-        times: Times,
-    ) -> None:
-        """Add those of what is listed by a source, read so many places back by weights from this row on."""
+    def _give(self, begin: int, q: np.ndarray, wanted: Wanted, times: Times) -> None:
+        """Add gradients of what is listed by sources, read at these timesteps."""
         origin, end = (t * self.batch for t in times)
+        for name, lag, rows in self._read:
+            if name in wanted:
+                into, lists = wanted[name]
+                given = lag, rows.start, self.w[begin : begin + len(q)], lists.ids, lists.starts, q, into
 
-        def places(first: int, last: int) -> None:
-            given = self.w[begin : begin + len(q)], lists.ids, lists.starts, q, into
-            whole_tensors.input_gradient_places(origin + first, origin + last, *read, *given)
+                def places(first: int, last: int, given: tuple[Any, ...] = given) -> None:
+                    whole_tensors.input_gradient_places(origin + first, origin + last, *given)
 
-        self.share(end - origin, places)
-
-
-def flat(array: np.ndarray) -> np.ndarray:
-    """The same memory as one axis."""
-    return array.reshape(-1)
+                self.share(end - origin, places)
 
 
 class PublishedLayer(WholeLayer):
@@ -483,7 +457,7 @@ class PublishedLayer(WholeLayer):
     def _advance(self, source: CsrSpikes, times: Times) -> bool:
         neuron, enough = constants_of(self.layer.linear), []
         constants = neuron.decay, neuron.scale, *self._limits[1:]
-        given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries.arrays)
+        given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries)
 
         def blocks(first: int, last: int) -> None:
             enough.append(whole_tensors.forward_blocks(first, last, *given))
@@ -496,7 +470,7 @@ class PublishedLayer(WholeLayer):
 
         def blocks(first: int, last: int) -> None:
             for number in range(first, last):
-                of = self.batch, masked, *factors, self._entries.arrays, g
+                of = self.batch, masked, *factors, self._entries, g
                 whole_tensors.adjoint(begin + number, *of, q[number])
 
         self.share(len(q), blocks)
