@@ -6,7 +6,7 @@ the spikes are of all neurons, products of matrices. All that a layer reads are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,7 +19,7 @@ from mimdsim.execution.whole_tensor_norms import WholeNorm
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.convolution import NOWHERE, Convolution, Patches, Planes, Pool, Window, pixels_of
 from mimdsim.graph.dropout import OF_NUMBER, OF_SOURCE, OF_TIMESTEP, WORD
-from mimdsim.graph.names import INPUT
+from mimdsim.graph.names import INPUT, keep_of, random_name
 from mimdsim.numerics.fused import whole_dense, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
 
@@ -113,7 +113,7 @@ class DenseLayer(LayerInTime):
 
     def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
         super().__init__(network, layer, share, together)
-        self.neurons, inputs = layer.neurons, self._read[-1][2].stop
+        self.draws, self.neurons, inputs = bool(layer.dropout), layer.neurons, self._read[-1][2].stop
         self._planes = {name: network.planes_of(name) for name, _, _ in self._read}
         flat = Planes(channels=inputs, height=1, width=1)
         one = Convolution(planes=flat, window=Window.whole(flat), channels=layer.neurons)
@@ -166,12 +166,6 @@ class DenseLayer(LayerInTime):
             parts.append(number * np.uint64(OF_NUMBER) + np.uint64(source * OF_SOURCE))
         return np.concatenate(parts)
 
-    def draw(self, states: np.ndarray, keep: np.float32) -> None:
-        """What dropout keeps in the next training step, from a state for every sample."""
-        step = np.uint64(OF_TIMESTEP if self.layer.dropout_per == "timestep" else 0)
-        limit = np.uint64(int(float(keep) * (WORD + 1)))
-        self._drop = states.astype(np.uint64), step, limit, np.float32(1) / np.float32(keep)
-
     def _listed(self, source: CsrSpikes) -> tuple[int, CsrSpikes]:
         """The list whose ids the weights see, of what is pooled and what is kept, and how many places back it is."""
         if self.layer.dropout:
@@ -187,8 +181,12 @@ class DenseLayer(LayerInTime):
             row[: many * len(value)] = np.tile(value, many)
         return row
 
-    def begin(self, second_threshold: np.float32) -> None:
-        super().begin(second_threshold)
+    def begin(self, given: Mapping[str, np.ndarray]) -> None:
+        super().begin(given)
+        if self.draws:  # what dropout keeps, from a state for every sample
+            step = np.uint64(OF_TIMESTEP if self.layer.dropout_per == "timestep" else 0)
+            keep, states = np.float32(given[keep_of(self.layer.name)][0]), given[random_name(self.layer.name)]
+            self._drop = states.astype(np.uint64), step, np.uint64(int(float(keep) * (WORD + 1))), np.float32(1) / keep
         factor = self.reading.pool[1] * self._drop[3]
         weights = self.tensors["weights"].value[0]
         biases = self._row("bias", max(self._size, self.reading.convolution.made.neurons))

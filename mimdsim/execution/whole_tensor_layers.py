@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,14 @@ from mimdsim.execution.whole_tensor_constants import LearnedConstants
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron, constants_of
-from mimdsim.graph.names import Parameter
+from mimdsim.graph.names import Parameter, random_name, second_threshold_of
 from mimdsim.graph.spikes import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.interpreted import WIDTH
+
+if TYPE_CHECKING:
+    from mimdsim.execution.whole_tensor_norms import WholeNorm
 
 
 @dataclass(kw_only=True, eq=False)
@@ -195,8 +198,12 @@ class JoinedSources:
 class LayerInTime:
     """What a layer of any linear neuron, surrogate and wiring keeps, whether it lists its spikes or sends them dense.
 
-    Potentials are kept only of neurons listed, unless gradients or the loss read all.
+    Potentials are kept only of neurons listed, unless gradients or the loss read all. draws: whether `begin` takes
+    generators of its samples. norm: its batch norm.
     """
+
+    draws = False
+    norm: WholeNorm | None = None
 
     def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
         """together: it advances timestep by timestep with layers that it reads and that read it."""
@@ -245,8 +252,8 @@ class LayerInTime:
         every = self._kept[0].reshape(self.timesteps, self.batch, -1)
         return np.ascontiguousarray(every[..., : self.layer.neurons])
 
-    def begin(self, second_threshold: np.float32) -> None:
-        """Before the first timestep of a training step; the second threshold has no meaning for dense spikes."""
+    def begin(self, given: Mapping[str, np.ndarray]) -> None:
+        """Before the first timestep of a training step; given: what is scheduled and drawn, by graph input."""
         if self.layer.learned:
             self._take(self._learned.neuron())
 
@@ -263,6 +270,7 @@ class WholeLayer(LayerInTime):
         super().__init__(network, layer, share, together)
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
         self.w, by_emission = self.tensors["weights"].value, reads_own_spikes(layer)
+        self.draws = layer.selection.truncation == "random"
         self._coupled = together or by_emission or layer.recurrence != "none"
         self._how = self._coupled, by_emission, self._wiring
         self._back = self._coupled, by_emission, *self._back
@@ -299,12 +307,6 @@ class WholeLayer(LayerInTime):
         whole_tensors.list_gradient(first, self.spikes.ids, self.spikes.starts, rows, g)
         return g
 
-    def draw(self, generators: np.ndarray) -> None:
-        """Where the scans for spikes start, from the generators of the samples, which move on."""
-        for t in range(self.timesteps):
-            generators[:] = next_state(generators)
-            self._begins[t] = scan_starts(generators, self.layer.neurons)
-
     def _hold(self, blocks: int) -> tuple[np.ndarray, np.ndarray]:
         """What so many blocks hold from one timestep to the next."""
         return self._carry(blocks), np.zeros((2, blocks, self.batch), np.uint64)
@@ -313,9 +315,16 @@ class WholeLayer(LayerInTime):
         """States of so many blocks, or their adjoints."""
         return aligned((blocks * self.batch * self._states * WIDTH,))
 
-    def begin(self, second_threshold: np.float32) -> None:
-        super().begin(second_threshold)
+    def begin(self, given: Mapping[str, np.ndarray]) -> None:
+        super().begin(given)
         layer, threshold, none = self.layer, np.float32(self.layer.selection.threshold), np.float32(np.inf)
+        scheduled = given.get(second_threshold_of(layer.name), (layer.selection.second_threshold,))
+        second_threshold = np.float32(scheduled[0])
+        if self.draws:  # where scans start; the generators of the samples move on
+            generators = given[random_name(layer.name)]
+            for t in range(self.timesteps):
+                generators[:] = next_state(generators)
+                self._begins[t] = scan_starts(generators, layer.neurons)
         # of spikes that nobody reads, the entries say which neurons were reset; none is listed
         self._limits = self._fired, threshold, second_threshold
         if not layer.spiking:

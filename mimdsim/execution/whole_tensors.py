@@ -30,11 +30,9 @@ from mimdsim.graph.names import (
     Parameter,
     after,
     gradient_of,
-    keep_of,
     listed,
     penalty_of,
     random_name,
-    second_threshold_of,
 )
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.training import NORM_FLOOR
@@ -160,12 +158,7 @@ class WholeTensors:
     def generators(self) -> dict[str, int]:
         """Graph inputs that hold the generators of layers that drop spikes at random or have dropout, and their
         samples."""
-        sparse = self.network.spikes == "sparse"
-        random = (
-            layer.selection.truncation == "random" if sparse else layer.dropout > 0 for layer in self.network.layers
-        )
-        layers = (layer for layer, drawn in zip(self.network.layers, random, strict=True) if drawn)
-        return {random_name(layer.name): self.network.batch for layer in layers}
+        return {random_name(name): self.network.batch for name, each in self._layers.items() if each.draws}
 
     @property
     def memory(self) -> tuple[str, ...]:
@@ -278,14 +271,8 @@ class WholeTensors:
 
     def run(self, phases: Collection[str] = ("forward", "loss", "backward", "update")) -> None:
         """One training step, or the first of its phases."""
-        for name, each in self._layers.items():
-            selection = each.layer.selection
-            if isinstance(each, WholeLayer) and selection.truncation == "random":
-                each.draw(self._given[random_name(name)])
-            elif isinstance(each, DenseLayer) and each.layer.dropout:
-                each.draw(self._given[random_name(name)], np.float32(self._given[keep_of(name)][0]))
-            second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
-            each.begin(np.float32(second[0]))
+        for each in self._layers.values():
+            each.begin(self._given)
         for names in self._components:
             while not all(self._advance(names, *times) for times in self._times(names)):
                 pass  # from the first timestep on, with more room
@@ -304,7 +291,7 @@ class WholeTensors:
             for tensor in self._trained:
                 update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP], self._share)
             for each in self._layers.values():
-                if isinstance(each, DenseLayer) and each.norm:
+                if each.norm:
                     each.norm.move_averages()
 
     def _judge(self) -> np.ndarray:
