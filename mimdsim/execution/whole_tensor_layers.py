@@ -258,6 +258,12 @@ class LayerInTime:
             self._take(self._learned.neuron())
 
 
+def room_for_entries(rows: int, timesteps: int, each: int) -> tuple[np.ndarray, ...]:
+    """Entries, as `numerics.fused.whole_linear` says: room for so many of each row."""
+    kinds = np.int32, np.uint8, np.float32, np.int64  # places, lanes, values, slots
+    return *(np.empty((rows, max(WIDTH, each)), kind) for kind in kinds), np.zeros((rows, timesteps), np.int64)
+
+
 class WholeLayer(LayerInTime):
     """A layer that lists its spikes, with any truncation.
 
@@ -279,7 +285,8 @@ class WholeLayer(LayerInTime):
         many = share.threads if self._coupled else 1  # groups of samples
         self._groups = list(pairwise(sorted({self.batch * number // many for number in range(many + 1)})))
         self._most = self.places * WIDTH
-        self._entries = self._room(int(self._most * LISTED_SHARE))
+        self._rows = self.blocks * len(self._groups)
+        self._entries = room_for_entries(self._rows, self.timesteps, int(self._most * LISTED_SHARE))
         own = (self.batch, layer.capacity) if self._coupled else (0, 0)
         self._begins = np.zeros((self.timesteps, self.batch), np.int64)
         self._own = self._begins, np.zeros(own, np.int32), np.zeros(own[0], np.int64)
@@ -290,12 +297,6 @@ class WholeLayer(LayerInTime):
 
     def _value(self, role: str) -> np.ndarray:
         return self.tensors[role].value if role in self.tensors else aligned((self.blocks, 1, WIDTH))
-
-    def _room(self, each: int) -> tuple[np.ndarray, ...]:
-        """Room for so many entries of each row, a block or a share of one; entries as `whole_linear` says."""
-        rows = self.blocks * len(self._groups)
-        kinds = np.int32, np.uint8, np.float32, np.int64  # places, lanes, values, slots
-        return *(np.empty((rows, max(WIDTH, each)), kind) for kind in kinds), np.zeros((rows, self.timesteps), np.int64)
 
     def room(self) -> np.ndarray:
         """Zeros for the gradients of everything listed."""
@@ -334,7 +335,8 @@ class WholeLayer(LayerInTime):
         """Timesteps first..last-1, from the spikes of what it reads. Of layers that advance together, true spikes are
         listed. Returns whether there was room: there will be more, from the first timestep on."""
         if not self._advance(source, (first, last)):
-            self._entries = self._room(min(self._most, 2 * self._entries[0].shape[1]))
+            more = min(self._most, 2 * self._entries[0].shape[1])
+            self._entries = room_for_entries(self._rows, self.timesteps, more)
             return False
         if self._together:
             whole_tensors.list_true(first * self.batch, self._own[1], self._own[2], *self.spikes.arrays)
