@@ -21,7 +21,7 @@ from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.network import bernoulli_cycles
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.numerics.dense.rows import OnRows
+from mimdsim.numerics.dense.rows import OnRows, keep_boxes
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
@@ -193,7 +193,7 @@ COUNT_BOXES = on_elements(
 ARRANGE_BOXES = on_elements(
     "ArrangeBoxes",
     f"read source[{BOX}]; write target[{BOX}]",
-    numerics.copy_boxes,
+    keep_boxes,
     copy_formula(4),
     "target",
     flops=0,
@@ -257,7 +257,7 @@ def reduce_formula(outputs: str, partials: str, source: str, *calls: str) -> Til
 SUM_SAMPLES = on_elements(
     "SumSamples",
     f"read source[{BOX}]; write pieces[piece, start:stop]",
-    numerics.sum_samples,
+    numerics.sum_rows,
     reduce_formula("neurons", "samples", REDUCE_SOURCE),
     "source",
     extents=by_neuron("source"),

@@ -383,13 +383,7 @@ class VertexFailure(MappingError):
     """A vertex left its slices or wrote what it may only read."""
 
     def __init__(
-        self,
-        superstep: Superstep,
-        table: VertexTable,
-        vertex: int,
-        t: int,
-        failure: Exception,
-        written: Field | None = None,
+        self, superstep: Superstep, table: VertexTable, vertex: int, t: int, failure: Exception, written: Field | None
     ):
         self.vertex, self.tile = vertex, int(table.tiles[vertex])
         left = isinstance(failure, IndexError) or written is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.numerics.compiled import compiled
-from mimdsim.numerics.dense.rows import in_time, keep_boxes
+from mimdsim.numerics.dense.rows import in_time
 from mimdsim.numerics.equations import integrated, surrogate, unless_spiked
 
 
@@ -156,17 +156,6 @@ def multiply_row(source, row, target, row_start, row_stop, start, stop):  # type
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
                 target[b, n] = source[b, n] * row[0, n]
-
-
-@compiled
-def sum_samples(source, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
-    """pieces[piece, n] = sum of source[:, n] over the samples of the box."""
-    for i in range(len(start)):
-        for n in range(start[i], stop[i]):
-            total = source.dtype.type(0)
-            for b in range(row_start[i], row_stop[i]):
-                total += source[b, n]
-            pieces[piece[i], n] = total
 
 
 @compiled
@@ -321,12 +310,6 @@ def sum_parts(partial, total, row_start, row_stop, start, stop):  # type: ignore
                 for p in range(1, partial.shape[0]):
                     value += partial[p, r, n]
                 total[r, n] = value
-
-
-@compiled
-def copy_boxes(source, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[box] = source[box]."""
-    keep_boxes(source, target, row_start, row_stop, start, stop, 0)
 
 
 @compiled

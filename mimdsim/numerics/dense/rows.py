@@ -39,8 +39,8 @@ def in_time(matrix):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def keep_boxes(source, target, first, last, start, stop, one_row):  # type: ignore[no-untyped-def]
-    """target[..., box] = source[..., box]; one_row: `last` is the row itself."""
+def keep_boxes(source, target, first, last, start, stop, one_row=0):  # type: ignore[no-untyped-def]
+    """target[..., box] = source[..., box]; one_row 1: `last` is the row itself."""
     old = source.reshape(-1, source.shape[-2], source.shape[-1])
     new = target.reshape(-1, target.shape[-2], target.shape[-1])
     for i in range(len(start)):
