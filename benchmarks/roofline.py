@@ -122,7 +122,9 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     found = [
         Kernel(
             "sums of rows, neurons, lists",
-            lambda: whole_tensors.forward_blocks(batch, lag, w, layer.layer.neurons, source.arrays, constants, again),
+            lambda: whole_tensors.forward_blocks(
+                0, blocks, batch, lag, w, layer.layer.neurons, source.arrays, constants, again
+            ),
             limit_forward,
             spikes * blocks * WIDTH,
             spikes * blocks * ROW + 2.0 * reading.size * blocks * ROW,

@@ -9,7 +9,7 @@ Prints the processor and, per network and activity, the minimum process time (on
 each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, how far weight
 gradients are from those of `whole`, of their largest, and the ratio to the first way turn by turn: median and range.
 Does not pass or fail by seconds.
-Usage: python benchmarks/training_speed.py [--torch-python OTHER/bin/python] [--scaling]
+Usage: python benchmarks/training_speed.py [--threads 2] [--torch-python OTHER/bin/python] [--scaling]
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def scaled(engine: Any, layer: Any, normal: np.ndarray, activity: float) -> np.n
     return normal * np.float32(scale)
 
 
-def ours(problem: Any, way: str) -> Callable[[], float]:
+def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
     """One training step by mimdsim; returns its loss."""
     from mimdsim.execution import WholeTensors
 
@@ -223,7 +223,7 @@ def ours(problem: Any, way: str) -> Callable[[], float]:
     values = {f"w.{layer.name}": problem[f"w{index}"] for index, layer in enumerate(network.layers)}
     every = enumerate(network.layers)
     values |= {other.name: problem[f"r{index}"] for index, layer in every for other in others_of(layer)}
-    engine = WholeTensors(network)
+    engine = WholeTensors(network, threads)
     engine.write(values | {name: problem[key] for name, key in GIVEN.items()})
 
     def step() -> float:
@@ -259,17 +259,17 @@ def processor() -> str:
     return f"{told.get('model name', platform.machine())} ({model}), {widest}"
 
 
-def child(path: str, way: str) -> None:
+def child(path: str, way: str, threads: int) -> None:
     """Answers 'run' with the seconds of one training step, and an empty line with its peak memory."""
     with np.load(path) as stored:
         problem = {name: stored[name] for name in stored if not name.startswith("gradient")}
     if way in OURS:
-        step = ours(problem, way)
+        step = ours(problem, way, threads)
     else:
         kind = "torch" if way in DENSE else "linear" if way in LINEAR_WAYS else "sparse"
         kind = "planes" if way in PLANES_WAYS else "populations" if way in PAIR_WAYS else kind
         module = importlib.import_module(f"training_speed_{kind}")
-        step = module.training_step(problem, way, 1)
+        step = module.training_step(problem, way, threads)
     del problem  # every way has taken what it needs
     for line in sys.stdin:
         if not line.strip():
@@ -299,9 +299,9 @@ def peak_megabytes() -> float:
 class Contender:
     """A way in a process of its own."""
 
-    def __init__(self, way: str, path: Path, python: str):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        command = [python, __file__, "--child", way, "--problem", str(path)]
+    def __init__(self, way: str, path: Path, threads: int, python: str):
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        command = [python, __file__, "--child", way, "--problem", str(path), "--threads", str(threads)]
         self.way = way
         self.seconds: list[dict[str, float]] = []
         self._process = subprocess.Popen(
@@ -338,9 +338,9 @@ class Contender:
         return about
 
 
-def compare(path: Path, ways: tuple[str, ...], rounds: int, python: str) -> list[Contender]:
+def compare(path: Path, ways: tuple[str, ...], threads: int, rounds: int, python: str) -> list[Contender]:
     """Every way `rounds` turns; before the first, one in which everything is allocated and compiled."""
-    contenders = [Contender(way, path, python if way in THEIRS else sys.executable) for way in ways]
+    contenders = [Contender(way, path, threads, python if way in THEIRS else sys.executable) for way in ways]
     for turn in range(rounds + 1):
         for contender in contenders:
             contender.take_turn()
@@ -349,14 +349,14 @@ def compare(path: Path, ways: tuple[str, ...], rounds: int, python: str) -> list
     return contenders
 
 
-def print_table(title: str, problem: dict[str, Any], contenders: list[Contender]) -> None:
-    which = "process"
+def print_table(title: str, problem: dict[str, Any], contenders: list[Contender], threads: int) -> None:
+    which = "process" if threads == 1 else "wall"
     shares = ", ".join(f"{spikes:.2%} ({listed:.2%} listed)" for spikes, listed in problem["measured"])
     best = [
         min((one.least(which) for one in contenders if one.way in kind), default=np.nan)
         for kind in ((*DENSE, LINEAR_WAYS[0], *PLANES_WAYS, *PAIR_WAYS[:2]), (*SPARSE, LINEAR_WAYS[1], *PAIR_WAYS[2:]))
     ]
-    print(f"\n{title}, one thread, {which} time; spikes by layer {shares}; {problem['dropped']} dropped")
+    print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}; {problem['dropped']} dropped")
     print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}", end="")
     print(f"{'loss':>12s}{'off':>10s}  way / {contenders[0].way}")
     turns = contenders[0].by_turn(which)
@@ -398,7 +398,7 @@ def scaling_case(folder: Path, case: dict[str, float], rounds: int) -> dict[str,
     problem = made_problem(widths, int(case["timesteps"]), int(case["batch"]), case["activity"], "sgd")
     path = folder / "scaling.npz"
     np.savez(path, **problem)
-    found = compare(path, OURS, rounds, sys.executable)
+    found = compare(path, OURS, 1, rounds, sys.executable)
     least = {one.way: one.least("process") for one in found}
     for one in found:
         one.close()
@@ -409,6 +409,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--problem", help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--activity", type=float, nargs="+", default=[0.01, 0.02, 0.05])
     parser.add_argument("--network", nargs="+", choices=(*NETWORKS, *PLANES))
@@ -419,7 +420,7 @@ def main() -> None:
     parser.add_argument("--scaling", action="store_true", help="instead: time against activity, layers and the like")
     given = parser.parse_args()
     if given.child:
-        child(given.problem, given.child)
+        child(given.problem, given.child, given.threads)
         return
     with tempfile.TemporaryDirectory() as folder:
         if given.scaling:
@@ -448,8 +449,8 @@ def main() -> None:
                 problem = made_problem(widths, timesteps, batch, activity, given.optimiser, *kind)
                 path = Path(folder) / "problem.npz"
                 np.savez(path, **problem)
-                contenders = compare(path, ways, given.rounds, given.torch_python)
-                print_table(f"{name}, {given.family}, {activity:.0%}", problem, contenders)
+                contenders = compare(path, ways, given.threads, given.rounds, given.torch_python)
+                print_table(f"{name}, {given.family}, {activity:.0%}", problem, contenders, given.threads)
 
 
 if __name__ == "__main__":

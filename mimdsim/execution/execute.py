@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,9 +28,9 @@ import numpy.typing as npt
 from mimdsim.base.errors import MappingError, near
 from mimdsim.execution.bounds_checked_array import written_though_read
 from mimdsim.execution.loop_counts import Offset, TurnCounts, offsets_of
-from mimdsim.numerics.dense.rows import Kept
+from mimdsim.numerics.dense.rows import Kept, plain
 from mimdsim.numerics.fused.vectors import CACHE_LINE
-from mimdsim.numerics.fused.wide import WIDE
+from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.numerics.halves import round_to_half
 from mimdsim.program import Copy, Program, RecordedActivity, Superstep, VertexTable
 from mimdsim.program.codelet import Codelet, Field, now_shift
@@ -36,6 +38,7 @@ from mimdsim.program.records import vertex_name
 from mimdsim.program.vertex_boxes import boxes_of
 
 HALF_BYTES = 2
+HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
 
 
 def wide_kernel(compute: Callable[..., None]) -> Callable[..., None]:
@@ -112,6 +115,25 @@ LINE = 4 * CACHE_LINE  # bytes
 OWN_PAGES = 1 << 22  # bytes of an array that does not come from the heap
 
 
+class Shares:
+    """Calls `work(first, last)` on shares of 0..count-1, one per thread. Kernels release the interpreter's lock."""
+
+    def __init__(self, threads: int):
+        self.threads = max(1, threads)
+        self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
+
+    def __call__(self, count: int, work: Callable[[int, int], None]) -> None:
+        if self._pool is None or count < 2:
+            work(0, count)
+            return
+        edges = [count * number // self.threads for number in range(self.threads + 1)]
+        own, *others = [share for share in pairwise(edges) if share[0] < share[1]]
+        waiting = [self._pool.submit(work, *share) for share in others]
+        work(*own)
+        for one in waiting:
+            one.result()
+
+
 def zeros(shape: tuple[int, ...], kind: npt.DTypeLike) -> np.ndarray:
     """Zeros that begin at a cache line, so that no vector of a row straddles two. Large ones take memory only where
     they are written: the C library would clear what it takes from its heap."""
@@ -141,11 +163,11 @@ Turn = Callable[[int], None]  # what is done in a timestep
 class Executor:
     """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps.
 
-    rounded: whether halves are rounded, inputs when they are written and others after each superstep, or kept as the
-    float32 that hold them.
+    threads: how many share the heavy passes; they change no bit. rounded: whether halves are rounded, inputs when they
+    are written and others after each superstep, or kept as the float32 that hold them.
     """
 
-    def __init__(self, program: Program, *, rounded: bool = False):
+    def __init__(self, program: Program, threads: int = 1, *, rounded: bool = False):
         self.program = program
         self._halves = halves_of(program) if rounded else frozenset()
         self.arrays: dict[str, np.ndarray] = {
@@ -155,6 +177,7 @@ class Executor:
             if variable.values is not None:
                 self.arrays[name][...] = variable.values
         self.given: set[str] = set()  # variables that `write` has set
+        self.share = Shares(threads)
         self._zero: dict[str, np.ndarray] = {}
         self._entries: dict[str, list[np.ndarray]] = {}
         self._calls: dict[int, list[Turn]] = {}
@@ -318,11 +341,20 @@ class Executor:
     def _table(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
         record = self.counted.recorder(superstep, table)
         compute, columns = join_vertices(table)
-        numbers = *columns, *(table.constants[name] for name in table.codelet.constants)
+        constants = [table.constants[name] for name in table.codelet.constants]
+        numbers = *columns, *constants
+        share = self.share
+        dealt = share.threads > 1 and plain(compute) in HEAVY and len(columns[0]) > 1
 
         def run(t: int, *arrays: np.ndarray) -> None:
             if record is not None:
                 record(None, t, (*arrays, *numbers))
+            if dealt:  # vertices are independent of each other, so any of them may go to any thread
+                share(
+                    len(columns[0]),
+                    lambda first, last: compute(*arrays, *(column[first:last] for column in columns), *constants),
+                )
+                return
             try:
                 compute(*arrays, *numbers)
             except Exception as failure:  # whatever a user's codelet raises

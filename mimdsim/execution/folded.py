@@ -52,6 +52,6 @@ def folded_runner(given: Executor | WholeTensors, network: SpikingNetwork) -> Fo
     """What samples that are not learned from run on, with the parameters that `given` has now."""
     if isinstance(given, Executor):
         return FoldedNetwork(given, network)
-    made = WholeTensors(inference_network(network, network.batch))
+    made = WholeTensors(inference_network(network, network.batch), given.threads)
     made.write(folded(network.layers, {name: given.read(name) for name in network.parameters}))
     return made

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mimdsim.execution.execute import aligned
+from mimdsim.execution.execute import Shares, aligned
 from mimdsim.execution.whole_tensor_layers import CsrSpikes, LayerInTime, Times, Wanted
 from mimdsim.execution.whole_tensor_norms import WholeNorm
 from mimdsim.graph import Layer, SpikingNetwork
@@ -25,7 +25,7 @@ from mimdsim.numerics.fused.interpreted import WIDTH
 
 Cover = tuple[np.ndarray, np.ndarray, np.ndarray]
 CHUNK_FLOATS = 1 << 18  # of gradients of patches, which stay in a second-level cache
-ONE_THREAD = 1 << 19  # multiplications of a product so small that BLAS starts no threads for it
+ONE_THREAD = 1 << 19  # multiplications of a product so small that BLAS starts no threads beside ours
 NOTHING_DROPPED = np.zeros(0, np.uint64), np.uint64(0), np.uint64(0), np.float32(1)
 NO_NORM = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32)
 NO_POOL = np.zeros((0, 1), np.int64), np.float32(1)
@@ -111,8 +111,8 @@ class Reading:
 class DenseLayer(LayerInTime):
     """A layer that sends its spikes dense, with or without planes."""
 
-    def __init__(self, network: SpikingNetwork, layer: Layer, together: bool = False):
-        super().__init__(network, layer, together)
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
+        super().__init__(network, layer, share, together)
         self.draws, self.neurons, inputs = bool(layer.dropout), layer.neurons, self._read[-1][2].stop
         self._planes = {name: network.planes_of(name) for name, _, _ in self._read}
         flat = Planes(channels=inputs, height=1, width=1)
@@ -131,7 +131,7 @@ class DenseLayer(LayerInTime):
         self._winners = np.zeros((self.places, layer.neurons if largest else 0), np.uint8)
         width = self.reading.convolution.made.neurons
         self._made = aligned((self.places if of_currents or layer.norm else 0, width))
-        self.norm = WholeNorm(network, layer, self.tensors, width) if layer.norm else None
+        self.norm = WholeNorm(network, layer, share, self.tensors, width) if layer.norm else None
         listed, most = self.reading.listed.neurons, self.reading.most
         self._pooled = CsrSpikes.room(self.places, listed, most)
         # what dropout keeps may be as long as what it is given
@@ -210,11 +210,19 @@ class DenseLayer(LayerInTime):
         listed, after = lists.arrays, (*self._after, self._winners)
         norm = (self.norm.apart, self.norm.factors) if self.norm else NO_NORM
 
+        def read(begin: int, end: int) -> None:
+            of = places[0] + begin, places[0] + end, how, listed, self._given[0], reading.cover
+            whole_dense.currents(*of, norm[0])
+
         if self.norm:
-            whole_dense.currents(*places, how, listed, self._given[0], reading.cover, norm[0])
+            self.share(places[1] - places[0], read)
             self.norm.forward(first, last)
-        of = self.batch, (first, last), how, listed, self._given, norm, reading.cover, after
-        whole_dense.forward(*of, self._ahead, self._limits, self._kept, self._held, self.spikes.bits)
+
+        def samples(begin: int, end: int) -> None:
+            of = (begin, end, self.batch), (first, last), how, listed, self._given, norm, reading.cover, after
+            whole_dense.forward(*of, self._ahead, self._limits, self._kept, self._held, self.spikes.bits)
+
+        self.share(self.batch, samples)
         if self.layer.spiking:
             columns, positions, made = self.layer.columns, self.layer.positions, self.spikes
             whole_dense.list_spikes(*places, self.spikes.bits, columns, positions, *made.arrays)
@@ -268,9 +276,12 @@ class DenseLayer(LayerInTime):
         own = self._row("recurrent", self._size)
         synapses = self.tensors["recurrent"].value[0] if self.layer.recurrence == "all_to_all" else None
 
-        def advance(*some: int) -> None:
-            of = self.batch, some, self._back, self._maps, own, self._kept, self.spikes.bits
-            whole_dense.adjoint(*of, *self._carried, self._learned.arrays, g)
+        def advance(begin: int, end: int) -> None:
+            def samples(first: int, last: int) -> None:
+                of = (first, last, self.batch), (begin, end), self._back, self._maps, own
+                whole_dense.adjoint(*of, self._kept, self.spikes.bits, *self._carried, self._learned.arrays, g)
+
+            self.share(self.batch, samples)
 
         if synapses is None:
             advance(*times)
@@ -283,15 +294,19 @@ class DenseLayer(LayerInTime):
 
     def _of_products(self, q: np.ndarray, times: Times) -> np.ndarray:
         """Gradients of the currents as the weights make them, before they are normalised and pooled."""
-        made, (first, last) = self._made, (t * self.batch for t in times)
+        made, channels, origin = self._made, self.reading.convolution.channels, times[0] * self.batch
         if not len(made):
             return q
+
+        def places(first: int, last: int) -> None:
+            given = q, self._after[0], channels, self._after[1], self._winners
+            whole_dense.scatter_places(origin + first, origin + last, made, *given)
+
         if len(self._after[0]):
-            table, factor = self._after
-            channels = self.reading.convolution.channels
-            whole_dense.scatter_places(first, last, made, q, table, channels, factor, self._winners)
+            self.share((times[1] - times[0]) * self.batch, places)
         else:
-            made[first:last] = q[first:last, : made.shape[1]]
+            end = times[1] * self.batch
+            made[origin:end] = q[origin:end, : made.shape[1]]
         if self.norm:
             self.norm.backward(made, *times)
         return made
@@ -303,7 +318,10 @@ class DenseLayer(LayerInTime):
         rows = np.empty(int(listed.starts[max(self.places - lag, 0)]), np.int32)
         whole_tensors.sort_by_id(lag, *listed.arrays, columns, rows)
 
-        whole_dense.weight_gradient(columns, rows, *how, q, gradient)
+        def channels(first: int, last: int) -> None:
+            whole_dense.weight_gradient(first, last, columns, rows, *how, q, gradient)
+
+        self.share(len(gradient) // how[1], channels)
 
     def _give(self, q: np.ndarray, wanted: Wanted, times: Times) -> None:
         """Add gradients of spikes read at these timesteps."""
@@ -320,11 +338,18 @@ class DenseLayer(LayerInTime):
             if name in wanted and first < end:
                 made = q[first:end, : self.neurons] @ self.tensors["weights"].value[0, rows].T
                 if self.layer.dropout:
-                    whole_dense.drop_rows(first, self._offsets[rows], self._drop, made)
+                    self._drop_rows(made, first, self._offsets[rows])
                 planes, width = self._planes[name], made.shape[1]
                 channels, positions = (planes.channels, planes.positions) if planes else (width, 1)
                 by_position = made.reshape(-1, channels, positions).transpose(0, 2, 1)
                 wanted[name][0][first - lag : end - lag, :width].reshape(by_position.shape)[:] += by_position
+
+    def _drop_rows(self, made: np.ndarray, origin: int, offsets: np.ndarray) -> None:
+        """Gradients of what is read at places from `origin` on: of what is kept."""
+        self.share(
+            len(made),
+            lambda first, last: whole_dense.drop_rows(first, last, origin, offsets, self._drop, made),
+        )
 
     def _fold(self, q: np.ndarray, g: np.ndarray, read: CsrSpikes, origin: int, stop: int) -> None:
         """Gradients of spikes under a window."""
@@ -333,6 +358,7 @@ class DenseLayer(LayerInTime):
         weights = self.tensors["weights"].value[0].reshape(channels, taps, -1)
         turned = np.ascontiguousarray(weights.transpose(2, 1, 0)).reshape(-1, taps * channels)
         each = max(1, CHUNK_FLOATS // (positions * taps * channels))
+        chunks = list(pairwise([*range(0, places, each), places]))
         by_position = np.arange(reading.convolution.read.neurons, dtype=np.uint64) * np.uint64(OF_NUMBER)
         bits = read.bits if reading.largest else read.bits[:0]
         of = reading.window, channels, *reading.pool, bits, by_position, self._drop, g
@@ -341,11 +367,15 @@ class DenseLayer(LayerInTime):
         whole = (patches[:, 0] @ turned)[:, None] if positions == 1 else None
         rows = max(1, ONE_THREAD // turned.size)
 
-        for begin, end in pairwise([*range(0, places, each), places]):
-            if whole is None:
-                made = np.empty((end - begin, positions, taps * channels), np.float32)
-                for low in range(0, positions, rows):
+        def some(first: int, last: int) -> None:
+            for begin, end in chunks[first:last]:
+                made = (
+                    np.empty((end - begin, positions, taps * channels), np.float32)
+                    if whole is None
+                    else whole[begin:end]
+                )
+                for low in range(0, positions if whole is None else 0, rows):
                     np.matmul(patches[begin:end, low : low + rows], turned, out=made[:, low : low + rows])
-            else:
-                made = whole[begin:end]
-            whole_dense.fold(origin + begin, made, self.lag, *of)
+                whole_dense.fold(origin + begin, made, self.lag, *of)
+
+        self.share(len(chunks), some)

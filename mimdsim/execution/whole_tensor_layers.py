@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mimdsim.codelets.linear_terms import pack_terms
-from mimdsim.execution.execute import aligned
+from mimdsim.execution.execute import Shares, aligned
 from mimdsim.execution.whole_tensor_constants import LearnedConstants
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
@@ -205,10 +205,10 @@ class LayerInTime:
     draws = False
     norm: WholeNorm | None = None
 
-    def __init__(self, network: SpikingNetwork, layer: Layer, together: bool = False):
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
         """together: it advances timestep by timestep with layers that it reads and that read it."""
         dense, selection = network.spikes == "dense", layer.selection
-        self.layer, self._together = layer, together
+        self.layer, self.share, self._together = layer, share, together
         self.timesteps, self.batch = network.timesteps, network.batch
         self.places, self.blocks = network.timesteps * network.batch, -(-layer.neurons // WIDTH)
         sources = network.sources(layer)
@@ -258,10 +258,10 @@ class LayerInTime:
             self._take(self._learned.neuron())
 
 
-def room_for_entries(blocks: int, timesteps: int, each: int) -> tuple[np.ndarray, ...]:
-    """Entries, as `numerics.fused.whole_linear` says: room for so many of each block."""
+def room_for_entries(rows: int, timesteps: int, each: int) -> tuple[np.ndarray, ...]:
+    """Entries, as `numerics.fused.whole_linear` says: room for so many of each row."""
     kinds = np.int32, np.uint8, np.float32, np.int64  # places, lanes, values, slots
-    return *(np.empty((blocks, max(WIDTH, each)), kind) for kind in kinds), np.zeros((blocks, timesteps), np.int64)
+    return *(np.empty((rows, max(WIDTH, each)), kind) for kind in kinds), np.zeros((rows, timesteps), np.int64)
 
 
 class WholeLayer(LayerInTime):
@@ -272,8 +272,8 @@ class WholeLayer(LayerInTime):
     first.
     """
 
-    def __init__(self, network: SpikingNetwork, layer: Layer, together: bool = False):
-        super().__init__(network, layer, together)
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, together: bool = False):
+        super().__init__(network, layer, share, together)
         self.spikes = CsrSpikes.room(self.places, layer.neurons, layer.capacity)
         self.w, by_emission = self.tensors["weights"].value, reads_own_spikes(layer)
         self.draws = layer.selection.truncation == "random"
@@ -282,16 +282,17 @@ class WholeLayer(LayerInTime):
         self._back = self._coupled, by_emission, *self._back
         self._fired = self._threshold if layer.acting_neuron.resets else np.float32(np.inf)
         self._parameters = self.w, self._value("bias"), self._value("recurrent")
+        many = share.threads if self._coupled else 1  # groups of samples
+        self._groups = list(pairwise(sorted({self.batch * number // many for number in range(many + 1)})))
         self._most = self.places * WIDTH
-        self._entries = room_for_entries(self.blocks, self.timesteps, int(self._most * LISTED_SHARE))
+        self._rows = self.blocks * len(self._groups)
+        self._entries = room_for_entries(self._rows, self.timesteps, int(self._most * LISTED_SHARE))
         own = (self.batch, layer.capacity) if self._coupled else (0, 0)
         self._begins = np.zeros((self.timesteps, self.batch), np.int64)
         self._own = self._begins, np.zeros(own, np.int32), np.zeros(own[0], np.int64)
-        at_once = self.blocks if self._coupled else 1
+        at_once = self.blocks if self._coupled else min(share.threads, self.blocks)
         self._limits = (np.float32(0),) * 3
-        # states, or their adjoints, from one timestep to the next; who is reset, and who fired
-        states, self._carried = (aligned((at_once * self.batch * self._states * WIDTH,)) for _ in range(2))
-        self._held = states, np.zeros((2, at_once, self.batch), np.uint64)
+        self._held, self._carried = self._hold(at_once), self._carry(at_once)
         self._q = aligned((at_once, self.timesteps, self.batch * WIDTH))
 
     def _value(self, role: str) -> np.ndarray:
@@ -306,6 +307,14 @@ class WholeLayer(LayerInTime):
         g = np.empty(int(self.spikes.starts[-1]), np.float32)
         whole_tensors.list_gradient(first, self.spikes.ids, self.spikes.starts, rows, g)
         return g
+
+    def _hold(self, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+        """What so many blocks hold from one timestep to the next."""
+        return self._carry(blocks), np.zeros((2, blocks, self.batch), np.uint64)
+
+    def _carry(self, blocks: int) -> np.ndarray:
+        """States of so many blocks, or their adjoints."""
+        return aligned((blocks * self.batch * self._states * WIDTH,))
 
     def begin(self, given: Mapping[str, np.ndarray]) -> None:
         super().begin(given)
@@ -327,7 +336,7 @@ class WholeLayer(LayerInTime):
         listed. Returns whether there was room: there will be more, from the first timestep on."""
         if not self._advance(source, (first, last)):
             more = min(self._most, 2 * self._entries[0].shape[1])
-            self._entries = room_for_entries(self.blocks, self.timesteps, more)
+            self._entries = room_for_entries(self._rows, self.timesteps, more)
             return False
         if self._together:
             whole_tensors.list_true(first * self.batch, self._own[1], self._own[2], *self.spikes.arrays)
@@ -337,14 +346,29 @@ class WholeLayer(LayerInTime):
         """All lists, after the last timestep."""
         layer, made, threshold = self.layer, self.spikes, np.float32(self.layer.selection.threshold)
         capacity = layer.capacity if layer.spiking else 0
-        whole_linear.count_listed(capacity, self._entries, made.starts, made.trues, made.over_starts)
-        whole_linear.join(self._begins, threshold, self._shape, self._entries, made.arrays)
+        entries, groups = self._entries, len(self._groups)
+
+        def timesteps(first: int, last: int) -> None:
+            whole_linear.join(first, last, groups, self._begins, threshold, self._shape, entries, made.arrays)
+
+        whole_linear.count_listed(capacity, entries, made.starts, made.trues, made.over_starts)
+        self.share(self.timesteps, timesteps)
 
     def _advance(self, source: CsrSpikes, times: Times) -> bool:
         """Entries of these timesteps; whether there was room for them."""
+        how, many, enough = (*self._how, self.lag), len(self._groups), []
         given = self.layer.neurons, self._parameters, source.arrays, self._ahead, self._limits
-        outer, how = times if self._coupled else (0, self.blocks), (*self._how, self.lag)
-        return bool(whole_linear.forward(outer, how, *given, self._held, self._own, self._entries, self._kept))
+        entries, kept = self._entries, self._kept
+
+        def shares(first: int, last: int) -> None:
+            held = self._held if self._coupled else self._hold(1)
+            for group in range(first, last) if self._coupled else (0,):
+                outer = times if self._coupled else (first, last)
+                rows, samples = (group, many), self._groups[group]
+                enough.append(whole_linear.forward(outer, samples, rows, how, *given, held, self._own, entries, kept))
+
+        self.share(many if self._coupled else self.blocks, shares)
+        return all(enough)
 
     def go_back(self, t: int, g: np.ndarray, wanted: Wanted) -> None:
         """Gradients of the currents of a timestep, those of the timestep after being made; wanted: as of `backward`."""
@@ -368,12 +392,13 @@ class WholeLayer(LayerInTime):
             by_id["recurrent"] = self._by_id(self.batch, self.spikes)
         if self._coupled and not self._together:
             self._adjoint(0, self._q, g, times)
-        for block in range(self.blocks):
-            q = self._q[block : block + 1] if self._coupled else self._q
+        for begin in range(0, self.blocks, self.share.threads):
+            end = min(begin + self.share.threads, self.blocks)
+            q = self._q[begin:end] if self._coupled else self._q[: end - begin]
             if not self._coupled:
-                self._adjoint(block, q, g, times)
-            self._add_gradients(block, q[0], by_id)
-            self._give(block, q, wanted, times)
+                self._adjoint(begin, q, g, times)
+            self._add_gradients(begin, q, by_id)
+            self._give(begin, q, wanted, times)
         if self.layer.learned:
             self._learned.backward()
 
@@ -387,54 +412,85 @@ class WholeLayer(LayerInTime):
 
     def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray, times: Times) -> None:
         """q [blocks, timesteps, batch * WIDTH] = gradients of currents from block `begin` on, at these timesteps."""
-        none = np.zeros(0, np.float32)
+        none, many = np.zeros(0, np.float32), len(self._groups)
         given = (g, none.reshape(0, 0, 0)) if self.layer.spiking else (none, g)
         lists, recurrent = (self.spikes.starts, self.spikes.ids), self._parameters[2]
-        of = times, self._back, self._maps, recurrent, lists, self._entries, given, self._kept
-        whole_linear.adjoint(begin, *of, self._carried, self._learned.arrays, q)
+        each, learned = self.batch * self._states * WIDTH, self._learned.arrays
 
-    def _add_gradients(self, block: int, q: np.ndarray, by_id: dict[str, ById]) -> None:
-        """Of the parameters of a block, by its q [timesteps, batch * WIDTH]."""
-        for role, (columns, rows) in by_id.items():
-            gradient = self.tensors[role].gradient[block]
-            whole_tensors.weight_gradient_block(columns, rows, q.reshape(-1), gradient.reshape(-1))
-        if self.layer.recurrence == "one_to_one" and "recurrent" in self.learning:
-            whole_linear.own_row_gradient(block, self._entries, q, self.tensors["recurrent"].gradient[block, 0])
-        if self.layer.bias and "bias" in self.learning:
-            self.tensors["bias"].gradient[block, 0] += q.reshape(-1, WIDTH).sum(axis=0)
+        def shares(first: int, last: int) -> None:
+            for group in range(first, last) if self._coupled else (0,):
+                low, made = (begin, q) if self._coupled else (begin + first, q[first:last])
+                carried = self._carried if self._coupled else self._carried[first * each : last * each]
+                of = times, self._groups[group], (group, many), self._back, self._maps, recurrent, lists
+                whole_linear.adjoint(low, *of, self._entries, given, self._kept, carried, learned, made)
+
+        self.share(many if self._coupled else len(q), shares)
+
+    def _add_gradients(self, begin: int, q: np.ndarray, by_id: dict[str, ById]) -> None:
+        gradients = {role: tensor.gradient for role, tensor in self.tensors.items()}
+
+        def blocks(first: int, last: int) -> None:
+            for number in range(first, last):
+                each, block = q[number], begin + number
+                for role, (columns, rows) in by_id.items():
+                    whole_tensors.weight_gradient_block(
+                        columns, rows, each.reshape(-1), gradients[role][block].reshape(-1)
+                    )
+                if self.layer.recurrence == "one_to_one" and "recurrent" in self.learning:
+                    own = len(self._groups), self._entries, each, gradients["recurrent"][block, 0]
+                    whole_linear.own_row_gradient(block, *own)
+                if self.layer.bias and "bias" in self.learning:
+                    gradients["bias"][block, 0] += each.reshape(-1, WIDTH).sum(axis=0)
+
+        self.share(len(q), blocks)
 
     def _give(self, begin: int, q: np.ndarray, wanted: Wanted, times: Times) -> None:
         """Add gradients of what is listed by sources, read at these timesteps."""
-        places = [t * self.batch for t in times]
+        origin, end = (t * self.batch for t in times)
         for name, lag, rows in self._read:
             if name in wanted:
                 into, lists = wanted[name]
                 given = lag, rows.start, self.w[begin : begin + len(q)], lists.ids, lists.starts, q, into
-                whole_tensors.input_gradient_places(*places, *given)
+
+                def places(first: int, last: int, given: tuple[Any, ...] = given) -> None:
+                    whole_tensors.input_gradient_places(origin + first, origin + last, *given)
+
+                self.share(end - origin, places)
 
 
 class PublishedLayer(WholeLayer):
     """Its equations are written out, in registers; whatever is not the neuron is that of any layer."""
 
-    def __init__(self, network: SpikingNetwork, layer: Layer):
-        super().__init__(network, layer)
-        self._q = aligned((1, self.timesteps + 1, self.batch * WIDTH))
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares):
+        super().__init__(network, layer, share)
+        self._q = aligned((len(self._q), self.timesteps + 1, self.batch * WIDTH))
 
     def _advance(self, source: CsrSpikes, times: Times) -> bool:
-        neuron = constants_of(self.layer.linear)
+        neuron, enough = constants_of(self.layer.linear), []
         constants = neuron.decay, neuron.scale, *self._limits[1:]
-        given = self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries
-        return bool(whole_tensors.forward_blocks(*given))
+        given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries)
+
+        def blocks(first: int, last: int) -> None:
+            enough.append(whole_tensors.forward_blocks(first, last, *given))
+
+        self.share(self.blocks, blocks)
+        return all(enough)
 
     def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray, times: Times) -> None:
         factors, masked = constants_of(self.layer.linear)[:2], self.layer.linear.reset_gradient == "mask"
-        whole_tensors.adjoint(begin, self.batch, masked, *factors, self._entries, g, q[0])
+
+        def blocks(first: int, last: int) -> None:
+            for number in range(first, last):
+                of = self.batch, masked, *factors, self._entries, g
+                whole_tensors.adjoint(begin + number, *of, q[number])
+
+        self.share(len(q), blocks)
 
 
-def layer_of(network: SpikingNetwork, layer: Layer, together: bool) -> WholeLayer:
+def layer_of(network: SpikingNetwork, layer: Layer, share: Shares, together: bool) -> WholeLayer:
     """The published layer where the layer is all that and advances alone, else one of linear neurons."""
     selection, neuron = layer.selection, layer.linear
     plain = layer.spiking and not layer.bias and layer.recurrence == "none"
     chosen = (selection.surrogate, selection.truncation) == ("superspike", "lowest")
     published = plain and chosen and neuron.fused and neuron.resets and not together
-    return PublishedLayer(network, layer) if published else WholeLayer(network, layer, together)
+    return PublishedLayer(network, layer, share) if published else WholeLayer(network, layer, share, together)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mimdsim.execution.execute import aligned
+from mimdsim.execution.execute import Shares, aligned
 from mimdsim.execution.whole_tensor_layers import Tensor
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.batch_norm import STATISTICS, averaging
@@ -18,10 +18,10 @@ class WholeNorm:
     width], `factors`, what that is multiplied with [timesteps, width], and statistics by timestep and column, the same
     at all timesteps where they are of the sequence."""
 
-    def __init__(self, network: SpikingNetwork, layer: Layer, tensors: Mapping[str, Tensor], width: int):
+    def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares, tensors: Mapping[str, Tensor], width: int):
         """tensors: by role. width: the columns of all positions."""
         assert layer.norm
-        self._norm, self._columns = layer.norm, layer.columns
+        self._norm, self._share, self._columns = layer.norm, share, layer.columns
         self._values = network.values_normalised(layer)
         self._row = {role: tensors[role].value[0, 0] for role in ("gain", *STATISTICS)}
         self._gradients = {role: tensors[role].gradient[0, 0] for role in ("gain", "bias")}
@@ -34,7 +34,13 @@ class WholeNorm:
         rows = self.apart.reshape(len(self.factors), -1, self.apart.shape[1])
         mean, variance = (self._made[role][first:last] for role in STATISTICS)
         mean[:] = self._sums(rows, rows[:0], first, last) / self._values
-        rows[first:last] -= self._tiled(mean)[:, None]
+        means = self._tiled(mean)
+
+        def centre(begin: int, end: int) -> None:
+            for t in range(begin, end):
+                rows[first + t] -= means[t]
+
+        self._share(last - first, centre)
         variance[:] = self._sums(rows, rows, first, last) / self._values
         self.factors[first:last] = self._tiled(self._row["gain"] * self._inverse(first, last))
 
@@ -49,9 +55,13 @@ class WholeNorm:
         for role, total in (("gain", d_gain), ("bias", d_bias)):
             self._gradients[role][:] = total[:each].sum(axis=0)
         level, slope = self._tiled(d_bias / self._values), self._tiled(inverse * d_gain / self._values)
-        for t in range(first, last):
-            rows[t] -= level[t - first] + apart[t] * slope[t - first]
-            rows[t] *= self.factors[t]
+
+        def timesteps(begin: int, end: int) -> None:
+            for t in range(begin, end):
+                rows[first + t] -= level[t] + apart[first + t] * slope[t]
+                rows[first + t] *= self.factors[first + t]
+
+        self._share(last - first, timesteps)
 
     def move_averages(self) -> None:
         """Running averages, by the statistics of the last training step."""
@@ -74,7 +84,7 @@ class WholeNorm:
         """float64 by timestep and column: sums over all values that have statistics in common, of products with
         `other` if that is not empty."""
         totals = np.zeros((last - first, one.shape[2]))
-        whole_dense.add_rows(first, one, other, totals)
+        self._share(last - first, lambda begin, end: whole_dense.add_rows(begin, end, first, one, other, totals))
         by_column: np.ndarray = totals.reshape(len(totals), -1, self._columns).sum(axis=1)
         if self._norm.per == "sequence":
             by_column[:] = by_column.sum(axis=0)

@@ -8,12 +8,14 @@ compiled program's. Inputs and outputs go by the same names as an `Executor`'s.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import networkx as nx
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets.training import update_codelet
+from mimdsim.execution.execute import Shares
 from mimdsim.execution.whole_tensor_dense import DenseLayer
 from mimdsim.execution.whole_tensor_layers import CsrSpikes, JoinedSources, Tensor, WholeLayer, in_blocks, layer_of
 from mimdsim.graph import Layer, SpikingNetwork, training_graph
@@ -77,20 +79,21 @@ LISTS = listed(INPUT)
 
 
 class WholeTensors:
-    """One training step of a network, again and again."""
+    """One training step of a network, again and again; `threads` share it and change no bit."""
 
-    def __init__(self, network: SpikingNetwork):
+    def __init__(self, network: SpikingNetwork, threads: int = 1):
         """Raises MappingError that names everything the network asks for and this way of running does not know."""
         problems = refusals(network)
         if problems:
             raise MappingError("\n".join(problems))
-        self.network = network
+        self.network, self.threads = network, threads
+        self._share = Shares(threads)
         self._input = CsrSpikes.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
         self._components = components(network)
         together = {name: len(names) > 1 for names in self._components for name in names}
         made = DenseLayer if network.spikes == "dense" else layer_of
         self._layers: dict[str, WholeLayer | DenseLayer] = {
-            layer.name: made(network, layer, together[layer.name]) for layer in network.layers
+            layer.name: made(network, layer, self._share, together[layer.name]) for layer in network.layers
         }
         lists = {INPUT: self._input} | {name: each.spikes for name, each in self._layers.items()}
         self._sources = {
@@ -283,10 +286,10 @@ class WholeTensors:
             for weights, gradient in self._pruned:
                 gradient[weights == 0] = 0
             if self.network.largest_gradient_norm:
-                clip(self._trained, self.network.largest_gradient_norm)
+                clip(self._trained, self.network.largest_gradient_norm, self._share)
             rate = self._given.get(LEARNING_RATE, (self.network.optimiser.learning_rate,))
             for tensor in self._trained:
-                update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP])
+                update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP], self._share)
             for each in self._layers.values():
                 if each.norm:
                     each.norm.move_averages()
@@ -413,25 +416,42 @@ class WholeLoss:
         g += even
 
 
-def clip(tensors: Sequence[Tensor], largest_norm: float) -> None:
+def clip(tensors: Sequence[Tensor], largest_norm: float, share: Shares) -> None:
     """Scale all gradients down together where their norm is above `largest_norm`."""
     totals, factor = np.zeros(len(tensors)), np.ones(1, np.float32)
     for number, tensor in enumerate(tensors):
-        parts, columns = np.zeros(len(tensor.gradient)), (np.array([0]), np.array([tensor.gradient.shape[2]]))
-        for block, gradient in enumerate(tensor.gradient):
-            updates.sum_squares(gradient, parts, *columns, np.array([block]))
+        gradient = tensor.gradient
+        parts, columns = np.zeros(len(gradient)), (np.array([0]), np.array([gradient.shape[2]]))
+
+        def squares(
+            first: int, last: int, gradient: np.ndarray = gradient, parts: np.ndarray = parts, columns: Any = columns
+        ) -> None:
+            for block in range(first, last):
+                updates.sum_squares(gradient[block], parts, *columns, np.array([block]))
+
+        share(len(gradient), squares)
         updates.add_parts(parts, totals, np.array([number]))
     updates.clip_factor(totals, factor, np.array([0]), largest_norm, NORM_FLOOR)
     for tensor in tensors:
         rows = tensor.gradient.reshape(-1, tensor.gradient.shape[2])
-        updates.scale_all(rows, factor, np.array([0]), np.array([rows.shape[1]]))
+        columns = np.array([0]), np.array([rows.shape[1]])
+
+        def scale(first: int, last: int, rows: np.ndarray = rows, columns: Any = columns) -> None:
+            updates.scale_all(rows[first:last], factor, *columns)
+
+        share(len(rows), scale)
 
 
-def update(network: SpikingNetwork, tensor: Tensor, rate: float, training_step: np.ndarray) -> None:
+def update(network: SpikingNetwork, tensor: Tensor, rate: float, training_step: np.ndarray, share: Shares) -> None:
     """The optimiser's step of one parameter, by the arithmetic of its codelet."""
     optimiser = network.optimiser
     codelet = update_codelet(optimiser.kind, scheduled=False, decaying=bool(optimiser.weight_decay))
     constants = optimiser.passed(codelet.constants, rate)
     progress = (training_step,) if optimiser.form.counts else ()
     held = [array.reshape(len(array), -1) for array in (tensor.value, tensor.gradient, *tensor.moments)]
-    codelet.compute(*held, *progress, np.array([0]), np.array([held[0].shape[1]]), *constants)
+    every = np.array([0]), np.array([held[0].shape[1]])
+
+    def rows(first: int, last: int) -> None:
+        codelet.compute(*(array[first:last] for array in held), *progress, *every, *constants)
+
+    share(len(held[0]), rows)

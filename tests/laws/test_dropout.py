@@ -89,8 +89,10 @@ WHOLE = {
 def test_whole_tensors_leave_the_same_out(name: str, per: str) -> None:
     network = dropping(WHOLE[name], 0.5, per)
     values = drawn(network, 3)
-    one = outcome(run_whole(network, values), network)
+    one, other = (outcome(run_whole(network, values, threads), network) for threads in (1, 3))
     assert_alike(replace(one, ids={}, listed={}), interpreted(network, values), network)
+    for key, gradient in one.gradients.items():
+        assert gradient.tobytes() == other.gradients[key].tobytes()
     engine = WholeTensors(network)
     assert set(engine.generators) == {random_name(layer.name) for layer in network.layers}
     assert set(engine.inputs) - {"input.ids", "input.counts"} == set(Executor(compiled(network).program).inputs)

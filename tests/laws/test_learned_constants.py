@@ -112,9 +112,11 @@ WHOLE: dict[str, dict[str, Any]] = {
 def test_whole_tensors_learn_what_is_meant(case: str, gradient: str, how: str) -> None:
     network = learning(case, gradient=gradient, **WHOLE[how])
     values = given_values(network, 3, dtype=np.float64)
-    engine = assert_as_exact(network, values)
+    engine, other = (assert_as_exact(network, values, threads) for threads in (1, 3))
     for each in network.trained.values():
-        assert np.abs(engine.read(gradient_of(each.name))).max() > 0
+        found = engine.read(gradient_of(each.name))
+        assert np.abs(found).max() > 0
+        assert found.tobytes() == other.read(gradient_of(each.name)).tobytes()
 
 
 def learning_elsewhere(name: str) -> SpikingNetwork:
@@ -141,9 +143,11 @@ def learning_elsewhere(name: str) -> SpikingNetwork:
 def test_whole_tensors_learn_constants_elsewhere(name: str) -> None:
     network = learning_elsewhere(name)
     values = draw_norms(network, 3) if network.averages else given_values(network, 3, dtype=np.float64)
-    engine = assert_as_exact(network, values)
+    engine, other = (assert_as_exact(network, values, threads) for threads in (1, 3))
     for each in network.trained.values():
-        assert np.abs(engine.read(gradient_of(each.name))).max() > 0, each.name
+        found = engine.read(gradient_of(each.name))
+        assert np.abs(found).max() > 0, each.name
+        assert found.tobytes() == other.read(gradient_of(each.name)).tobytes()
     some = replace(network, frozen=("c.hidden0.beta", "c.output.alpha"))
     assert_as_exact(some, values)
     engine.write({"c.hidden0.beta": np.full((1, network.layers[0].columns), 1.25, np.float32)})

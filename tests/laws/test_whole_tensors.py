@@ -1,4 +1,4 @@
-"""Whole tensors against the interpreter and the compiled program."""
+"""Whole tensors against the interpreter and the compiled program, and with any number of threads."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from mimdsim.graph.surrogates import SURROGATES
 TOLERANCE = 2e-6  # float32, sums in another order
 
 
-def run_whole(network: SpikingNetwork, values: Given) -> WholeTensors:
-    engine = WholeTensors(network)
+def run_whole(network: SpikingNetwork, values: Given, threads: int = 1) -> WholeTensors:
+    engine = WholeTensors(network, threads)
     engine.write(values.for_program(network))
     engine.run()
     return engine
@@ -94,6 +94,18 @@ def test_layers_of_several_blocks_equal_the_compiled_program(second_threshold: f
     assert_alike(outcome(engine, network), made, network)
     assert min(np.abs(gradient).max() for gradient in made.gradients.values()) > 0
     assert engine.activity().dropped["hidden1"] > 0
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_no_bit(threads: int) -> None:
+    network = small_network((90, 150, 129, 4), reset_gradient="mask", **WIDE)
+    values = given_values(network, 4, dyadic=False, activity=0.15)
+    one, other = (outcome(run_whole(network, values, count), network) for count in (1, threads))
+    assert_same_spikes(one, other)
+    for layer in network.layers:
+        assert np.abs(one.gradients[layer.name]).max() > 0
+        assert one.gradients[layer.name].tobytes() == other.gradients[layer.name].tobytes()
+        assert one.updated[layer.name].tobytes() == other.updated[layer.name].tobytes()
 
 
 def test_a_second_training_step_starts_from_clean_states() -> None:
@@ -233,6 +245,20 @@ def test_second_thresholds_and_generators_are_those_written(model: str) -> None:
     before = engine.activity().ids["hidden0"]
     engine.run()  # the generators have moved on
     assert (engine.activity().ids["hidden0"] != before).any()
+
+
+@pytest.mark.parametrize("recurrence", ["all_to_all", "one_to_one", "none"])
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+def test_threads_change_no_bit_of_linear_neurons(reset_by: str, recurrence: str) -> None:
+    more: Any = {"widths": (90, 150, 4), "capacities": (60, 4), "recurrence": recurrence, "bias": True}
+    network = linear_network("synaptic", "subtract", reset_by=reset_by, reset_gradient="full", **more)
+    values = given_values(network, 4, dyadic=False, activity=0.15)
+    one, other = (outcome(run_whole(network, values, count), network) for count in (1, 3))
+    assert_same_spikes(one, other)
+    for key, gradient in one.gradients.items():
+        assert np.abs(gradient).max() > 0
+        assert gradient.tobytes() == other.gradients[key].tobytes()
+        assert one.updated[key].tobytes() == other.updated[key].tobytes()
 
 
 @pytest.mark.parametrize("reset_gradient", ["full", "mask"])

@@ -1,4 +1,4 @@
-"""Whole tensors of dense spikes and of planes against the interpreter."""
+"""Whole tensors of dense spikes and of planes against the interpreter, and with any number of threads."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def test_every_loss_has_dense_spikes(name: str, model: str) -> None:
         assert engine.read(penalty)[0] == pytest.approx(values[penalty], rel=1e-5)
 
 
-def test_a_layer_reads_several_dense_ones() -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_layer_reads_several_dense_ones(threads: int) -> None:
     """Layers of planes and others, a timestep apart, and all of them the input."""
     second = after(PLAIN, 2, 4)
     network = network_of_planes(PLAIN, second, delay=1)
@@ -119,7 +120,7 @@ def test_a_layer_reads_several_dense_ones() -> None:
     sources = tuple(Source(name=name, neurons=neurons) for name, neurons in names.items())
     network = replace(network, layers=(*hidden, plain, replace(output, sources=sources)))
     values = given_values(network, 6)
-    found = outcome(run_whole(network, values), network)
+    found = outcome(run_whole(network, values, threads), network)
     assert_alike(replace(found, ids={}, listed={}), interpreted(network, values), network)
 
 
@@ -168,11 +169,11 @@ def single(values: Given) -> Given:
     return replace(values, arrays=made)
 
 
-def assert_as_exact(network: SpikingNetwork, values: Given, *, least: float = 0.0) -> WholeTensors:
+def assert_as_exact(network: SpikingNetwork, values: Given, threads: int = 1, *, least: float = 0.0) -> WholeTensors:
     """A training step, from numbers of float64, is the interpreter's but for rounding as in its own float32; gradients
     below `least` may be wrong by as much as those of that size."""
     rounded = single(values)
-    engine = run_whole(network, rounded)
+    engine = run_whole(network, rounded, threads)
     found, expected, meant = outcome(engine, network), interpreted(network, rounded), interpreted(network, values)
     if network.spikes == "sparse":
         assert_same_spikes(found, expected)
@@ -235,10 +236,11 @@ NORMED: dict[str, SpikingNetwork] = {
 
 
 @pytest.mark.first(len(NORMED))
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", NORMED)
-def test_norms_are_run_as_they_are_meant(name: str) -> None:
+def test_norms_are_run_as_they_are_meant(name: str, threads: int) -> None:
     network = NORMED[name]
-    engine = assert_as_exact(network, draw_norms(network, 3))
+    engine = assert_as_exact(network, draw_norms(network, 3), threads)
     for each in network.trained:
         assert np.abs(engine.read(gradient_of(each))).max() > 0, each
     before = {name: engine.read(name) for name in network.averages}
@@ -263,6 +265,17 @@ ALL_KINDS = {
         )
     ),
 }
+
+
+@pytest.mark.parametrize("name", ALL_KINDS)
+def test_threads_change_no_bit_of_dense_spikes(name: str) -> None:
+    network = ALL_KINDS[name]()
+    values = single(draw_norms(network, 4)) if network.averages else given_values(network, 4, dyadic=False)
+    one, other = (outcome(run_whole(network, values, count), network) for count in (1, 3))
+    for key, gradient in one.gradients.items():
+        assert np.abs(gradient).max() > 0
+        assert gradient.tobytes() == other.gradients[key].tobytes()
+        assert one.updated[key].tobytes() == other.updated[key].tobytes()
 
 
 @pytest.mark.parametrize("name", ALL_KINDS)

@@ -1,4 +1,4 @@
-"""Wide slices give the bits of vertex by vertex."""
+"""Wide slices and threads give the bits of vertex by vertex."""
 
 from __future__ import annotations
 
@@ -9,14 +9,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import SEEDS, SMALL
+from networks import MAPPINGS, SEEDS, SMALL, assert_same_bits, compiled, executed, given_values, left_in, networks
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.recurrence_and_bias import SYNAPSE_CURRENT
 from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
+from mimdsim.execution import Executor
 from mimdsim.execution.execute import join_vertices
+from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Codelet, VertexTable
+from mimdsim.workload import MappingOptions
+
+
+@pytest.mark.slow
+@SMALL
+@given(network=networks(), options=MAPPINGS, seed=SEEDS, threads=st.sampled_from([2, 3]))
+def test_threads_leave_the_same_bits(network: SpikingNetwork, options: MappingOptions, seed: int, threads: int) -> None:
+    made, values = compiled(network, options=options), given_values(network, seed, dyadic=False)
+    executor = Executor(made.program, threads)
+    executor.write(values.for_program(network))
+    executor.run()
+    assert_same_bits(left_in(executor, made), executed(made, values))
 
 
 def table_of(codelet: Codelet, columns: dict[str, Any], **constants: Any) -> VertexTable:

@@ -70,12 +70,14 @@ def test_joined_lists_are_as_long_as_their_capacity_allows() -> None:
     assert starts.tolist() == [0, 2, 4, 6]
     assert over.tolist() == [0, 1, 1, 1]
     ids, shape, begins = np.zeros(6, np.int32), (0, np.float32(10)), np.zeros((3, 1), np.int64)
-    whole_linear.join(begins, np.float32(1), shape, entries, (starts, trues, ids))
+    for first_t, last_t in ((2, 3), (0, 2)):  # in any order
+        of = first_t, last_t, 1, begins, np.float32(1), shape, entries
+        whole_linear.join(*of, (starts, trues, ids))
     assert ids.tolist() == [0, 1, 3, WIDTH + 1, WIDTH + 3, 4]
     assert slots[0, :7].tolist() == [0, 1, -1, 2, 5, -1, -1]
     assert slots[1, :4].tolist() == [-1, 3, -1, 4]
     begins[:, 0] = [1, WIDTH + 2, 6]  # scans begin there and go once round
-    whole_linear.join(begins, np.float32(1), shape, entries, (starts, trues, ids))
+    whole_linear.join(0, 3, 1, begins, np.float32(1), shape, entries, (starts, trues, ids))
     assert ids.tolist() == [1, WIDTH, 3, WIDTH + 2, WIDTH + 3, 6]
     assert slots[0, :7].tolist() == [-1, 0, -1, 2, -1, -1, 5]
     assert slots[1, :4].tolist() == [1, -1, 3, 4]

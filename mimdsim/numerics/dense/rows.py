@@ -67,3 +67,8 @@ class Kept:
         first, last, start, stop = self.boxes
         one_row = int(first == last)
         keep_boxes(arrays[self.place], kept, rest[first], rest[last], rest[start], rest[stop], one_row)
+
+
+def plain(compute: Callable[..., None]) -> Callable[..., None]:
+    """The function itself of one that works on some rows, or keeps what it leaves."""
+    return compute.compute if isinstance(compute, OnRows | Kept) else compute

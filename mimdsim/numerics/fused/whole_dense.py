@@ -17,6 +17,7 @@ a largest value is kept by its tap in `winners`.
 
 Norms. Where what the weights make is normalised, `currents` makes it of all places before; then `apart` is its distance
 from the mean [places, columns of a row], `factors` what that is multiplied with [timesteps, columns].
+Samples are independent of each other, and so are rows of weights: threads share them and get the same bits.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def _add_read(given, place, how, source, weights, columns, cover):  # type: igno
 
 
 @compiled
-def forward(batch, times, how, source, parameters, norm, cover, after, ahead, limits, kept, x, spikes):  # type: ignore[no-untyped-def]
-    """Advance all samples through these timesteps (first, last + 1).
+def forward(samples, times, how, source, parameters, norm, cover, after, ahead, limits, kept, x, spikes):  # type: ignore[no-untyped-def]
+    """Advance these samples (first, last + 1, batch) through these timesteps (first, last + 1).
 
     how: synapses onto itself, how many places back the input is, its pixels, taps. source: starts, trues, ids.
     parameters: weights, biases of a row, r. norm: apart and factors; apart is empty without one. after: a pool of the
@@ -85,13 +86,13 @@ def forward(batch, times, how, source, parameters, norm, cover, after, ahead, li
     sums, sources, coefficients = ahead[0], ahead[1], ahead[2].reshape(-1)
     potentials, befores, currents = kept[0].reshape(-1), kept[1].reshape(-1), kept[2].reshape(-1)
     blocks, columns, states = spikes.shape[1], parameters[0].shape[1], len(sums) - 1
-    held = x.reshape(-1)
+    batch, held = samples[2], x.reshape(-1)
     step = ahead[2][0].size if len(ahead[2]) > 1 else 0
     size, current, made, u = states * WIDTH, states * WIDTH, (states + 2) * WIDTH, (2 * states + 2) * WIDTH
     strips = np.ones(u + WIDTH, potentials.dtype)
     given, pooled = np.zeros(len(biases), potentials.dtype), np.zeros(blocks * WIDTH, potentials.dtype)
     own = np.zeros(neurons if wiring == ALL_TO_ALL else 0, np.int32)
-    for b in range(batch):
+    for b in range(samples[0], samples[1]):
         for t in range(times[0], times[1]):
             place = t * batch + b
             if t == 0:
@@ -138,15 +139,15 @@ def forward(batch, times, how, source, parameters, norm, cover, after, ahead, li
 
 
 @compiled
-def add_rows(first, one, other, totals):  # type: ignore[no-untyped-def]
-    """Add to totals [some, columns] the rows of one [timesteps, rows, columns] from timestep `first` on, times those of
-    `other` if it has any."""
-    for t in range(len(totals)):
+def add_rows(first, last, origin, one, other, totals):  # type: ignore[no-untyped-def]
+    """Add to totals [timesteps, columns] the rows of one [timesteps, rows, columns], times those of `other` if it has
+    any; timesteps first..last-1 of totals are those from `origin` + first on."""
+    for t in range(first, last):
         into = totals[t]
         for b in range(one.shape[1]):
-            row = one[first + t, b]
+            row = one[origin + t, b]
             if len(other):
-                factors = other[first + t, b]
+                factors = other[origin + t, b]
                 for n in range(len(row)):
                     into[n] += row[n] * factors[n]
             else:
@@ -275,10 +276,10 @@ def list_kept(first, last, lag, source, offsets, drop, starts, trues, ids):  # t
 
 
 @compiled
-def drop_rows(first, offsets, drop, rows):  # type: ignore[no-untyped-def]
-    """Gradients of what is kept, in place; rows are of places from `first` on."""
-    for k in range(len(rows)):
-        place = first + k
+def drop_rows(first, last, origin, offsets, drop, rows):  # type: ignore[no-untyped-def]
+    """Gradients of what is kept, in place; rows first..last-1 are of places from `origin` + first on."""
+    for k in range(first, last):
+        place = origin + k
         _drop_row(rows[k], place // len(drop[0]), place % len(drop[0]), offsets, drop)
 
 
@@ -304,9 +305,9 @@ def _of_potentials(kind, us, threshold, slope, gs, more, direct, du):  # type: i
 
 
 @compiled
-def adjoint(batch, times, how, maps, r, kept, spikes, carried, through, learned, g):  # type: ignore[no-untyped-def]
-    """g [places, blocks * WIDTH], the gradients of spikes, or potentials, at these times (first, last + 1) becomes that
-    of their currents.
+def adjoint(samples, times, how, maps, r, kept, spikes, carried, through, learned, g):  # type: ignore[no-untyped-def]
+    """g [places, blocks * WIDTH], the gradients of these samples' (first, last + 1, batch) spikes, or potentials, at
+    these times (first, last + 1) becomes that of their currents.
 
     how: whether g is of potentials, synapses onto itself, whether neurons that fired are pulled back by the other
     coefficients, whether gradients go through their firing, threshold, kind and slope of the surrogate. maps: readout,
@@ -317,14 +318,14 @@ def adjoint(batch, times, how, maps, r, kept, spikes, carried, through, learned,
     (read, readout), back, change = maps
     sums, sources, coefficients = back[0], back[1], back[2].reshape(-1)
     potentials, befores, currents = kept[0].reshape(-1), kept[1].reshape(-1), kept[2].reshape(-1)
-    blocks, states = spikes.shape[1], len(sums) - 1
+    blocks, states, batch = spikes.shape[1], len(sums) - 1, samples[2]
     size, several = states * WIDTH, 1 if len(back[2]) > 1 else 0
     strips, others = np.ones(2 * size + WIDTH, g.dtype), np.ones(2 * size + 2 * WIDTH, g.dtype)
     du, gradients = np.zeros(WIDTH, g.dtype), g.reshape(-1)
     factors, changes = readout.reshape(-1), change[2].reshape(-1)
     adjoints, passed, own = carried.reshape(-1), through.reshape(-1), r.reshape(-1)
     stand, made = learned
-    for b in range(batch):
+    for b in range(samples[0], samples[1]):
         for t in range(times[1] - 1, times[0] - 1, -1):
             for block in range(blocks):
                 spot, here = (t * batch + b) * blocks + block, b * blocks + block
@@ -373,13 +374,13 @@ def own_gradient(batch, spikes, q, dr):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def weight_gradient(columns, rows, pixels, taps, cover, q, dw):  # type: ignore[no-untyped-def]
-    """dw [rows, neurons] = sums of q [places, ...] where spikes are read; columns, rows: the
+def weight_gradient(first, last, columns, rows, pixels, taps, cover, q, dw):  # type: ignore[no-untyped-def]
+    """dw [rows, neurons] of channels first..last-1 = sums of q [places, ...] where spikes are read; columns, rows: the
     places that read each id, as `sort_by_id` makes them."""
     starts, at, of = cover
     width, stride, gradient, adjoints = dw.shape[1], q.shape[1], dw.reshape(-1), q.reshape(-1)
-    dw[:] = 0
-    for each in range(len(dw) // taps * pixels):
+    dw[first * taps : last * taps] = 0
+    for each in range(first * pixels, last * pixels):
         begin, end = columns[each], columns[each + 1]
         channel, pixel = each // pixels, each % pixels
         for e in range(starts[pixel], starts[pixel + 1] if begin < end else starts[pixel]):

@@ -6,12 +6,14 @@ coefficients those of neurons that have fired. Strips are numbered
     backward    adjoints of states | adjoints of states made, gradient of the current
 
 Order. A layer that does not read its own spikes goes through all timesteps of a block before the next block (an outer
-turn is a block, an inner one a timestep), others through all blocks of a timestep.
+turn is a block, an inner one a timestep), others through all blocks of a timestep. Blocks, or samples, are independent
+of each other, and so are timesteps in `join`: a caller may give any share of them to a thread and gets the same bits.
 
 Entries. What a block lists, end to end over timesteps, samples and then neurons: (places, lanes, values, slots, ends).
 places: timestep * batch + sample; lanes: the neuron within the block, FIRED added where its spike is true; values:
 first its potential, then its surrogate; slots: where the joined list of its place has it, -1 where there was no room;
-ends [blocks, timesteps]: of the entries of each timestep.
+ends [rows, timesteps]: of the entries of each timestep. A row is a block and a group of samples, row = block * groups +
+group.
 
 Kept for gradients that read them, else without places: (potentials [places, blocks, WIDTH], states before the timestep
 [places, blocks, states * WIDTH], currents [places, blocks, WIDTH]).
@@ -48,16 +50,17 @@ NOTHING, ONE_TO_ONE, ALL_TO_ALL = range(3)  # a layer's synapses onto itself
 
 
 @compiled
-def forward(outer, how, neurons, parameters, source, ahead, limits, held, own, entries, kept):  # type: ignore[no-untyped-def]
-    """Advance all samples through these outer turns. Returns whether entries all had room.
+def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limits, held, own, entries, kept):  # type: ignore[no-untyped-def]
+    """Advance these samples (first, last + 1) through these outer turns. Returns whether entries all had room.
 
-    how: whether the layer reads its own spikes, reset by emission, synapses onto itself, how
+    rows: (group, groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, how
     many places back the input of a place is (0, or batch: the previous timestep). parameters: w, bias, recurrent.
     limits: what a neuron that has fired is above; threshold, second threshold of what is listed. held: from one turn to
     the next, states of one block or all and bits of neurons that are reset, that fired, [2, blocks, batch]. own: begins
     [timesteps, batch], where scans for spikes start; ids [batch, capacity] and counts of own spikes, overwritten.
     """
     coupled, by_emission, wiring, lag = how
+    group, groups = rows
     w, bias, r = parameters
     starts, trues, ids = source
     sums, sources, coefficients = ahead[0], ahead[1], ahead[2].reshape(-1)
@@ -75,12 +78,13 @@ def forward(outer, how, neurons, parameters, source, ahead, limits, held, own, e
     for turn in range(outer[0], outer[1]):
         if turn == 0 or not coupled:
             for at in range(len(before)):
-                x[at * batch * size : (at + 1) * batch * size] = 0
-                before[at] = spikes[at] = 0
+                x[(at * batch + samples[0]) * size : (at * batch + samples[1]) * size] = 0
+                before[at, samples[0] : samples[1]] = spikes[at, samples[0] : samples[1]] = 0
         for inner in range(blocks if coupled else timesteps):
             block, t, at = (inner, turn, inner) if coupled else (turn, inner, 0)
-            real, end = min(WIDTH, neurons - block * WIDTH), ends[block, t - 1] if t else 0
-            for b in range(batch):
+            row, real = block * groups + group, min(WIDTH, neurons - block * WIDTH)
+            end = ends[row, t - 1] if t else 0
+            for b in range(samples[0], samples[1]):
                 place = t * batch + b
                 read, state, spot = place - lag, (at * batch + b) * size, place * blocks + block
                 copy_strips(strips, current, biases, block * WIDTH, 1)
@@ -93,7 +97,7 @@ def forward(outer, how, neurons, parameters, source, ahead, limits, held, own, e
                     add_strip(strips, current, weights, first, WIDTH, ids, begin, begin + trues[read])
                 if wiring == ALL_TO_ALL and t:
                     begin, first = b * capacity, block * neurons * WIDTH
-                    if b + 1 < batch:
+                    if b + 1 < samples[1]:
                         fetch_strips(recurrent, first, listed, begin + capacity, begin + capacity + counts[b + 1])
                     add_strip(strips, current, recurrent, first, WIDTH, listed, begin, begin + counts[b])
                 elif wiring == ONE_TO_ONE:
@@ -124,13 +128,13 @@ def forward(outer, how, neurons, parameters, source, ahead, limits, held, own, e
                     if n >= real:
                         break
                     value = strips[u + n]
-                    places[block, end] = place
-                    lanes[block, end] = n + FIRED * (value > threshold)
-                    values[block, end] = value
+                    places[row, end] = place
+                    lanes[row, end] = n + FIRED * (value > threshold)
+                    values[row, end] = value
                     end += 1
-            ends[block, t] = end
+            ends[row, t] = end
         if coupled:
-            for b in range(batch):
+            for b in range(samples[0], samples[1]):
                 counts[b] = _emit(begins[turn, b], neurons, spikes[:, b], own_ids[b])
     return True
 
@@ -164,11 +168,11 @@ def count_listed(capacity, entries, starts, trues, over_starts):  # type: ignore
     trues[:] = 0
     listed = starts[1:]
     listed[:] = 0
-    for block in range(len(ends)):
-        for e in range(ends[block, -1]):
-            place = places[block, e]
+    for row in range(len(ends)):
+        for e in range(ends[row, -1]):
+            place = places[row, e]
             listed[place] += 1
-            trues[place] += lanes[block, e] >= FIRED
+            trues[place] += lanes[row, e] >= FIRED
     starts[0], over_starts[0] = 0, 0
     for place in range(len(trues)):
         over_starts[place + 1] = over_starts[place] + max(0, trues[place] - capacity)
@@ -177,57 +181,63 @@ def count_listed(capacity, entries, starts, trues, over_starts):  # type: ignore
 
 
 @compiled
-def join(begins, threshold, shape, entries, made):  # type: ignore[no-untyped-def]
-    """Joined lists, true spikes first, then in the order of a scan from neuron begins [timesteps, batch] once round;
-    surrogates of all entries.
+def join(first, last, groups, begins, threshold, shape, entries, made):  # type: ignore[no-untyped-def]
+    """Joined lists of timesteps first..last-1, true spikes first, then in the order of a scan from neuron begins
+    [timesteps, batch] once round; surrogates of all entries.
 
     shape: kind of the surrogate, its slope. made: starts, trues, ids.
     """
     places, lanes, values, slots, ends = entries
     starts, trues, ids = made
-    scanned = begins.reshape(-1)
+    batch = begins.shape[1]
+    origin = first * batch
+    scanned = begins.reshape(-1)[origin : last * batch]
     where = np.zeros((2, len(scanned)), np.int64)  # of the next gradient entry, of the next true spike
     stop = np.zeros_like(where)
-    for place in range(len(scanned)):
+    for k in range(len(scanned)):
+        place = origin + k
         middle = starts[place] + trues[place]
-        where[0, place], stop[0, place] = middle, starts[place + 1]
-        where[1, place], stop[1, place] = starts[place], middle
+        where[0, k], stop[0, k] = middle, starts[place + 1]
+        where[1, k], stop[1, k] = starts[place], middle
     for lap in range(2 if scanned.any() else 1):
-        for block in range(len(ends)):
-            for e in range(ends[block, -1]):
-                place, fired, lane = places[block, e], lanes[block, e] // FIRED, lanes[block, e] % FIRED
-                each = block * WIDTH + lane
-                if (each < scanned[place]) != (lap == 1):
+        for row in range(len(ends)):
+            begin, end = ends[row, first - 1] if first else 0, ends[row, last - 1]
+            for e in range(begin, end):
+                k, fired, lane = places[row, e] - origin, lanes[row, e] // FIRED, lanes[row, e] % FIRED
+                each = row // groups * WIDTH + lane
+                if (each < scanned[k]) != (lap == 1):
                     continue
-                slot = where[fired, place]
-                if slot < stop[fired, place]:
+                slot = where[fired, k]
+                if slot < stop[fired, k]:
                     ids[slot] = each
-                    where[fired, place] = slot + 1
-                    slots[block, e] = slot
+                    where[fired, k] = slot + 1
+                    slots[row, e] = slot
                 else:
-                    slots[block, e] = -1
-    for block in range(len(ends)):
-        some = values[block, : ends[block, -1]]
+                    slots[row, e] = -1
+    for row in range(len(ends)):
+        begin, end = ends[row, first - 1] if first else 0, ends[row, last - 1]
+        some = values[row, begin:end]
         for e in range(len(some)):
             some[e] = surrogate(shape[0], some[e] - threshold, shape[1], values)
 
 
 @compiled
-def adjoint(begin, times, how, maps, r, lists, entries, given, kept, carried, learned, q):  # type: ignore[no-untyped-def]
-    """q [blocks, timesteps, batch * WIDTH] = gradients of the currents at these timesteps, from block `begin` on.
+def adjoint(begin, times, samples, rows, how, maps, r, lists, entries, given, kept, carried, learned, q):  # type: ignore[no-untyped-def]
+    """q [blocks, timesteps, batch * WIDTH] = gradients of the currents of these samples (first, last + 1) at these
+    timesteps, from block `begin` on.
 
-    carried: adjoints of the states, from one timestep to the one before, [blocks, batch, states, WIDTH]. how: whether
-    the layer reads its own spikes, reset by emission, synapses onto itself, whether neurons that fired are pulled back
-    by the other coefficients, whether gradients go through their firing, threshold, kind and slope of the surrogate.
-    maps: readout, back, change. lists: starts and ids of what is listed. given: g of it, to which the layer's reading
-    of its own spikes adds; du [timesteps, batch, blocks * WIDTH] of potentials that are the output, one timestep if it
-    is the same for all, else none. To what is learned this adds.
+    carried: adjoints of the states, from one timestep to the one before, [blocks, batch, states, WIDTH]. rows: (group,
+    groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, whether neurons that
+    fired are pulled back by the other coefficients, whether gradients go through their firing, threshold, kind and
+    slope of the surrogate. maps: readout, back, change. lists: starts and ids of what is listed. given: g of it, to
+    which the layer's reading of its own spikes adds; du [timesteps, batch, blocks * WIDTH] of potentials that are the
+    output, one timestep if it is the same for all, else none. To what is learned this adds.
     """
     coupled, by_emission, wiring, switched, full, threshold, kind, slope = how
     (read, readout), back, change = maps
     starts, ids = lists
     places, lanes, values, slots, ends = entries
-    (g, du), (stand, made) = given, learned
+    (g, du), (group, groups), (first, last), (stand, made) = given, rows, samples, learned
     states, batch, neurons, turns = len(back[0]) - 1, q.shape[2] // WIDTH, r.shape[1], q.shape[1]
     many = times[1] - times[0]
     sums, sources, coefficients = back[0], back[1], back[2].reshape(-1)
@@ -236,25 +246,25 @@ def adjoint(begin, times, how, maps, r, lists, entries, given, kept, carried, le
     strips, others = np.ones(2 * size + WIDTH, q.dtype), np.ones(2 * size + 2 * WIDTH, q.dtype)
     through, fired = np.zeros((batch, WIDTH), q.dtype), np.zeros(batch, np.uint64)
     passed, changes, factors, output = through.reshape(-1), change[2].reshape(-1), readout.reshape(-1), du.reshape(-1)
-    every = len(ends)  # blocks
+    every = len(ends) // groups  # blocks
     for turn in range(many * len(q)):
         number, past = (turn % len(q), turn // len(q)) if coupled else (turn // many, turn % many)
         block, t = begin + number, times[1] - 1 - past
-        state = number * batch * size
-        start, middle, end = ends[block, t - 2] if t > 1 else 0, ends[block, t - 1] if t else 0, ends[block, t]
+        row, state = block * groups + group, number * batch * size
+        start, middle, end = ends[row, t - 2] if t > 1 else 0, ends[row, t - 1] if t else 0, ends[row, t]
         if t == turns - 1:
-            carried[state : state + batch * size] = 0
-            made[:, block] = 0
+            carried[state + first * size : state + last * size] = 0
+            made[first:last, block] = 0
         for e in range(middle, end):
-            if slots[block, e] >= 0:
-                lane = lanes[block, e] % FIRED
-                at, one = state + (places[block, e] - t * batch) * size + lane, g[slots[block, e]] * values[block, e]
+            if slots[row, e] >= 0:
+                lane = lanes[row, e] % FIRED
+                at, one = state + (places[row, e] - t * batch) * size + lane, g[slots[row, e]] * values[row, e]
                 for k in range(len(read)):
                     carried[at + read[k] * WIDTH] += readout[block, k, lane] * one
                 if len(made):
-                    made[places[block, e] - t * batch, block, made.shape[2] - WIDTH + lane] += one
+                    made[places[row, e] - t * batch, block, made.shape[2] - WIDTH + lane] += one
         if len(du):
-            for b in range(batch):
+            for b in range(first, last):
                 given_at = ((min(t, len(du) - 1) * batch + b) * every + block) * WIDTH
                 for k in range(len(read)):
                     weights = (block * len(read) + k) * WIDTH
@@ -264,9 +274,9 @@ def adjoint(begin, times, how, maps, r, lists, entries, given, kept, carried, le
         fired[:] = 0
         if switched or len(made):
             for e in range(start, middle):
-                if lanes[block, e] >= FIRED and (slots[block, e] >= 0 or not by_emission):
-                    fired[places[block, e] - (t - 1) * batch] |= ONE_BIT << np.uint64(lanes[block, e] % FIRED)
-        for b in range(batch):
+                if lanes[row, e] >= FIRED and (slots[row, e] >= 0 or not by_emission):
+                    fired[places[row, e] - (t - 1) * batch] |= ONE_BIT << np.uint64(lanes[row, e] % FIRED)
+        for b in range(first, last):
             at, spot = state + b * size, (t * batch + b) * every + block
             if len(made):
                 into = made[b, block]
@@ -308,12 +318,12 @@ def adjoint(begin, times, how, maps, r, lists, entries, given, kept, carried, le
             if wiring == ALL_TO_ALL and t:
                 place, rows_of = (t - 1) * batch + b, block * neurons * WIDTH
                 low, high = starts[place], starts[place + 1]
-                if b + 1 < batch:  # the next sample's
+                if b + 1 < last:  # the next sample's
                     fetch_strips(recurrent, rows_of, ids, high, starts[place + 2])
                 dot_strip(g, recurrent, rows_of, WIDTH, ids, low, high, adjoints, into)
         if wiring == ONE_TO_ONE or (full and by_emission):
             for e in range(start, middle):
-                slot, lane, b = slots[block, e], lanes[block, e] % FIRED, places[block, e] - (t - 1) * batch
+                slot, lane, b = slots[row, e], lanes[row, e] % FIRED, places[row, e] - (t - 1) * batch
                 if slot >= 0 and full and by_emission:
                     g[slot] += through[b, lane]
                 if slot >= 0 and wiring == ONE_TO_ONE:
@@ -349,12 +359,13 @@ def add_places(stand, adjoints, at, befores, before, currents, current, who, mad
 
 
 @compiled
-def own_row_gradient(block, entries, q, dr):  # type: ignore[no-untyped-def]
+def own_row_gradient(block, groups, entries, q, dr):  # type: ignore[no-untyped-def]
     """dr [WIDTH] += the sum of q [timesteps, batch * WIDTH] where the neuron itself had fired a timestep earlier."""
     places, lanes, _, slots, ends = entries
     batch = q.shape[1] // WIDTH
     for t in range(1, len(q)):
-        for e in range(ends[block, t - 2] if t > 1 else 0, ends[block, t - 1]):
-            if lanes[block, e] >= FIRED and slots[block, e] >= 0:
-                b, lane = places[block, e] - (t - 1) * batch, lanes[block, e] % FIRED
-                dr[lane] += q[t, b * WIDTH + lane]
+        for row in range(block * groups, (block + 1) * groups):
+            for e in range(ends[row, t - 2] if t > 1 else 0, ends[row, t - 1]):
+                if lanes[row, e] >= FIRED and slots[row, e] >= 0:
+                    b, lane = places[row, e] - (t - 1) * batch, lanes[row, e] % FIRED
+                    dr[lane] += q[t, b * WIDTH + lane]

@@ -2,7 +2,8 @@
 
 Weights are stored in blocks of WIDTH neurons, [blocks, inputs, WIDTH], so that a listed id adds WIDTH adjacent weights
 and a block stays in cache while all timesteps pass by. Lists are kept end to end: the ids of place t * batch + b are
-ids[starts[place]:starts[place + 1]], true spikes first, `trues[place]` of them.
+ids[starts[place]:starts[place + 1]], true spikes first, `trues[place]` of them. Blocks and places are independent of
+each other: a caller may give any share of them to a thread and gets the same bits.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ def list_gradient(first, ids, starts, gradient, g):  # type: ignore[no-untyped-d
 
 
 @compiled
-def forward_blocks(batch, lag, w, neurons, source, constants, entries):  # type: ignore[no-untyped-def]
-    """Advance all blocks through all timesteps. lag: how many places back the input of a place is (0, or
+def forward_blocks(first, last, batch, lag, w, neurons, source, constants, entries):  # type: ignore[no-untyped-def]
+    """Advance blocks first..last-1 through all timesteps. lag: how many places back the input of a place is (0, or
     batch: the previous timestep). constants: decay, scale of the currents, threshold, second threshold. Returns whether
     there was room for all entries."""
     decay, scale, threshold, second_threshold = constants
@@ -107,7 +108,7 @@ def forward_blocks(batch, lag, w, neurons, source, constants, entries):  # type:
     inputs, weights = w.shape[1], w.reshape(-1)
     v = np.zeros(batch * WIDTH, w.dtype)
     low = min(threshold, second_threshold)
-    for block in range(len(w)):
+    for block in range(first, last):
         v[:] = 0
         real = min(WIDTH, neurons - block * WIDTH)
         found = 0
