@@ -21,7 +21,7 @@ from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.network import bernoulli_cycles
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics.dense import elementwise as numerics
-from mimdsim.numerics.dense.rows import OnRows
+from mimdsim.numerics.dense.rows import OnRows, keep_boxes
 from mimdsim.program import Codelet, Length, Size, TileFormula, fields_of, terms_of
 
 CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
@@ -179,7 +179,7 @@ def dropout_masks(by_timestep: bool) -> Codelet:
     return on_elements(
         "DropoutMasks" if by_timestep else "DropoutMask",
         f"read states[first:last]; read keep[:]; write masks[{':, ' if by_timestep else ''}{BOX}]",
-        numerics.dropout_masks if by_timestep else numerics.dropout_mask,
+        numerics.dropout_masks,
         TileFormula(cycles=cycles, kind="published", source=source),
         "masks",
         constants=("positions", "source"),
@@ -199,7 +199,7 @@ COUNT_BOXES = on_elements(
 ARRANGE_BOXES = on_elements(
     "ArrangeBoxes",
     f"read source[{BOX}]; write target[{BOX}]",
-    numerics.copy_boxes,
+    keep_boxes,
     copy_formula(4),
     "target",
     flops=0,
@@ -263,7 +263,7 @@ def reduce_formula(outputs: str, partials: str, source: str, *calls: str) -> Til
 SUM_SAMPLES = on_elements(
     "SumSamples",
     f"read source[{BOX}]; write pieces[piece, start:stop]",
-    numerics.sum_samples,
+    numerics.sum_rows,
     reduce_formula("neurons", "samples", REDUCE_SOURCE),
     "source",
     extents=by_neuron("source"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -64,12 +63,9 @@ COUNT_LAST = replace(
     COUNT_SPIKES,
     name="CountLast",
     constants=("first",),
-    compute=numerics.count_last,
     extents={**COUNT_SPIKES.extents, "timesteps": Length("ids", 0, after="first")},
 )
-LIST_LAST_GRADIENT = replace(
-    LIST_COUNT_GRADIENT, name="ListLastGradient", constants=("first",), compute=numerics.list_last_gradient
-)
+LIST_LAST_GRADIENT = replace(LIST_COUNT_GRADIENT, name="ListLastGradient", constants=("first",))
 
 EMITTED_ROWS = Codelet(
     name="EmittedRows",
@@ -101,7 +97,6 @@ CROSS_ENTROPY_BY_TIMESTEP = replace(
     fields=fields_of(
         "read totals[:, sample, :]; read labels[sample]; write losses[sample]; write gradient[:, sample, :]"
     ),
-    compute=numerics.cross_entropy_by_timestep,
     cost=cpp_cost(
         {"timesteps classes": 20, "timesteps": 20},
         "the cross-entropy of one row, for every timestep",
@@ -117,7 +112,6 @@ MEAN_CROSS_ENTROPY_BY_TIMESTEP = replace(  # the weight is in the factor of the 
     CROSS_ENTROPY_BY_TIMESTEP,
     name="MeanCrossEntropyByTimestep",
     constants=("scale", "weight"),
-    compute=numerics.weighted_by_timestep,
 )
 
 SQUARED_ERROR = replace(
@@ -136,12 +130,8 @@ SQUARED_ERROR = replace(
     code_bytes=320,
 )
 
-POOLS: dict[tuple[str, bool], Callable[..., None]] = {
-    ("Pool", False): numerics.pool_classes,
-    ("Pool", True): numerics.pool_classes_by_timestep,
-    ("Spread", False): numerics.spread_classes,
-    ("Spread", True): numerics.spread_classes_by_timestep,
-}
+
+POOLS = {"Pool": numerics.pool_classes, "Spread": numerics.spread_classes}
 
 
 @lru_cache(maxsize=8)
@@ -153,7 +143,7 @@ def pool_codelet(what: str, by_timestep: bool) -> Codelet:
         name=f"{what}Classes{'ByTimestep' if by_timestep else ''}",
         fields=fields_of(f"read {given}[{box}]; write {made}[{box}]"),
         constants=("each",),
-        compute=POOLS[what, by_timestep],
+        compute=POOLS[what],
         cost=cpp_cost(
             {"elements": 3}, "load, add or store, next address per neuron and timestep", unpacked=(1, 2), kind="assumed"
         ),

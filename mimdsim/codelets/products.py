@@ -158,6 +158,5 @@ COUNT_LAST_ARRAY = replace(
     COUNT_ARRAY,
     name="CountLastArray",
     constants=("first",),
-    compute=numerics.count_last_rows,
     extents={**COUNT_ARRAY.extents, "timesteps": Length("spikes", 0, after="first")},
 )

@@ -8,7 +8,6 @@ of its arguments, in the order in which a run needs them; benchmarks/first_run.p
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import os
@@ -24,7 +23,7 @@ from numba import types
 from mimdsim.numerics.compiled import CONFIG, is_kept
 
 LISTED = Path(__file__).with_name("kernels.txt")
-_TYPES: dict[str, Any] = {**vars(types), "bool": types.boolean}
+_TYPES: dict[str, Any] = {**vars(types), "bool": types.boolean, "omitted": lambda default: types.Omitted(default)}
 
 
 def listed() -> list[tuple[str, str]]:
@@ -39,21 +38,9 @@ def kernel(name: str) -> Any:
 
 
 def arguments(given: str) -> tuple[Any, ...]:
-    """Types from what numba calls them."""
-    found: tuple[Any, ...] = _made(ast.parse(given, mode="eval").body)
+    """Types from what numba calls them, an expression; numba evaluates signatures itself in the same way."""
+    found: tuple[Any, ...] = eval(given, {"__builtins__": {}, **_TYPES})
     return found
-
-
-def _made(node: ast.expr) -> Any:
-    """What a name of a type, a constant, a tuple or a call of these stands for."""
-    if isinstance(node, ast.Name):
-        return _TYPES[node.id]
-    if isinstance(node, ast.Tuple):
-        return tuple(_made(each) for each in node.elts)
-    if isinstance(node, ast.Call):
-        named = {str(each.arg): _made(each.value) for each in node.keywords}
-        return _made(node.func)(*(_made(each) for each in node.args), **named)
-    return ast.literal_eval(node)
 
 
 @cache

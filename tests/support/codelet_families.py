@@ -47,7 +47,7 @@ MADE = {
         *(dense.update_codelet(along) for along in BOXES),
         *(dense.copy_codelet(along, *shifts) for along in BOXES for shifts in ((), (0,), (-1,), (None, 0))),
     ),
-    losses: tuple(losses.pool_codelet(what, by_timestep) for what, by_timestep in losses.POOLS),
+    losses: tuple(losses.pool_codelet(what, by_timestep) for what in losses.POOLS for by_timestep in (False, True)),
     training: tuple(training.update_codelet(kind, scheduled=rate) for kind, rate in product(FORMS, (False, True))),
     elementwise: tuple(
         make(name)
