@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mimdsim.costs.library.arithmetic import (
     Elements,
     NoCycleFormula,
@@ -73,37 +71,6 @@ def scaled_add_1d_cycles(
     return fixed + remainder + worker_contexts * slowest
 
 
-def _row_tail_cycles(rest: Elements, dtype: str) -> Elements:
-    if dtype == "f32":
-        return cycles_if(rest > 0, 7)
-    return cycles_if(rest > 0, 4) + cycles_if(rest >= 2, 6) + 7 * (rest % 2)  # look, a pair, a single element
-
-
-def scaled_add_2d_cycles(
-    rows: Iterable[Elements],
-    *,
-    op: str = "ADD",
-    dtype: str = "f32",
-    constant_scale: bool = False,
-    memory_constrained: bool = False,
-    vector_bytes: int = 8,
-) -> Elements:
-    """Worker cycles of a scaled addition over rows (ScaledAdd2D, aXPlusbY2D ...; popopsCycleEstimators.cpp)."""
-    _check(op, dtype)
-    wide = op in ("AXPLUSBY", "AXMINUSBY") and dtype == "f32"
-    inner = 2 if memory_constrained and not wide else 3
-    total: Elements = 9
-    if constant_scale:
-        total = total + (4 if op == "AXPLUSBY" else 0)
-    else:
-        total = total + 1 + {"SUBTRACT": 2, "AXPLUSBY": 6}.get(op, 0)
-    per_vector = vector_elements(dtype, vector_bytes)
-    for n in rows:
-        vectors, rest = whole_and_rest(n, per_vector)
-        total = total + 15 + cycles_if(vectors > 0, 5) + inner * vectors + _row_tail_cycles(rest, dtype)
-    return total
-
-
 def dot_product_cycles(size: int, *, dtype: str = "f16", partials_dtype: str = "f16", vector_bytes: int = 8) -> int:
     """Worker cycles of one dot product of `size` elements; for f16 with f16 partials, of the pair made at a time."""
     if dtype not in ("f32", "f16"):
@@ -163,14 +130,3 @@ def horizontal_mac_cycles(
         vector_bytes=vector_bytes,
     )
     return setup + loops + cleared
-
-
-def vertical_mac_dot_cycles(taps: int, channels: int) -> int:
-    """Worker cycles of the inner loop of the vertical MAC: `taps` products for each of `channels` half channels."""
-    # Three bundles for eight channels, two for four; the first tap is part of the 3 that fill the pipeline.
-    return 3 + (3 * (taps - 1) * (channels // 8) if channels >= 8 else 2 * (taps - 1) * (channels // 4))
-
-
-def slic_macs_per_cycle(in_channels: int, *, vector_bytes: int = 8) -> int:
-    """Products a tile cycle of the sliding-window unit (SLIC) on halves: a window of four, eight output channels."""
-    return min(vector_elements("f16", vector_bytes), in_channels) * 8
