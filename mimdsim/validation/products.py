@@ -123,12 +123,16 @@ def _variables(
 ) -> list[Variable]:
     """A and the partial sums with the vertices that use them, x and y spread over all tiles."""
     row, begin, end, segment = pieces.values()
-    order = np.lexsort((segment, row))  # row-major, as elements of A and of the partial sums are counted
+    parts, sums = (
+        np.array([[row, row + 1], [low, high]]).transpose(2, 0, 1)
+        for low, high in ((begin, end), (segment, segment + 1))
+    )
+    matrix, partials = (rows, columns), (rows, segments)
     return [
-        _variable("matrix", (rows, columns), _flat(tile, row * columns + begin, row * columns + end, order), "weights"),
+        _variable("matrix", matrix, TileMapping.of_boxes(tile, parts, matrix), "weights"),
         _variable("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
-        _variable("partials", (rows, segments), _flat(tile, row * segments + segment, None, order), "gradients"),
-        _variable("y", (rows,), _each(np.arange(rows) * tiles // rows), "neuron states"),
+        _variable("partials", partials, TileMapping.of_boxes(tile, sums, partials), "gradients"),
+        _variable("y", (rows,), _spread(rows, 1, tiles), "neuron states"),
     ]
 
 
@@ -161,15 +165,6 @@ def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments
         raise DescriptionError("matrix-vector product", problems)
     assert segments is not None
     return int(segments)
-
-
-def _flat(tile: np.ndarray, start: np.ndarray, stop: np.ndarray | None, order: np.ndarray) -> TileMapping:
-    start = start[order]
-    return TileMapping.split(FLAT, tile[order], start, start + 1 if stop is None else stop[order])
-
-
-def _each(tile: np.ndarray) -> TileMapping:
-    return TileMapping.split(0, tile, np.arange(len(tile)), np.arange(1, len(tile) + 1))
 
 
 def _spread(elements: int, grain: int, tiles: int, axis: int = 0) -> TileMapping:
