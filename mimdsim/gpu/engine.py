@@ -293,6 +293,7 @@ def _lowering_assumptions(
 ) -> tuple[Assumption, ...]:
     low, high = how.interval(precision, convolutions=lowered.convolves)
     band_source = PLANES_SOURCE if lowered.convolves and how.planes_band else how.band_source
+    kind, _, where = band_source.partition(":")
     overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
         overlap += "; at the upper end of the interval nothing is hidden"
@@ -301,7 +302,7 @@ def _lowering_assumptions(
         ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
         ("matrix products", "dense, also where the tiled machine works on spike lists", "derived", gemm.MODEL_SOURCE),
         ("streaming kernels", "launch period plus bytes", "derived", elementwise.MODEL_SOURCE),
-        ("interval", f"{low:g} to {high:g} times the kernels' seconds", *_split_source(band_source)),
+        ("interval", f"{low:g} to {high:g} times the kernels' seconds", kind, where.strip()),
         (
             "weights and their gradients", f"{show_bytes(lowered.working_set_bytes)}, "
             f"{'in the L2' if resident else 'from DRAM'} in loops over timesteps", "assumed",
@@ -320,11 +321,6 @@ def _lowering_assumptions(
         where = "fused kernels of the Triton class, loads issued ahead of the timestep that needs them"
         rows = (*rows, ("neuron kernels over time", value, "assumed", where))
     return tuple(Assumption(name=name, value=value, kind=kind, source=source) for name, value, kind, source in rows)
-
-
-def _split_source(text: str) -> tuple[str, str]:
-    kind, _, where = text.partition(":")
-    return kind, where.strip()
 
 
 def _machine_numbers(gpu: GpuMachine) -> tuple[Assumption, ...]:
