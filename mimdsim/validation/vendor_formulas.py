@@ -5,22 +5,14 @@ from __future__ import annotations
 from mimdsim.costs.library.arithmetic import (
     Elements,
     NoCycleFormula,
-    cycles_if,
+    check_float,
     larger,
     vector_elements,
-    whole_and_rest,
 )
 from mimdsim.costs.library.dense import zero_partials_pass_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES
 
 OPERATIONS = ("ADD", "SUBTRACT", "AXPLUSBY", "AXMINUSBY")
-
-
-def _check(op: str, dtype: str) -> None:
-    if op not in OPERATIONS:
-        raise NoCycleFormula("scaled arithmetic", op, OPERATIONS)
-    if dtype not in ("f32", "f16"):
-        raise NoCycleFormula("scaled arithmetic", dtype, ["f32", "f16"])
 
 
 def scaled_add_1d_cycles(
@@ -40,10 +32,12 @@ def scaled_add_1d_cycles(
     `as_vendor` repeats the vendor's slip: a comparison of an unsigned number with zero, never true, drops the extra
     vector that some contexts process. By default that vector is counted.
     """
-    _check(op, dtype)
+    if op not in OPERATIONS:
+        raise NoCycleFormula("scaled arithmetic", op, OPERATIONS)
+    check_float(dtype, "scaled arithmetic")
     per_vector = vector_elements(dtype, vector_bytes)
-    vectors, rest = whole_and_rest(n, per_vector)
-    each, extra = whole_and_rest(vectors, worker_contexts)
+    vectors, rest = divmod(n, per_vector)
+    each, extra = divmod(vectors, worker_contexts)
     both_scaled = op in ("AXPLUSBY", "AXMINUSBY")
     wide = both_scaled and dtype == "f32"
     # Load, load, multiply-add with store: three bundles a vector; two, then one, if memory lets them overlap.
@@ -56,10 +50,8 @@ def scaled_add_1d_cycles(
     def worker(count: Elements) -> Elements:
         return prologue + (6 + inner * (count - 1)) * (count > 0) + ending  # 6 fills the pipeline with one vector
 
-    if dtype == "f32":
-        tail = cycles_if(rest > 0, 5 if wide else 8)
-    else:
-        tail = cycles_if(rest > 0, 5) + cycles_if(rest >= 2, 7) + cycles_if(rest == 3, 6)
+    of_halves = (rest > 0) * 5 + (rest >= 2) * 7 + (rest == 3) * 6
+    tail = (rest > 0) * (5 if wide else 8) if dtype == "f32" else of_halves
     # +1: the context after the last one with an extra vector asks whether a remainder is left.
     slowest = worker(each) + 1 + tail
     if not as_vendor:
@@ -67,14 +59,13 @@ def scaled_add_1d_cycles(
     fixed = 21 + SUPERVISOR_CYCLES + 7 + 12
     if not constant_scale:
         fixed += 6 + {"AXPLUSBY": 12, "SUBTRACT": 7}.get(op, 0)  # 6: setzi and branch around the constant
-    remainder = cycles_if(rest > 0, 6)  # the branch around the remainder is not taken
+    remainder = (rest > 0) * 6  # the branch around the remainder is not taken
     return fixed + remainder + worker_contexts * slowest
 
 
 def dot_product_cycles(size: int, *, dtype: str = "f16", partials_dtype: str = "f16", vector_bytes: int = 8) -> int:
     """Worker cycles of one dot product of `size` elements; for f16 with f16 partials, of the pair made at a time."""
-    if dtype not in ("f32", "f16"):
-        raise NoCycleFormula("dot product", dtype, ["f32", "f16"])
+    check_float(dtype, "dot product")
     pair = dtype == "f16" and partials_dtype == "f16"
     outputs = 2 if pair else 1
     widest = vector_elements(dtype, vector_bytes)
