@@ -193,12 +193,8 @@ DTYPES = {"fp16": "f16", "fp32": "f32"}  # their names there
 PRODUCT_SHAPE = ("M", "N", "K", "batch")  # columns there, 1 where empty
 
 
-def predict_tiled_gemm(m: int, k: int, n: int, dtype: str, machine: str = "bow") -> float:
-    """Microseconds of C[m, n] = A[m, k] B[k, n] in "f16" or "f32", A held by the matrix units; syncs left out."""
-    return _microseconds(_machine(machine, None), m, k, n, dtype)
-
-
 def _microseconds(machine: MimdMachine, m: int, k: int, n: int, dtype: str) -> float:
+    """Of C[m, n] = A[m, k] B[k, n] in "f16" or "f32", A held by the matrix units; syncs left out."""
     return _matmul(machine, m, k, n, dtype, dtype)["microseconds"][0]
 
 
@@ -223,7 +219,7 @@ def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
     m, n, k, batch = whole_numbers(row, *PRODUCT_SHAPE, default=1)
     if batch != 1:
         raise MimdsimError(f"batch = {batch}: only single products are planned on tiled machines")
-    return 1e-6 * predict_tiled_gemm(n, k, m, dtype, DEVICES[row["gpu"]])
+    return 1e-6 * _microseconds(_machine(DEVICES[row["gpu"]], None), n, k, m, dtype)
 
 
 def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:

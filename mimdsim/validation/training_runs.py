@@ -25,7 +25,7 @@ import numpy as np
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.schema import build
 from mimdsim.compiler import Compiled, place
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import MimdMachine
 from mimdsim.pipeline import compile_workload, open_data, retime, train_workload
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.reference_table import (
@@ -211,8 +211,7 @@ ACTIVITY = {False: "activity of random input", True: "activity of N-MNIST record
 def training_step_rows(lines: list[Cells], asked: Asked) -> Iterator[Fields]:
     """Rows for every measured run, then those of configurations with several runs, slopes, and the other gradient; on
     a Bow unless a machine is asked for."""
-    machine, data = asked.machine or load_machine(MACHINE), asked.data
-    assert isinstance(machine, MimdMachine)
+    machine, data = asked.machine_or(MACHINE), asked.data
     runs = []
     activities: dict[tuple[str, ...], tuple[Workload, list[RecordedActivity]]] = {}
     for number, row in enumerate(lines, start=1):

@@ -207,7 +207,12 @@ def _predict(row: Cells, published: float) -> Fields:
     quantity = row["quantity"]
     whole = row["what"] == "spyx_train" and quantity == "wall_training"
     if not whole:
-        _check_modelled(row["what"], quantity)
+        for word, why in NOT_MODELLED.items():
+            if word in quantity:
+                raise MimdsimError(why)
+        if row["what"] != "genn_eventprop_train":
+            known = "known: genn_eventprop_train, spyx_train"
+            raise MimdsimError(f"no program '{shortened(row['what'])}' was counted; {known}")
     gpu, network, batches = _read(row)
     if whole:
         seconds, low, high, kind = *_spyx(gpu.name, network), "Spyx, a training step"
@@ -222,14 +227,6 @@ def _predict(row: Cells, published: float) -> Fields:
         "kind": kind,
         "note": f"on {gpu.title}",
     }
-
-
-def _check_modelled(what: str, quantity: str) -> None:
-    for word, why in NOT_MODELLED.items():
-        if word in quantity:
-            raise MimdsimError(why)
-    if what != "genn_eventprop_train":
-        raise MimdsimError(f"no program '{shortened(what)}' was counted; known: genn_eventprop_train, spyx_train")
 
 
 def _kernel(

@@ -36,9 +36,7 @@ class SparsePlan:
     chosen. memory_bytes: of the fullest tile, operands and code included.
     """
 
-    machine: str
     shape: SparseShape
-    static: bool
     row_parts: int
     column_parts: int
     batch_parts: int
@@ -112,9 +110,7 @@ def plan_sparse_product(
         "sync": machine.sync.internal_cycles * (choice.exchanges + choice.steps),
     }
     return SparsePlan(
-        machine=machine.name,
         shape=shape,
-        static=static,
         row_parts=choice.parts[0],
         column_parts=choice.parts[1],
         batch_parts=choice.parts[2],

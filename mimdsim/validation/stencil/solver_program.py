@@ -295,14 +295,12 @@ class Places:
         return len(self.shape) - 1
 
 
-def solver_program(
-    solver: Solver, grid: tuple[int, ...], machine: MimdMachine, chips: int = 1, *, reloaded: bool = False
-) -> Program:
+def solver_program(solver: Solver, grid: tuple[int, ...], machine: MimdMachine, chips: int = 1) -> Program:
     """One turn of the loop: `solver.turning` steps, after which every field has its role again; exchanges planned.
 
     grid: cells of the published figure; with `solver.boundary`, copied edges come on top. Inputs and outputs are
     the fields that take turns (the last one holds the result of a turn), those that are updated and constants; each
-    float32[grid]. reloaded: the slowest reading of the codelet (`codelet_of`). Raises MappingError for grids of another
+    float32[grid]. Raises MappingError for grids of another
     number of axes, too small to be cut, or of more than 2^33 cells.
     """
     if len(grid) != solver.axes or min(grid) < 1 or np.prod(grid, dtype=float) > MOST_CELLS:
@@ -327,7 +325,7 @@ def solver_program(
     mappings = dict.fromkeys((*fields, *_in_rows(solver, places)), holding.mapping())
     if moved:
         mappings[WRITTEN] = computing.filling(shape).mapping()
-    codelet = codelet_of(solver, reloaded=reloaded)
+    codelet = codelet_of(solver)
     made = ProgramBuilder(
         tiles=strips * tiles,
         chips=chips,
