@@ -228,7 +228,7 @@ def least_surface(shape: tuple[int, ...], tiles: int, chips: int) -> tuple[int, 
     best: tuple[int, ...] = ()
     least = np.float32(np.inf)
     for factors in _factors(tiles, len(shape)):
-        for surface in _flat_surfaces(inner, factors) if len(shape) == 2 else _surfaces(inner, factors):
+        for surface in _surfaces(inner, factors):
             if surface <= least:
                 best, least = factors, surface
     return best
@@ -256,12 +256,10 @@ def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
             yield (factor, *others)
 
 
-def _flat_surfaces(inner: list[int], factors: tuple[int, ...]) -> list[np.float32]:
-    sides = [extent // parts for extent, parts in zip(inner, factors, strict=True)]
-    return [np.float32(max(2 * sum(sides) - 4, 0))]
-
-
 def _surfaces(inner: list[int], factors: tuple[int, ...]) -> list[np.float32]:
+    if len(inner) == 2:
+        sides = [extent // parts for extent, parts in zip(inner, factors, strict=True)]
+        return [np.float32(max(2 * sum(sides) - 4, 0))]
     found = []
     for parts in itertools.permutations(factors):
         high, wide, deep = (np.float32(extent) / np.float32(part) for extent, part in zip(inner, parts, strict=True))
