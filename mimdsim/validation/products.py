@@ -219,7 +219,7 @@ def predict_tiled_gemm_row(row: Mapping[str, str]) -> float:
     m, n, k, batch = whole_numbers(row, *PRODUCT_SHAPE, default=1)
     if batch != 1:
         raise MimdsimError(f"batch = {batch}: only single products are planned on tiled machines")
-    return 1e-6 * _microseconds(_machine(DEVICES[row["gpu"]], None), n, k, m, dtype)
+    return 1e-6 * _microseconds(_machine(DEVICES[row["gpu"]], {}), n, k, m, dtype)
 
 
 def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:
@@ -242,8 +242,9 @@ def predict_tiled_product(row: Mapping[str, str]) -> tuple[float, float, float]:
     return found[metric]
 
 
-def _clock_of(row: Mapping[str, str]) -> float | None:
-    return float(row["clock_hz"]) if row.get("clock_hz") else None
+def _clock_of(row: Mapping[str, str]) -> dict[str, float]:
+    """The change of a machine to the row's clock."""
+    return {"chip.clock_hz": float(row["clock_hz"])} if row.get("clock_hz") else {}
 
 
 def _cycles_of(row: Mapping[str, str], machine: MimdMachine) -> Cycles:
@@ -253,8 +254,8 @@ def _cycles_of(row: Mapping[str, str], machine: MimdMachine) -> Cycles:
     return _matvec(machine, m, k, n, row["dtype"], row["variant"])
 
 
-def _machine(name: str, clock_hz: float | None) -> MimdMachine:
-    machine = load_machine(name, {} if clock_hz is None else {"chip.clock_hz": clock_hz})
+def _machine(name: str, clock: dict[str, float]) -> MimdMachine:
+    machine = load_machine(name, clock)
     if not isinstance(machine, MimdMachine):
         raise DescriptionError(f"machine '{name}'", ["is not a tiled machine; tiled products need one"])
     return machine
@@ -318,9 +319,7 @@ def _product_row(row: Cells, _asked: Asked) -> Fields:
     published = row.number("value")
 
     def again(machine: MimdMachine) -> float:
-        clock = _clock_of(row)
-        changed = changed_machine(machine, {} if clock is None else {"chip.clock_hz": clock})
-        return _cycles_of(row, changed)[row["metric"]][0]
+        return _cycles_of(row, changed_machine(machine, _clock_of(row)))[row["metric"]][0]
 
     def predict() -> Fields:
         found = predict_tiled_product(row)

@@ -23,7 +23,7 @@ from mimdsim.graph.notation import convolutions_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import RecordedActivity
 from mimdsim.validation.gpus.products import LARGEST_EXTENT, device_of, find_precision
-from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable
+from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, within_bounds
 
 COLUMNS = {"gpu", "strategy", "precision", "widths", "recurrent", "batch", "timesteps", "spikes", "listed", "ms", "mJ"}
 TOLERANCE = 0.3
@@ -54,28 +54,27 @@ def training_step_row(row: Cells, _asked: Asked) -> list[Fields]:
     )
     low, high = strategy.interval(precision, convolutions=planes)
     milliseconds = 1e3 * sum(span.seconds for span in profile.spans)
-    common: Fields = {"tolerance": TOLERANCE, "note": remark}
     name = f"{row['gpu']} {row['widths']}{', recurrent' * (row['recurrent'] != 'none')} B={batch} T={timesteps} "
     name += f"{spikes[1]:g} spikes, {row['strategy']} {row['precision']}"
-    kind = f"{row['strategy']} {row['precision']}{', convolutions' * planes}"
-    made = [
-        common
-        | {
-            "name": name, "unit": "ms", "predicted": milliseconds, "low": low * milliseconds,
-            "high": high * milliseconds, "published": row.number("ms", above=0), "kind": kind,
-        }
-    ]  # fmt: skip
+    of_planes = ", convolutions" * planes
+    kind = f"{row['strategy']} {row['precision']}{of_planes}"
+    figures = [("ms", name, kind, (milliseconds, low * milliseconds, high * milliseconds))]
     energy = profile.energy
     if row["mJ"] and energy is not None:
-        made.append(
-            common
-            | {
-                "name": f"{name}, energy", "unit": "mJ", "predicted": 1e3 * energy.joules,
-                "low": 1e3 * energy.joules_low, "high": 1e3 * energy.joules_high,
-                "published": row.number("mJ", above=0), "kind": f"energy{', convolutions' * planes}",
-            }
-        )  # fmt: skip
-    return made
+        ends = (1e3 * energy.joules, 1e3 * energy.joules_low, 1e3 * energy.joules_high)
+        figures.append(("mJ", f"{name}, energy", f"energy{of_planes}", ends))
+    return [
+        {
+            **within_bounds(*ends),
+            "name": name,
+            "unit": unit,
+            "published": row.number(unit, above=0),
+            "tolerance": TOLERANCE,
+            "kind": kind,
+            "note": remark,
+        }
+        for unit, name, kind, ends in figures
+    ]
 
 
 def _recorded(row: Cells, batch: int, timesteps: int, spikes: list[float]) -> tuple[RecordedActivity, float]:
