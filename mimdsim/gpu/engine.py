@@ -174,17 +174,11 @@ def _time_kernel(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Prec
         stream = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching, fixed_seconds=walking)
         return replace(stream, flops=kernel.flops)
     if isinstance(kernel, Recurrent):  # its walk over the timesteps, and what else it streams
-        layer = RecurrentLayer(
-            neurons=kernel.neurons, gates=kernel.gates, batch=kernel.batch, timesteps=kernel.timesteps
-        )
         direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
         if kernel.entries is None:
-            walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
+            walked = persistent_seconds(gpu, kernel, CUDNN_PERSISTENT, precision=precision, direction=direction)
         else:
-            walked = list_walk_seconds(
-                gpu, neurons=kernel.neurons, batch=kernel.batch, timesteps=kernel.timesteps, entries=kernel.entries,
-                forward=direction == "forward",
-            )  # fmt: skip
+            walked = list_walk_seconds(gpu, kernel, entries=kernel.entries, forward=direction == "forward")
         streamed = elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching)
         bound = "launch" if walked > streamed.seconds else "memory"
         return replace(streamed, seconds=walked + streamed.seconds, flops=kernel.flops, bound=bound)
@@ -223,15 +217,13 @@ def _time_list_kernel(kernel: ListKernel, gpu: GpuMachine, period_seconds: float
     )
 
 
-def list_walk_seconds(
-    gpu: GpuMachine, *, neurons: int, batch: int, timesteps: int, entries: float, forward: bool
-) -> float:
+def list_walk_seconds(gpu: GpuMachine, layer: RecurrentLayer, *, entries: float, forward: bool) -> float:
     """A recurrent layer whose samples are walked by one block each, `entries` rows of its weights a timestep."""
     loads, each = (FORWARD_LOADS, FORWARD_NEURON_CYCLES) if forward else (BACKWARD_LOADS, BACKWARD_NEURON_CYCLES)
-    cycles = loads * gpu.memory.l2_latency_cycles + each * neurons
-    cycles += entries * neurons * WORD_BYTES / WALK_BYTES_PER_CYCLE
-    rounds = math.ceil(batch / gpu.chip.streaming_multiprocessors)
-    return rounds * timesteps * cycles / gpu.chip.clock_hz
+    cycles = loads * gpu.memory.l2_latency_cycles + each * layer.neurons
+    cycles += entries * layer.neurons * WORD_BYTES / WALK_BYTES_PER_CYCLE
+    rounds = math.ceil(layer.batch / gpu.chip.streaming_multiprocessors)
+    return rounds * layer.timesteps * cycles / gpu.chip.clock_hz
 
 
 def _energy(

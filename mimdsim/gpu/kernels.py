@@ -21,6 +21,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.convolution import ConvolutionPass
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS
+from mimdsim.gpu.elementwise import RecurrentLayer
 from mimdsim.graph.records import Graph, Operation, Scan, Value, elements
 
 BLOCK_THREADS = 256
@@ -88,7 +89,7 @@ class HostWait(GpuKernel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recurrent(GpuKernel):
+class Recurrent(GpuKernel, RecurrentLayer):
     """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
     bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1. entries: of the list of
@@ -96,13 +97,9 @@ class Recurrent(GpuKernel):
     most of several layers.
     """
 
-    neurons: int
-    batch: int
-    timesteps: int
     bytes_moved: int
     flops: int
     entries: float | None = None
-    gates: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
