@@ -25,7 +25,7 @@ from mimdsim.validation.markdown_page import (
 )
 from mimdsim.validation.reference_table import Row
 from mimdsim.validation.tables import check_files, default_files
-from mimdsim.validation.training_runs import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
+from mimdsim.validation.training_runs import Run, configurations, mean_rows, slope_rows, tilewise_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "predicted-and-measured.md"
@@ -219,7 +219,7 @@ def make_run(hidden: str, capacity: int, activity: float | None, total: float, p
         activity=activity,
         total=total,
         keras=total + 1,
-        predicted=Prediction(middle=predicted, low=predicted - 1, high=predicted + 2),
+        predicted=(predicted, predicted - 1, predicted + 2),
     )
 
 
@@ -255,7 +255,7 @@ def test_slopes_run_from_the_smallest_to_the_largest() -> None:
 
 
 def test_the_other_state_gradient_stands_beside_without_a_published_figure() -> None:
-    other = {run.configuration: [Prediction(middle=4.0, low=3.0, high=5.0)] for run in RUNS}
+    other = {run.configuration: [(4.0, 3.0, 5.0)] for run in RUNS}
     rows = list(tilewise_rows(RUNS, other))
     assert len(rows) == len(configurations(RUNS)) == 4
     assert rows[0]["published"] is None
