@@ -20,7 +20,7 @@ from mimdsim.graph import Graph, Layer, Operation, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
-from mimdsim.program.loop_extents import Recorded
+from mimdsim.program.loop_extents import Lists, Recorded
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band, repeat_each
 from mimdsim.program.vertex_boxes import boxes_of_runs
 from mimdsim.workload.description.mapping import MappingOptions
@@ -31,6 +31,7 @@ WORD_BYTES = 4  # tiles store and exchange whole words
 
 
 LISTS = ("ids", "counts", "gradients")
+Rules = dict[tuple[str, ...], Callable[..., None]]  # kinds of fused operations -> function(lowering, *operations)
 Chips = tuple[int, ...]  # of every sample, the chip of its lists
 Family = tuple[str, str]  # one of LISTS, and the layer whose spikes they are of
 Given = ParamSpec("Given")
@@ -73,10 +74,12 @@ class Lowering(ProgramBuilder):
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
+    operations: tuple[Operation, ...] = ()  # being lowered
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     scan_body: Graph | None = None  # being lowered
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
     lists: dict[str, tuple[Chips, int, Family | None]] = field(default_factory=dict)  # how each is spread
+    layer_of: dict[str, str] = field(default_factory=dict)  # of variables that lie with neurons
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
     alone: set[str] = field(default_factory=set)  # single numbers that a layer shares, on one tile
     known: dict[Hashable, Any] = field(default_factory=dict)  # by `made_once`
@@ -87,10 +90,10 @@ class Lowering(ProgramBuilder):
     def placed(self, name: str) -> LayerPlacement:
         return next(layer for layer in self.placement.layers if layer.name == name)
 
-    def origin(self, spikes: str) -> tuple[str, int]:
+    def origin(self, spikes: str) -> Recorded:
         """The layer (or 'input') whose spikes a body value holds, and at which timestep from this one."""
         value = self.values[spikes]
-        return value.layer, value.shift
+        return Recorded(layer=value.layer, shift=value.shift)
 
     def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Tiles and (row_start, row_stop, start, stop) of one vertex per tile of a layer and worker context, each with
@@ -126,7 +129,25 @@ class Lowering(ProgramBuilder):
 
     def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a variable of [..., batch, neurons] that lies where the layer's neurons do."""
+        self.layer_of[name] = layer
         return self.variable(name, shape, dtype, self.on_neurons(layer, len(shape) - 1), category)
+
+    def pieces(self, *variables: str) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
+        """How vertices share a variable (as in `PARTS` of codelets/dense.py), their tiles and columns: of the first of
+        these variables that holds lists or lies with neurons, else a vertex for each row of the first."""
+        for name in variables:
+            if name in self.lists:
+                return "slots", *self.slots_of(name)
+            if name in self.layer_of:
+                placed, several = self.placed(self.layer_of[name]), len(self.variables[name].shape) == 3
+                tiles = placed.homes.ravel()
+                if placed.copies > 1:
+                    return "boxes of states" if several else "boxes", tiles, placed.rows(placed.batch_edges)
+                return "states" if several else "columns", tiles, {"start": placed.starts, "stop": placed.stops}
+        mapping = self.variables[variables[0]].mapping
+        tiles = np.repeat(mapping.tiles, mapping.stops - mapping.starts)
+        row = np.arange(len(tiles))
+        return "rows", tiles, {"start": row, "stop": row + 1}
 
     def variable(
         self,
@@ -263,10 +284,6 @@ class Lowering(ProgramBuilder):
     def chips_of(self, layer: str) -> Chips:
         """The chips of a layer's lists; those of the input are where the first layer's are."""
         return self.placement.layers[0].chips if layer == INPUT else self.placed(layer).chips
-
-    def counter_column(self, tiles: np.ndarray) -> dict[str, np.ndarray]:
-        """The column of vertices that read their tile's counters."""
-        return {"tile": tiles}
 
     @made_once
     def slots(
@@ -503,13 +520,20 @@ class Lowering(ProgramBuilder):
         *,
         layer: str | None = None,
         named: bool = True,
-        extents: Mapping[str, np.ndarray | Recorded] | None = None,
-        constants: dict[str, Any] | None = None,
-        defines: tuple[tuple[str, str], ...] = (),
+        follows: Recorded | None = None,
+        constants: Mapping[str, Any] | None = None,
+        defines: tuple[tuple[str, str], ...] | None = None,
         mergeable: bool = True,
     ) -> None:
-        """Add vertices for an operation and by default its layer, in the number formats of the options. named: after
-        the layer."""
+        """Add vertices for an operation and by default its layer, in the number formats of the options.
+
+        Of operands and constants they get those that the codelet has. named: after the layer. follows: whose spikes say
+        how often loops run, and when. defines: (variable, graph value) of what is complete then, by default all
+        results that lie in variables that the vertices write.
+        """
+        operands = {item.name: operands[item.name] for item in codelet.fields}
+        if defines is None:
+            defines = () if isinstance(op, str) else self._results(codelet, operands)
         kind, owner = (op, "") if isinstance(op, str) else (op.kind, op.layer)
         owner = owner if layer is None else layer
         self.add_vertices(
@@ -519,8 +543,19 @@ class Lowering(ProgramBuilder):
             operands,
             columns,
             layer=owner,
-            extents=extents,
-            constants=constants,
+            extents=_recorded_extents(codelet, follows) if follows is not None else {},
+            constants={name: (constants or {})[name] for name in codelet.constants},
+        )
+
+    def _results(self, codelet: Codelet, operands: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """Of the operations being lowered; sums in replicas, which have an axis more, are none yet."""
+        written = {operands[item.name] for item in codelet.fields if item.writes}
+        values = (self.values[name] for op in self.operations for name in op.outputs if name in self.storage)
+        return tuple(
+            pair
+            for value in values
+            for pair in defines_of(self.storage[value.name], value)
+            if pair[0] in written and len(self.variables[pair[0]].shape) == len(value.shape)
         )
 
     def _in_format(self, codelet: Codelet, operands: Mapping[str, str]) -> Codelet:
@@ -548,6 +583,16 @@ class Lowering(ProgramBuilder):
         names = tuple(layer.name for layer in self.network.layers)
         about = {"layer_of_tile": tuple(layer_of_tile), "layers": names, "recorded": dict(self.recorded)} | about
         return super().program(**about)
+
+
+def _recorded_extents(codelet: Codelet, follows: Recorded) -> dict[str, Recorded]:
+    """Those of a table that the codelet leaves to recorded spikes; of hits by row, `follows` says which."""
+    found: dict[str, Recorded] = {}
+    for name, each in codelet.extents.items():
+        if isinstance(each, Lists):
+            which = {"which": getattr(follows, "which", each.which[0])} if each.which else {}
+            found[name] = each.kind(layer=follows.layer, shift=follows.shift, **which)
+    return found
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

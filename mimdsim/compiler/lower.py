@@ -6,7 +6,7 @@ Each family file brings its rules: kinds of the fused operations -> function. A 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 import networkx as nx
@@ -16,7 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler import learned_constants as lower_constants
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
-from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering
+from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering, Rules
 from mimdsim.compiler.dense import layers as lower_arrays
 from mimdsim.compiler.dense import time as lower_array_time
 from mimdsim.compiler.dense.context import ArrayLowering
@@ -34,7 +34,6 @@ from mimdsim.machine import MimdMachine
 from mimdsim.program import Observables, Potential, Program, TileMapping
 from mimdsim.workload.description.mapping import MappingOptions
 
-Rules = dict[tuple[str, ...], Callable[..., None]]
 RULES: Rules = {
     **lower_neurons.RULES,
     **lower_selection.RULES,
@@ -188,7 +187,8 @@ def _apply(low: Lowering, ops: tuple[Operation, ...]) -> None:
             f"{form} spikes to tiles; known: {sorted('+'.join(known) for known in rules)}. It runs on the GPU side and "
             f"in the interpreter"
         )
-    rule(low, ops)
+    low.operations = ops
+    rule(low, *ops)
 
 
 def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: Lowering) -> list[tuple[Operation, ...]]:

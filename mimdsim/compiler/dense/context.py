@@ -61,12 +61,19 @@ class ArrayLowering(Lowering):
         self.blocks[name] = blocks
         return self.variable(name, whole, "float32", mapping, category, persistent=persistent)
 
-    def result(self, op: Operation, blocks: Blocks, category: str) -> str:
-        """The variable of an operation's only output: the one it was given to leave its value in, or a new one."""
-        (value,) = op.outputs
+    @property
+    def category(self) -> str:
+        """Of what layers make in this phase."""
+        return "neuron states" if self.phase == "forward" else "gradients"
+
+    def result(self, op: Operation, blocks: Blocks, category: str = "", output: int = 0) -> str:
+        """The variable of an operation's output: the one it was given to leave its value in, or a new one."""
+        value = op.outputs[output]
         if value not in self.storage:
-            rows, columns = self.values[value].shape
-            self.storage[value] = (self.matrix(value, (rows, columns), blocks, category),)
+            *timesteps, rows, columns = self.values[value].shape
+            whole = timesteps[0] if timesteps else 0
+            made = self.matrix(value, (rows, columns), blocks, category or self.category, timesteps=whole)
+            self.storage[value] = (made,)
         return self.storage[value][0]
 
     def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -120,15 +127,30 @@ class ArrayLowering(Lowering):
         **how: Any,
     ) -> None:
         """`compute` with one vertex for every box of `blocks`."""
-        columns = {**blocks.columns, **self.counter_column(blocks.tiles), **(columns or {})}
+        columns = {**blocks.columns, "tile": blocks.tiles, **(columns or {})}
         self.compute(stage, op, codelet, blocks.tiles, columns, operands, **how)
 
-    def make(
-        self, stage: str, op: Operation, codelet: Codelet, operands: dict[str, str], made: str, **constants: object
-    ) -> None:
-        """The only result of an operation, in the variable `made`, box by box of it."""
-        blocks, defines = self.blocks[made], ((made, op.outputs[0]),)
-        self.on_boxes(stage, op, codelet, blocks, operands, constants=constants, defines=defines)
+    def element_wise(
+        self,
+        stage: str,
+        op: Operation,
+        codelet: Codelet,
+        *given: str,
+        blocks: Blocks | None = None,
+        category: str = "",
+        **how: Any,
+    ) -> str:
+        """The result of an operation by a codelet whose fields are its operands in order, by default all inputs: left
+        in the first if the codelet updates that, else in the field it writes, as `blocks` or the first operand lie.
+        Returns the variable."""
+        variables = given or [self.storage[name][0] for name in op.inputs]
+        if codelet.fields[0].access == "update":
+            self.storage[op.outputs[0]] = (variables[0],)
+        made = self.result(op, blocks or self.blocks[variables[0]], category)
+        operands = dict(zip((item.name for item in codelet.fields if item.reads), variables, strict=True))
+        operands |= {item.name: made for item in codelet.fields if not item.reads}
+        self.on_boxes(stage, op, codelet, self.blocks[made], operands, **how)
+        return made
 
     def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
         """As the product of the currents wants it; one number per neuron in a row."""
@@ -163,10 +185,10 @@ class ArrayLowering(Lowering):
         blocks = self.blocks[matrix]
         return codelets.on_boxes(codelet), blocks.tiles, blocks.columns
 
-    def fill(self, name: str, stage: str, layer: str) -> None:
-        """Zero a matrix, or states."""
-        codelet = dense.FILL_STATES if len(self.variables[name].shape) == 3 else dense.FILL_BOXES
-        self.on_boxes(stage, "zeros", codelet, self.blocks[name], {"target": name}, layer=layer)
+    def pieces(self, *variables: str) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
+        """As with sparse spikes, but always one vertex per box of the first variable."""
+        blocks, several = self.blocks[variables[0]], len(self.variables[variables[0]].shape) == 3
+        return "boxes of states" if several else "boxes", blocks.tiles, blocks.columns
 
     def arrange(self, source: str, target: str, blocks: Blocks, category: str, op: str, layer: str) -> str:
         """`source` as `blocks` want it: the same variable if it lies so, else a copy with an exchange of its own.
@@ -200,7 +222,7 @@ class ArrayLowering(Lowering):
         shape = self.variables[source].shape[(source_shift is not None) :]
         if target not in self.variables:
             self.matrix(target, shape, blocks, category)
-        codelet = dense.copy_codelet("boxes of states" if len(shape) == 3 else "boxes", source_shift)
+        codelet = dense.copy_codelet(self.pieces(target)[0], source_shift)
         operands, stage = {"source": source, "target": target}, f"pass {target}"
         self.on_boxes(stage, "call", codelet, blocks, operands, layer=layer, named=False, mergeable=False)
         return target

@@ -7,7 +7,6 @@ pixels. Where rows or columns that lie apart would make a long run of it, a vert
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, product
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets import planes as codelets
+from mimdsim.compiler.context import Rules
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
@@ -23,7 +23,6 @@ from mimdsim.graph.convolution import NOWHERE, Patches, Pooling, pixels_of
 from mimdsim.graph.names import before, spikes_of
 from mimdsim.program import Codelet
 
-Operations = tuple[Operation, ...]
 Columns = dict[str, np.ndarray]
 Bounds = tuple[np.ndarray, np.ndarray]
 
@@ -175,8 +174,8 @@ def _vertices(
     constants: dict[str, object] | None,
 ) -> None:
     known: dict[str, Any] = {"geometry": codelets.geometry_of(op.attributes), **(constants or {})}
-    stage, defines = op.kind.replace("_", " "), ((operands["target"], op.outputs[0]),)
-    low.compute(stage, op, codelet, tiles, columns, operands, constants=known, defines=defines, mergeable=False)
+    stage = op.kind.replace("_", " ")
+    low.compute(stage, op, codelet, tiles, columns, operands, constants=known, mergeable=False)
 
 
 def _wanted(low: ArrayLowering, op: Operation) -> Blocks:
@@ -190,33 +189,29 @@ def _wanted(low: ArrayLowering, op: Operation) -> Blocks:
     return low.arrays.weight_gradient(rows, width, low.values[reader.inputs[0]].shape[1]).left.transposed
 
 
-def lower_unfold(low: ArrayLowering, ops: Operations) -> None:
+def lower_unfold(low: ArrayLowering, op: Operation) -> None:
     """unfold: patches where a product wants them."""
-    (op,) = ops
     window = op.attributes.window
     made = low.result(op, _wanted(low, op), "exchange buffers")
     _gather(low, op, codelets.unfold(op.attributes), made, window.taps)
 
 
-def lower_fold(low: ArrayLowering, ops: Operations) -> None:
+def lower_fold(low: ArrayLowering, op: Operation) -> None:
     """fold: gradients of patches added up where the planes lie."""
-    (op,) = ops
     window = op.attributes.window
     made = low.result(op, _where_planes_lie(low, op), "gradients")
     _spread(low, op, codelets.fold(op.attributes), made, window.taps)
 
 
-def lower_pool(low: ArrayLowering, ops: Operations) -> None:
+def lower_pool(low: ArrayLowering, op: Operation) -> None:
     """pool: spread over all tiles."""
-    (op,) = ops
     pooling: Pooling = op.attributes
     made = low.result(op, low.arrays.spread(*low.values[op.outputs[0]].shape), "neuron states")
     _gather(low, op, codelets.pool(pooling), made, 1, _factor(pooling))
 
 
-def lower_pool_gradient(low: ArrayLowering, ops: Operations) -> None:
+def lower_pool_gradient(low: ArrayLowering, op: Operation) -> None:
     """pool_gradient, where what was pooled lies."""
-    (op,) = ops
     pooling: Pooling = op.attributes
     made = low.result(op, _where_planes_lie(low, op), "gradients")
     constants = {} if pooling.kind == "max" else _factor(pooling)
@@ -239,7 +234,7 @@ def _where_planes_lie(low: ArrayLowering, op: Operation) -> Blocks:
     return low.states(of) if of else low.arrays.spread(*shape)
 
 
-RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
+RULES: Rules = {
     ("unfold",): lower_unfold,
     ("fold",): lower_fold,
     ("pool",): lower_pool,

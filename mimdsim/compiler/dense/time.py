@@ -15,7 +15,15 @@ from mimdsim.codelets.elementwise import TRANSPOSE_BOXES
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.dense.layers import backward_weights
 from mimdsim.compiler.place.products import Blocks
-from mimdsim.compiler.time_slices import by_age, count_timestep, offset_of, set_counters, waiting
+from mimdsim.compiler.time_slices import (
+    by_age,
+    count_timestep,
+    fill,
+    set_counters,
+    slice_timestep,
+    update_timestep,
+    waiting,
+)
 from mimdsim.graph import Graph, Operation, Scan
 from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.names import INPUT
@@ -42,7 +50,7 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         names = [carry.leaves] * (value.shift == -1) + [carry.enters] * (carry.enters in waiting(scan))
         for name in names:
             held = low.matrix(name, value.shape, low.states(value.layer), "neuron states")
-            low.fill(held, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
+            fill(low, held, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
             low.storage[name] = low.storage[carry.enters] = (held,)
     sequences = list(zip(scan.slices, op.inputs[len(scan.carries) :], strict=False))
     inputs = [item.inside for item, _ in sequences if scan.body.value(item.inside).layer == INPUT]
@@ -196,7 +204,7 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
         row = shape[0] == 1
         blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(low.product_rows(layer), *shape).result
         name = low.matrix(f"d{value.of}", shape, blocks, "weight gradients")
-        low.fill(name, "zero weight gradients", layer)
+        fill(low, name, "zero weight gradients", layer)
         return name
     maker = scan.body.producer(leaves)
     blocks = low.states(layer)
@@ -204,7 +212,7 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
         weights = _matrix_shape(scan.body, maker.inputs[1])
         blocks = low.arrays.input_gradient(shape[0], *weights).result
     name = low.matrix(enters, shape, blocks, "gradients")
-    low.fill(name, "zero adjoints", layer)
+    fill(low, name, "zero adjoints", layer)
     return name
 
 
@@ -232,9 +240,7 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
     if low.traced:
         return low.copied(sequence, value, "neuron states", source_shift=shift)
     now = value if value in low.variables else low.matrix(value, tuple(shape), blocks, "neuron states")
-    operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
-    codelet = codelets.slice_codelet("boxes of states" if len(shape) == 3 else "boxes", shift)
-    low.on_boxes(f"slice {now}", "slice", codelet, blocks, operands, mergeable=False)
+    slice_timestep(low, sequence, now, shift)
     return now
 
 
@@ -249,12 +255,10 @@ def _sequence(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
 def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
     """Store a value into its sequence at t."""
     whole = _sequence(low, value, now, timesteps)
-    along = "boxes of states" if len(low.variables[now].shape) == 3 else "boxes"
     if low.traced:
-        codelet, operands = codelets.copy_codelet(along, None, 0), {"source": now, "target": whole}
+        codelet, operands = codelets.copy_codelet(low.pieces(now)[0], None, 0), {"source": now, "target": whole}
+        low.on_boxes(f"stash {value}", "stash", codelet, low.blocks[now], operands, mergeable=False)
     else:
-        codelet = codelets.update_codelet(along)
-        operands = {"now": now, "sequence": whole, "timestep": offset_of(low, whole, 0)}
-    low.on_boxes(f"stash {value}", "stash", codelet, low.blocks[now], operands, mergeable=False)
+        update_timestep(low, now, whole, name=value)
     low.sequences[value] = whole
     return whole

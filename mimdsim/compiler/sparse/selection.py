@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
-from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of
+from mimdsim.compiler.context import WORD_BYTES, Lowering, Rules
 from mimdsim.compiler.place.layer_partition import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Carry
-from mimdsim.program import Codelet, Hits, Listed, Spikes, TileMapping
+from mimdsim.program import Codelet, Hits, TileMapping
+from mimdsim.program.loop_extents import Recorded
 
 WHICH = ("spikes", "gradient")  # flag rows
 ROWS = len(WHICH)
@@ -40,25 +39,17 @@ def declare_random(low: Lowering, carry: Carry, layer: str) -> None:
     low.storage[carry.enters] = (random,)
 
 
-def lower_next_random(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_next_random(low: Lowering, op: Operation) -> None:
     """next_random: the generators one number on, and the neurons that their scans start at."""
-    (op,) = ops
     layer = low.layer(op.layer)
     (random,) = low.storage[op.inputs[0]]
     starts = low.variable(
         f"starts.{layer.name}", (low.network.batch,), "int32", _by_list(low, layer.name), "spike selection"
     )
-    low.compute(
-        "draw starts",
-        op,
-        truncation.DRAW_STARTS,
-        *_per_list(low, layer.name),
-        {"random": random, "starts": starts},
-        constants={"neurons": layer.neurons},
-        defines=((random, op.outputs[0]),),
-        mergeable=False,
-    )
     low.storage[op.outputs[0]] = (random, starts)
+    where, operands = _per_list(low, layer.name), {"random": random, "starts": starts}
+    constants = {"neurons": layer.neurons}
+    low.compute("draw starts", op, truncation.DRAW_STARTS, *where, operands, constants=constants, mergeable=False)
 
 
 def _by_list(low: Lowering, layer: str) -> TileMapping:
@@ -71,9 +62,8 @@ def _per_list(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarr
     return low.placed(layer).combine_tiles, {"sample": np.arange(low.network.batch)}
 
 
-def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
+def lower_selection(low: Lowering, op: Operation) -> None:
     """select_spikes: dense flags on the neuron tiles -> scans and combines on the selection tiles -> ids and counts."""
-    (op,) = ops
     layer = low.layer(op.layer)
     placed = low.placed(layer.name)
     name, batch = layer.name, low.network.batch
@@ -103,14 +93,13 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles,
         {**columns, "first": first, "middle": first + placed.spread, "last": first + per_sample},
         {**tile_lists, "ids": ids, "counts": counts, **starts},
-        extents={"listed": Listed(layer=name)},
-        defines=defines_of((ids, counts), low.values[op.outputs[0]]),
+        follows=Recorded(layer=name),
     )
     read = name != low.network.layers[-1].name or low.network.is_read(len(low.network.layers) - 1)
     if low.options.spike_exchange == "dense" and read:
         (row,) = handed_on(low, name)  # of zeros and ones, where the final list lies
-        operands, extents = {"row": row, "ids": ids, "counts": counts}, {"spikes": Spikes(layer=name)}
-        low.compute("spikes to dense", op, codelets.SPIKES_TO_DENSE, *_per_list(low, name), operands, extents=extents)
+        operands, where = {"row": row, "ids": ids, "counts": counts}, _per_list(low, name)
+        low.compute("spikes to dense", op, codelets.SPIKES_TO_DENSE, *where, operands, follows=Recorded(layer=name))
 
 
 def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str, second: str | None) -> None:
@@ -168,10 +157,10 @@ def handed_on(low: Lowering, layer: str) -> tuple[str, ...]:
 
 def received(low: Lowering, spikes: str) -> tuple[str, ...]:
     """From where vertices read `spikes`: handed on or, when the layer has just emitted them, where it left them."""
-    layer, shift = low.origin(spikes)
-    if layer == INPUT or shift or spikes in low.carried:
+    origin = low.origin(spikes)
+    if origin.layer == INPUT or origin.shift or spikes in low.carried:
         return low.storage[spikes]
-    return handed_on(low, layer)
+    return handed_on(low, origin.layer)
 
 
 def _whole_words(low: Lowering, ids: int) -> int:
@@ -266,7 +255,7 @@ def _emit_by_row(
                 some,
                 operands,
                 layer=layer.name,
-                extents={"hits": Hits(layer=layer.name, which=which)},
+                follows=Hits(layer=layer.name, which=which),
                 constants=constants,
             )
 
@@ -288,7 +277,7 @@ def _lists(low: Lowering, layer: Layer, level: str, tiles: np.ndarray, most: int
     return {f"{level}_ids": ids, f"{level}_counts": counts}
 
 
-RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] = {
+RULES: Rules = {
     ("select_spikes",): lower_selection,
     ("next_random",): lower_next_random,
 }

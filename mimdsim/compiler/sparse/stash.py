@@ -18,9 +18,8 @@ from mimdsim.compiler.time_slices import (
     count_earlier,
     count_timestep,
     set_counters,
-    slice_neurons,
-    slice_slots,
-    update_neurons,
+    slice_timestep,
+    update_timestep,
 )
 from mimdsim.graph import Graph, Scan, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT
@@ -93,7 +92,7 @@ def forward_turns(low: Lowering, scan: Scan, stash: Stash | None) -> Iterator[No
         for carry in stash.anew.states:
             (held,) = low.storage[carry.enters]
             value = stash.forward.body.value(carry.leaves)
-            update_neurons(low, held, _declare(low, stash, value, "segments"), value.layer, carry.leaves)
+            update_timestep(low, held, _declare(low, stash, value, "segments"), value.layer, carry.leaves)
         with low.repeat(stash.segment):
             yield
 
@@ -135,7 +134,7 @@ def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: L
             body = stash.forward.body
             for name in stash.anew.values:
                 held = _declare(low, stash, body.value(name), "segment")
-                update_neurons(low, low.storage[name][0], held, body.value(name).layer, name)
+                update_timestep(low, low.storage[name][0], held, body.value(name).layer, name)
         count(low, {"timestep": 1, "place": 1})
         with low.repeat(segment, reverse=True):
             count(low, {"timestep": -1, "place": -1})
@@ -161,10 +160,10 @@ def _restore(low: Lowering, scan: Scan, stash: Stash) -> None:
     for carry in stash.anew.states:
         value = body.value(carry.leaves)
         (held,) = low.storage[carry.enters]
-        slice_neurons(low, _declare(low, stash, value, "segments"), held, 0, value.layer)
+        slice_timestep(low, _declare(low, stash, value, "segments"), held, 0, value.layer)
         if carry.enters in before and carry.leaves in stash.anew.values:
             whole = _declare(low, stash, value, "segment")
-            update_neurons(low, held, whole, value.layer, carry.leaves, shift=-1)
+            update_timestep(low, held, whole, value.layer, carry.leaves, shift=-1)
     for name in stash.anew.values:
         held = _declare(low, stash, body.value(name), "segment")
         low.storage[stash.outer[name]] = (held,)
@@ -179,7 +178,7 @@ def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
         sequence = low.storage[INPUT if value.layer == INPUT else stash.outer[source]]
         now = low.spikes(f"again.{name}", value.capacity, low.chips_of(value.layer), value.layer)
         for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, shift)
+            slice_timestep(low, whole, part, shift)
         low.storage[name] = now
     low.values = body.values
     low.carried = frozenset(carry.enters for carry in stash.anew.states) | stash.anew.sources.keys()
@@ -196,7 +195,7 @@ def again_in_timestep(low: Lowering, scan: Scan, stash: Stash | None, lower_body
         return frozenset()
     for carry in stash.anew.states:
         layer, whole = stash.forward.body.value(carry.leaves).layer, low.storage[sequence_of(stash, carry.leaves)][0]
-        slice_neurons(low, whole, low.storage[carry.enters][0], -1, layer)
+        slice_timestep(low, whole, low.storage[carry.enters][0], -1, layer)
     carried = low.carried
     again(low, stash, lower_body)
     low.carried, low.values = carried, scan.body.values
