@@ -16,7 +16,7 @@ from mimdsim.codelets.elementwise import on_rows
 from mimdsim.codelets.formats import in_format
 from mimdsim.compiler.place.collectives import Trees, best_trees, direct
 from mimdsim.compiler.place.layer_partition import LayerPlacement, Placement
-from mimdsim.graph import Graph, Layer, Operation, SpikingNetwork, Value
+from mimdsim.graph import Graph, Layer, Operation, Scan, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, ProgramBuilder, Superstep, TileMapping, Variable
@@ -69,6 +69,7 @@ class Lowering(ProgramBuilder):
     placement: Placement
     options: MappingOptions
     machine: MimdMachine
+    lower_body: Callable[[Lowering, Scan], None]  # the operations of a scan
     storage: dict[str, tuple[str, ...]] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)  # weights that copies of a layer use -> those that are trained
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -388,27 +389,29 @@ class Lowering(ProgramBuilder):
         )
         return ids, counts
 
-    def constant(self, name: str, layer: str, value: float) -> str:
-        """A float per neuron of `layer`, set once, in runs over its first chip as the library maps constants."""
+    def linearly(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Tiles and columns of one number per neuron in runs over the layer's first chip, as the library maps."""
         width = self.layer(layer).neurons
         usable = self.placement.usable_on(self.chips_of(layer)[0])
         run = max(LINEAR_BYTES // self.value_bytes("float32"), -(-width // len(usable)))
         starts = np.arange(0, width, run)
-        stops = np.minimum(starts + run, width)
-        tiles = usable[: len(starts)].copy()  # those of all tiles are freed
-        mapping = TileMapping.split(0, tiles, starts, stops)
-        held = self.variable(f"{name}.{layer}", (width,), "float32", mapping, "neuron states")
-        self.compute(
-            "set constants",
-            "zeros",
-            FILL_VECTOR,
-            tiles,
-            {"start": starts, "stop": stops},
-            {"target": held},
-            layer=layer,
-            constants={"value": value},
-        )
-        return held
+        # a copy, so that those of all tiles are freed
+        return usable[: len(starts)].copy(), {"start": starts, "stop": np.minimum(starts + run, width)}
+
+    def constant(
+        self,
+        name: str,
+        layer: str,
+        value: float | np.float32,
+        stage: str,
+        tiles: np.ndarray,
+        columns: dict[str, np.ndarray],
+    ) -> None:
+        """A float per neuron of `layer`, set once."""
+        mapping, shape = TileMapping.split(0, tiles, columns["start"], columns["stop"]), (self.layer(layer).neurons,)
+        operands = {"target": self.variable(f"{name}.{layer}", shape, "float32", mapping, "neuron states")}
+        constants = {"value": value}
+        self.compute(stage, "zeros", FILL_VECTOR, tiles, columns, operands, layer=layer, constants=constants)
 
     def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
         """Declare numbers that training keeps from step to step: weights, or what an optimiser keeps of them.

@@ -25,8 +25,8 @@ from mimdsim.compiler.sparse import neurons as lower_neurons
 from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring
 from mimdsim.compiler.sparse import selection as lower_selection
 from mimdsim.compiler.sparse import spikes as lower_spikes
+from mimdsim.compiler.sparse import time as lower_time
 from mimdsim.compiler.sparse.stash import stash_of
-from mimdsim.compiler.sparse.time import lower_backward, lower_forward
 from mimdsim.compiler.time_slices import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed, spikes_of
@@ -73,6 +73,7 @@ def lower(
         placement=placement,
         options=options,
         machine=machine,
+        lower_body=_lower_body,
     )
     low.stash = stash_of(graph, network, options.stash, options.spike_exchange)
     low.values = graph.values
@@ -81,7 +82,8 @@ def lower(
         low.phase = ops[0].phase
         low.values = graph.values
         if ops[0].kind == "scan":
-            _lower_scan(low, ops[0])
+            scans = lower_array_time if dense else lower_time
+            (scans.lower_backward if ops[0].attributes.reverse else scans.lower_forward)(low, ops[0])
         elif ops[0].kind != "zeros":  # zeros are made where the scan declares its carries
             _apply(low, ops)
     program = count_where_read(low.program())
@@ -160,14 +162,6 @@ def _declare_inputs(low: Lowering) -> None:
         mapping = TileMapping.replicated(tiles)
         scalar = low.variable(name, (1,), "float32", mapping, "optimiser", persistent=True, stored_bytes=WORD_BYTES)
         low.inputs[name], low.storage[name] = scalar, (scalar,)
-
-
-def _lower_scan(low: Lowering, op: Operation) -> None:
-    reverse = op.attributes.reverse
-    if isinstance(low, ArrayLowering):
-        (lower_array_time.lower_backward if reverse else lower_array_time.lower_forward)(low, op, _lower_body)
-    else:
-        (lower_backward if reverse else lower_forward)(low, op, _lower_body)
 
 
 def _lower_body(low: Lowering, scan: Scan) -> None:

@@ -6,7 +6,7 @@ function's own variables, and what it makes from there; nothing counts timesteps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mimdsim.base.errors import MappingError
@@ -28,10 +28,8 @@ from mimdsim.graph import Graph, Operation, Scan
 from mimdsim.graph.batch_norm import STATISTICS
 from mimdsim.graph.names import INPUT
 
-LowerBody = Callable[[ArrayLowering, Scan], None]
 
-
-def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
+def lower_forward(low: ArrayLowering, op: Operation) -> None:
     """The forward scan. What a layer carries lies in place; products arrange what they read of it."""
     scan: Scan = op.attributes
     low.values = scan.body.values
@@ -61,7 +59,7 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         for item, outer in sequences:
             now = item.inside if item.inside in inputs else f"{item.inside}.now"
             low.storage[item.inside] = (_now(low, low.storage[outer][0], now, item.shift),)
-        lower_body(low, scan)
+        low.lower_body(low, scan)
         finals = len(scan.carries)
         for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
             whole = _stash(low, name, low.storage[name][0], scan.timesteps)
@@ -70,7 +68,7 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
                 low.recorded[scan.body.value(name).layer] = (whole,)
 
 
-def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
+def lower_backward(low: ArrayLowering, op: Operation) -> None:
     """The reversed scan: adjoints and sums of weight gradients in place, stash sliced per timestep."""
     scan: Scan = op.attributes
     low.values = scan.body.values
@@ -89,7 +87,7 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
         for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
             (held,) = low.storage[outer]
             low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
-        lower_body(low, scan)
+        low.lower_body(low, scan)
         for name, outer in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
             low.storage[outer] = (_stash(low, name, low.storage[name][0], scan.timesteps),)
     for outer, carry in zip(op.outputs, scan.carries, strict=False):

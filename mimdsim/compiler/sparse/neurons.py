@@ -16,7 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import library_linear_neurons, surrogates
 from mimdsim.codelets import linear_neurons as codelets
 from mimdsim.codelets import neurons as fused
-from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
+from mimdsim.codelets.dense import COPY_COLUMNS
 from mimdsim.codelets.linear_terms import Packed, pack_terms
 from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.sparse.recurrence_and_bias import emit_current, synapse_inputs
@@ -85,7 +85,7 @@ def lower_emitted(low: Lowering, op: Operation) -> None:
     flags = low.plane(f"emitted.{op.layer}", op.layer, "neuron states", "int32")
     low.storage[op.outputs[0]] = (flags,)
     where, operands = low.by_sample_and_tile(op.layer), {"flags": flags, "ids": source[0], "counts": source[1]}
-    low.compute("own spikes", op, codelets.EMITTED_FLAGS, *where, operands, follows=low.origin(spikes))
+    low.compute("own spikes", op, codelets.EMITTED_FLAGS, *where, operands, follows=low.origin(spikes), defines=())
 
 
 def flag_threshold(neuron: LinearNeuron) -> float:
@@ -258,25 +258,17 @@ def _lower_state_gradient_rows(low: Lowering, op: Operation, dv: str) -> None:
 
 def declare_thresholds(low: Lowering, layer: str) -> None:
     """The layer's thresholds as a variable, for vertices that work on rows of all neurons."""
-    width, where = low.layer(layer).neurons, low.over_row(layer)
-    name = low.variable(f"threshold.{layer}", (width,), "float32", low.by_neuron(layer, 0), "neuron states")
-    low.compute(
-        "set thresholds",
-        "zeros",
-        FILL_VECTOR,
-        *where,
-        {"target": name},
-        layer=layer,
-        constants={"value": np.float32(low.layer(layer).selection.threshold)},
-    )
+    threshold = np.float32(low.layer(layer).selection.threshold)
+    low.constant("threshold", layer, threshold, "set thresholds", *low.over_row(layer))
 
 
 def declare_constants(low: Lowering, layer: str) -> None:
     """decay and gain of the layer's neurons as variables, where the library puts constants: not with the neurons."""
     neuron = low.layer(layer).acting_neuron
     if neuron.fused:
-        low.constant("decay", layer, float(constants_of(neuron).decay))
-        low.constant("gain", layer, float(constants_of(neuron).scale))
+        known, where = constants_of(neuron), low.linearly(layer)
+        for name, value in (("decay", known.decay), ("gain", known.scale)):
+            low.constant(name, layer, float(value), "set constants", *where)
 
 
 def lower_current_gradient(low: Lowering, op: Operation) -> None:

@@ -79,8 +79,11 @@ def lower_selection(low: Lowering, op: Operation) -> None:
     if not drawn:
         _emit_random_offsets(low, layer, placed)
     edges, part_edges = _runs(layer.neurons, placed)
-    worker_lists = _emit_worker_scans(low, layer, placed, edges, part_edges, scan, {"flags": flags, **starts})
-    tile_lists = _emit_joins(low, layer, placed, edges, part_edges, join, {**worker_lists, **starts})
+    part_of_worker = np.searchsorted(part_edges, np.arange(placed.workers), side="right") - 1
+    operands = _emit_lists(low, layer, "worker", "scan flags", scan, edges, part_of_worker, {"flags": flags, **starts})
+    ends, parts = edges[part_edges], np.arange(placed.spread)
+    operands |= starts
+    tile_lists = _emit_lists(low, layer, "tile", "combine workers", join, ends, parts, operands, joined=part_edges)
     ids, counts = list_variables(low, name)
     low.storage[op.outputs[0]] = (ids, counts)
     per_sample = ROWS * placed.spread
@@ -177,75 +180,37 @@ def _runs(neurons: int, placed: LayerPlacement) -> tuple[np.ndarray, np.ndarray]
     return np.concatenate([[0], np.cumsum(counts)]), (np.arange(spread + 1) * workers) // spread
 
 
-def _emit_worker_scans(
+def _emit_lists(
     low: Lowering,
     layer: Layer,
-    placed: LayerPlacement,
-    edges: np.ndarray,
-    part_edges: np.ndarray,
-    codelet: Codelet,
-    operands: dict[str, str],
-) -> dict[str, str]:
-    """Workers scan runs of neurons. Returns the operands of their lists, in slots (sample, row, worker)."""
-    part_of_worker = np.searchsorted(part_edges, np.arange(placed.workers), side="right") - 1
-    sample, row, worker = _slots(low.network.batch, placed.workers)
-    tiles = placed.selection_tiles[sample, row, part_of_worker[worker]]
-    lists = _lists(low, layer, "worker", tiles, int((edges[1:] - edges[:-1]).max()))
-    columns = {
-        "row": row,
-        "sample": sample,
-        "start": edges[worker],
-        "stop": edges[worker + 1],
-        "slot": np.arange(len(tiles)),
-    }
-    constants: dict[str, object] = {"capacity": layer.capacity}
-    _emit_by_row(low, layer, "scan flags", codelet, tiles, columns, {**operands, **lists}, constants)
-    return lists
-
-
-def _emit_joins(
-    low: Lowering,
-    layer: Layer,
-    placed: LayerPlacement,
-    edges: np.ndarray,
-    part_edges: np.ndarray,
-    codelet: Codelet,
-    operands: dict[str, str],
-) -> dict[str, str]:
-    """The lists of the workers of a tile are joined. Returns the operands of their lists, in slots (sample, row,
-    part)."""
-    sample, row, part = _slots(low.network.batch, placed.spread)
-    tiles = placed.selection_tiles[sample, row, part]
-    scanned = edges[part_edges[1:]] - edges[part_edges[:-1]]  # neurons per tile; not always ceil(neurons / spread)
-    lists = _lists(low, layer, "tile", tiles, int(scanned.max()))
-    base, first, last = (sample * ROWS + row) * placed.workers, part_edges[part], part_edges[part + 1]
-    columns = {
-        "first": base + first,
-        "last": base + last,
-        "slot": np.arange(len(tiles)),
-        "row": row,
-        "sample": sample,
-        "start": edges[first],
-        "stop": edges[last],
-    }
-    _emit_by_row(low, layer, "combine workers", codelet, tiles, columns, {**operands, **lists}, {})
-    return lists
-
-
-def _emit_by_row(
-    low: Lowering,
-    layer: Layer,
+    level: str,
     stage: str,
     codelet: Codelet,
-    tiles: np.ndarray,
-    columns: dict[str, np.ndarray],
+    edges: np.ndarray,
+    part_of: np.ndarray,
     operands: dict[str, str],
-    constants: dict[str, object],
-) -> None:
-    """A superstep with a table for each row of flags, whose vertices find other numbers of ids."""
+    joined: np.ndarray | None = None,
+) -> dict[str, str]:
+    """Lists in slots (sample, row, number), of neurons edges[number]..edges[number + 1] - 1 each, on the tile `part_of`
+    number of those of a sample and row; joined: list k is of lists joined[k]..joined[k + 1] - 1 of `operands`.
+
+    A superstep with a table for each row of flags, whose vertices find other numbers of ids. Returns the operands of
+    the lists.
+    """
+    placed = low.placed(layer.name)
+    every = np.indices((low.network.batch, ROWS, len(part_of)))
+    sample, row, number = (column.ravel() for column in every)
+    tiles = placed.selection_tiles[sample, row, part_of[number]]
+    lists = _lists(low, layer, level, tiles, int(np.diff(edges).max()))
+    columns = {"row": row, "sample": sample, "start": edges[number], "stop": edges[number + 1]}
+    columns["slot"] = np.arange(len(tiles))
+    if joined is not None:
+        base = (sample * ROWS + row) * joined[-1]
+        columns |= {"first": base + joined[number], "last": base + joined[number + 1]}
+    operands, constants = {**operands, **lists}, {"capacity": layer.capacity}
     with low.superstep(stage, "select_spikes", layer=layer.name):
-        for row, which in enumerate(WHICH):
-            chosen = np.flatnonzero(columns["row"] == row)
+        for which in range(ROWS):
+            chosen = np.flatnonzero(row == which)
             some = {name: column[chosen] for name, column in columns.items()}
             low.compute(
                 stage,
@@ -255,14 +220,10 @@ def _emit_by_row(
                 some,
                 operands,
                 layer=layer.name,
-                follows=Hits(layer=layer.name, which=which),
+                follows=Hits(layer=layer.name, which=WHICH[which]),
                 constants=constants,
             )
-
-
-def _slots(batch: int, count: int) -> tuple[np.ndarray, ...]:
-    """int64[batch * ROWS * count]: sample, row, and number among `count`, of every slot."""
-    return tuple(column.ravel() for column in np.indices((batch, ROWS, count)))
+    return lists
 
 
 def _lists(low: Lowering, layer: Layer, level: str, tiles: np.ndarray, most: int) -> dict[str, str]:

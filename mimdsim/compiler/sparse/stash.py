@@ -7,7 +7,7 @@ gradients read in variables of one segment; then the backward body runs over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -26,8 +26,6 @@ from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Slice
 from mimdsim.graph.stash import Recomputation, StashPolicy, recomputation, stash_policy
 from mimdsim.program import Repeat
-
-LowerBody = Callable[[Lowering, Scan], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +109,7 @@ def _declare(low: Lowering, stash: Stash, value: Value, entries: str) -> str:
 
 
 @contextmanager
-def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: LowerBody) -> Iterator[None]:
+def backward_turns(low: Lowering, scan: Scan, stash: Stash | None) -> Iterator[None]:
     """The repeat of the backward scan, its timestep counted; with segments within one that first runs the segment
     again."""
     if stash is None or not stash.segment:
@@ -130,7 +128,7 @@ def backward_turns(low: Lowering, scan: Scan, stash: Stash | None, lower_body: L
             count(low, {"timestep": 1, "place": 1})
             shifts = {shift for _, shift in stash.anew.sources.values() if shift}
             count_earlier(low, [("timestep", shift) for shift in sorted(shifts, reverse=True)])
-            again(low, stash, lower_body)
+            again(low, stash)
             body = stash.forward.body
             for name in stash.anew.values:
                 held = _declare(low, stash, body.value(name), "segment")
@@ -169,7 +167,7 @@ def _restore(low: Lowering, scan: Scan, stash: Stash) -> None:
         low.storage[stash.outer[name]] = (held,)
 
 
-def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
+def again(low: Lowering, stash: Stash) -> None:
     """The forward operations of one timestep again, from the states in place and the recorded spikes."""
     first = len(low.body)
     body = stash.forward.body
@@ -182,13 +180,13 @@ def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
         low.storage[name] = now
     low.values = body.values
     low.carried = frozenset(carry.enters for carry in stash.anew.states) | stash.anew.sources.keys()
-    lower_body(low, stash.anew.again)
+    low.lower_body(low, stash.anew.again)
     for place, step in enumerate(low.body[first:], first):
         assert not isinstance(step, Repeat)
         low.body[place] = replace(step, name=f"again: {step.name}", stage=f"again: {step.stage}")
 
 
-def again_in_timestep(low: Lowering, scan: Scan, stash: Stash | None, lower_body: LowerBody) -> frozenset[str]:
+def again_in_timestep(low: Lowering, scan: Scan, stash: Stash | None) -> frozenset[str]:
     """Policy 'carry': states of before this timestep, and what is made anew of them; returns the body values that
     thereby need no slice."""
     if stash is None or stash.segment:
@@ -197,7 +195,7 @@ def again_in_timestep(low: Lowering, scan: Scan, stash: Stash | None, lower_body
         layer, whole = stash.forward.body.value(carry.leaves).layer, low.storage[sequence_of(stash, carry.leaves)][0]
         slice_timestep(low, whole, low.storage[carry.enters][0], -1, layer)
     carried = low.carried
-    again(low, stash, lower_body)
+    again(low, stash)
     low.carried, low.values = carried, scan.body.values
     saved = [scan.body.value(item.inside) for item in scan.slices]
     made = {

@@ -14,7 +14,6 @@ from mimdsim.compiler.sparse import stash as lower_stash
 from mimdsim.compiler.sparse.neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.sparse.selection import declare_random, handed_on, list_variables
 from mimdsim.compiler.sparse.spikes import declare_replicas, gradient_chips, sum_replicas
-from mimdsim.compiler.sparse.stash import LowerBody
 from mimdsim.compiler.time_slices import (
     by_age,
     count_timestep,
@@ -30,7 +29,7 @@ from mimdsim.graph.records import Carry
 from mimdsim.program import Copy
 
 
-def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
+def lower_forward(low: Lowering, op: Operation) -> None:
     """The forward scan: initial carries, the repeat, the sequences it leaves behind."""
     scan: Scan = op.attributes
     network = low.network
@@ -67,7 +66,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         for carry in by_age(scan):
             if (value := scan.body.value(carry.enters)).form == "sparse":
                 _hand_on_spikes(low, value, carry)
-        lower_body(low, scan)
+        low.lower_body(low, scan)
         finals = len(scan.carries)
         left_out = stash.anew.values if stash is not None else ()
         for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
@@ -136,7 +135,7 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     return sequence
 
 
-def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
+def lower_backward(low: Lowering, op: Operation) -> None:
     """The reversed scan: adjoints in place, stash sliced per timestep, weight gradients summed in replicas."""
     scan: Scan = op.attributes
     low.values = scan.body.values
@@ -163,19 +162,19 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         _add_in_place(low, scan, carry.leaves)
     offset = len(scan.carries)
     set_counters(low, "backward", scan.timesteps)
-    with lower_stash.backward_turns(low, scan, low.stash, lower_body):
+    with lower_stash.backward_turns(low, scan, low.stash):
         for carry in by_age(scan):
             (source,), (target,) = low.storage[carry.leaves], low.storage[carry.enters]
             if source != target:
                 _keep_slots(low, "hand on adjoints", source, target, scan.body.value(carry.enters).layer)
-        made = lower_stash.again_in_timestep(low, scan, low.stash, lower_body)
+        made = lower_stash.again_in_timestep(low, scan, low.stash)
         for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
             if item.inside in made:
                 continue
             _slice_saved(low, scan.body.value(item.inside), low.storage[outer], item.shift)
         for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
             low.storage[inside] = low.storage.get(outer, (outer,))
-        lower_body(low, scan)
+        low.lower_body(low, scan)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
         value = scan.body.value(carry.enters)
