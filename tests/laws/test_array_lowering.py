@@ -378,7 +378,7 @@ def test_sums_are_exchanged_in_the_cycles_they_were_planned_with(m: int, k: int,
     elements, fragments = largest_piece(place.plan.rows, place.plan.columns, place.plan.inner_splits)
     assert place.result.elements.max() <= elements
     height = place.result.row_stop - place.result.row_start
-    as_wide = np.isin(place.result.start, place.column_edges) & np.isin(place.result.stop, place.column_edges)
+    as_wide = np.isin(place.result.start, place.edges["column"]) & np.isin(place.result.stop, place.edges["column"])
     assert np.where(as_wide, 1, height).max() <= fragments
 
 

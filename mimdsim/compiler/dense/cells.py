@@ -7,6 +7,7 @@ columns, of which those of a neuron are far apart.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -99,16 +100,8 @@ def lower_join(low: ArrayLowering, op: Operation) -> None:
 
 def _columns_of(blocks: Blocks, begin: int, end: int) -> Blocks:
     """What of the boxes lies in some columns."""
-    start, stop = np.maximum(blocks.start, begin), np.minimum(blocks.stop, end)
-    kept = stop > start
-    return Blocks(
-        tiles=blocks.tiles[kept],
-        row_start=blocks.row_start[kept],
-        row_stop=blocks.row_stop[kept],
-        start=start[kept],
-        stop=stop[kept],
-        fastest=blocks.fastest,
-    )
+    kept = replace(blocks, start=np.maximum(blocks.start, begin), stop=np.minimum(blocks.stop, end))
+    return kept.some(kept.stop > kept.start)
 
 
 def lower_repeat(low: ArrayLowering, op: Operation) -> None:

@@ -103,14 +103,7 @@ def _edges(begin: int, end: int, each: int) -> list[int]:
     return [begin, *range((begin // each + 1) * each, end, each), end]
 
 
-def _gather(
-    low: ArrayLowering,
-    op: Operation,
-    codelet: Codelet,
-    made: str,
-    taps: int,
-    constants: dict[str, object] | None = None,
-) -> None:
+def _gather(low: ArrayLowering, op: Operation, codelet: Codelet, made: str, taps: int) -> None:
     """Vertices that make places from pixels; a column of the target is of one of `taps` for a channel."""
     patches: Patches = op.attributes
     places, pixels, reach = patches.made.positions, patches.planes.positions, reach_of(patches)
@@ -131,17 +124,10 @@ def _gather(
         moved = (channel - sample) * pixels  # from the row of the sample to the columns of the channel
         run = {"from_row": sample, "to_row": sample + 1, "begin": first + moved, "end": stop + moved}
     operands = {"source": low.storage[op.inputs[0]][0], "target": made}
-    _vertices(low, op, codelet, tiles, {**columns, **run}, operands, constants)
+    _vertices(low, op, codelet, tiles, {**columns, **run}, operands)
 
 
-def _spread(
-    low: ArrayLowering,
-    op: Operation,
-    codelet: Codelet,
-    made: str,
-    taps: int,
-    constants: dict[str, object] | None = None,
-) -> None:
+def _spread(low: ArrayLowering, op: Operation, codelet: Codelet, made: str, taps: int) -> None:
     """Vertices that make pixels from places, which have `taps` columns for every channel."""
     patches: Patches = op.attributes
     assert not patches.by_channel  # of the network's input, which gets no gradient
@@ -161,7 +147,7 @@ def _spread(
         some = stop > first
         run |= {"value_from": np.where(some, value_first, 0), "value_to": np.where(some, value_stop, 0)}
         operands["values"] = names[1]
-    _vertices(low, op, codelet, tiles, {**columns, **run}, operands, constants)
+    _vertices(low, op, codelet, tiles, {**columns, **run}, operands)
 
 
 def _vertices(
@@ -171,11 +157,12 @@ def _vertices(
     tiles: np.ndarray,
     columns: Columns,
     operands: dict[str, str],
-    constants: dict[str, object] | None,
 ) -> None:
-    known: dict[str, Any] = {"geometry": codelets.geometry_of(op.attributes), **(constants or {})}
-    stage = op.kind.replace("_", " ")
-    low.compute(stage, op, codelet, tiles, columns, operands, constants=known, mergeable=False)
+    about, stage = op.attributes, op.kind.replace("_", " ")
+    constants: dict[str, Any] = {"geometry": codelets.geometry_of(about), "factor": np.float32(1)}
+    if isinstance(about, Pooling) and about.kind == "average":
+        constants["factor"] = np.float32(1 / about.window.taps)
+    low.compute(stage, op, codelet, tiles, columns, operands, constants=constants, mergeable=False)
 
 
 def _wanted(low: ArrayLowering, op: Operation) -> Blocks:
@@ -191,35 +178,26 @@ def _wanted(low: ArrayLowering, op: Operation) -> Blocks:
 
 def lower_unfold(low: ArrayLowering, op: Operation) -> None:
     """unfold: patches where a product wants them."""
-    window = op.attributes.window
     made = low.result(op, _wanted(low, op), "exchange buffers")
-    _gather(low, op, codelets.unfold(op.attributes), made, window.taps)
+    _gather(low, op, codelets.unfold(op.attributes), made, op.attributes.window.taps)
 
 
 def lower_fold(low: ArrayLowering, op: Operation) -> None:
     """fold: gradients of patches added up where the planes lie."""
-    window = op.attributes.window
     made = low.result(op, _where_planes_lie(low, op), "gradients")
-    _spread(low, op, codelets.fold(op.attributes), made, window.taps)
+    _spread(low, op, codelets.fold(op.attributes), made, op.attributes.window.taps)
 
 
 def lower_pool(low: ArrayLowering, op: Operation) -> None:
     """pool: spread over all tiles."""
-    pooling: Pooling = op.attributes
     made = low.result(op, low.arrays.spread(*low.values[op.outputs[0]].shape), "neuron states")
-    _gather(low, op, codelets.pool(pooling), made, 1, _factor(pooling))
+    _gather(low, op, codelets.pool(op.attributes), made, 1)
 
 
 def lower_pool_gradient(low: ArrayLowering, op: Operation) -> None:
     """pool_gradient, where what was pooled lies."""
-    pooling: Pooling = op.attributes
     made = low.result(op, _where_planes_lie(low, op), "gradients")
-    constants = {} if pooling.kind == "max" else _factor(pooling)
-    _spread(low, op, codelets.pool_gradient(pooling), made, 1, constants)
-
-
-def _factor(pooling: Pooling) -> dict[str, object]:
-    return {"factor": np.float32(1 / pooling.window.taps if pooling.kind == "average" else 1)}
+    _spread(low, op, codelets.pool_gradient(op.attributes), made, 1)
 
 
 def _where_planes_lie(low: ArrayLowering, op: Operation) -> Blocks:
