@@ -452,11 +452,6 @@ class Lowering(ProgramBuilder):
         """How many copies of a layer share its samples."""
         return self.placed(layer).copies
 
-    def home_of(self, number: str) -> np.ndarray:
-        """The tile of one number that a layer shares."""
-        tiles: np.ndarray = self.variables[number].mapping.tiles
-        return tiles
-
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""
         return self.placed(layer).tiles
@@ -469,7 +464,7 @@ class Lowering(ProgramBuilder):
         `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
         """
         if matrix in self.alone:
-            return codelet, self.home_of(matrix), {"start": np.zeros(1, int), "stop": np.ones(1, int)}
+            return codelet, self.variables[matrix].mapping.tiles, {"start": np.zeros(1, int), "stop": np.ones(1, int)}
         shares, placed = list(self.shares(layer, self.variables[matrix].shape[0])), self.placed(layer)
         if len(shares) == 1:
             return codelet, shares[0][3], {"start": placed.starts, "stop": placed.stops}

@@ -85,7 +85,7 @@ def lower_constant_gradient(low: Lowering, op: Operation) -> None:
     partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
     low.compute("constant parts", op, codelet, tiles, {**columns, "part": parts}, {**given, "partial": partial})
     codelet, operands = codelets.shared_constant_gradient(about), {**operands, "partial": partial}
-    low.compute("constant gradient", op, codelet, low.home_of(gradient), {}, operands)
+    low.compute("constant gradient", op, codelet, low.variables[gradient].mapping.tiles, {}, operands)
 
 
 OF_BOTH: Rules = {("coefficients",): lower_coefficients, ("constant_gradient",): lower_constant_gradient}

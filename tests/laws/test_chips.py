@@ -202,7 +202,7 @@ def test_trees_reach_every_chip_from_one_that_has_it(chips: int, topology: str) 
         passed = {
             (root, member)
             for step in range(1, trees.steps + 1)
-            for root, _, first, last in trees.passed_on(step)
+            for root, _, first, last in trees.passed_on[step]
             for member in trees.order[root, first:last].tolist()
         }
         assert len(passed) == chips * (chips - 1)

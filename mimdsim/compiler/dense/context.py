@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -82,18 +82,11 @@ class ArrayLowering(Lowering):
         if self.options.dense_neurons != "fused":
             return blocks.tiles, blocks.columns
         share, box = (column.ravel() for column in np.indices((shares, len(blocks.tiles))))
-        rows = blocks.row_stop - blocks.row_start
-        begin = blocks.row_start[box] + (share * rows[box]) // shares
-        end = blocks.row_start[box] + ((share + 1) * rows[box]) // shares
-        kept = end > begin
-        box = box[kept]
-        columns = {
-            "row_start": begin[kept],
-            "row_stop": end[kept],
-            "start": blocks.start[box],
-            "stop": blocks.stop[box],
-        }
-        return blocks.tiles[box], columns
+        every = blocks.some(box)
+        edges = (every.row_start + (part * (every.row_stop - every.row_start)) // shares for part in (share, share + 1))
+        cut = replace(every, **dict(zip(("row_start", "row_stop"), edges, strict=True)))
+        cut = cut.some(cut.row_stop > cut.row_start)
+        return cut.tiles, cut.columns
 
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a variable of the shape of the layer's neurons that lies where they do."""
@@ -159,7 +152,8 @@ class ArrayLowering(Lowering):
 
     def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
         """Declare a matrix that lies as a parameter of this shape does."""
-        blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self._weights(shape, layer)
+        weights = shape[0] > 1
+        blocks = self.arrays.forward(self.product_rows(layer), *shape).right if weights else self.arrays.row(shape[1])
         return self.matrix(name, shape, blocks, category, persistent=persistent)
 
     def over_row(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -170,9 +164,6 @@ class ArrayLowering(Lowering):
     def copies_of(self, layer: str) -> int:
         """Every neuron of a sample is there once."""
         return 1
-
-    def _weights(self, shape: tuple[int, int], layer: str) -> Blocks:
-        return self.arrays.forward(self.product_rows(layer), *shape).right
 
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""

@@ -118,12 +118,13 @@ def lower_surrogate(low: ArrayLowering, gradient: Operation, *add: Operation) ->
     constants: dict[str, object] = {"kind": surrogates.kind_of(selection.surrogate)}
     constants |= {"threshold": np.float32(selection.threshold), "slope": np.float32(selection.slope)}
     g, v = (low.storage[name][0] for name in gradient.inputs)
-    if add and low.layer(gradient.layer).cell is None:  # of a cell others may read what it is added to
-        dv, codelet = low.accumulate(gradient, add[0]), elementwise.add_surrogate(selection.surrogate)
+    added = bool(add) and low.layer(gradient.layer).cell is None  # of a cell others may read what it is added to
+    codelet = elementwise.surrogate_boxes(selection.surrogate, added)
+    if added:
+        dv = low.accumulate(gradient, add[0])
         operands = {"dv": dv, "g": g, "v": v}
         low.on_boxes("state gradient", gradient, codelet, low.blocks[dv], operands, constants=constants)
         return
-    codelet = elementwise.surrogate_boxes(selection.surrogate)
     low.element_wise("spike gradient", gradient, codelet, g, v, blocks=low.blocks[v], constants=constants)
     if add:
         lower_sum(low, add[0])

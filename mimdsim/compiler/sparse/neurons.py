@@ -314,22 +314,18 @@ def lower_decay_gradient(low: Lowering, op: Operation) -> None:
     low.compute("decay gradient", op, *where, operands, constants=constants, mergeable=False)
 
 
-ARRAY_RULES: Rules = {
+OF_BOTH: Rules = {
     ("fired",): lower_fired,
     ("neuron",): lower_neuron,
-    ("spike_gradient", "neuron_readout_gradient"): lower_readout_of_spikes,
     ("neuron_readout_gradient",): lower_readout_gradient,
     ("neuron_gradient",): lower_gradient,
     ("neuron_gradient", "spike_gradient"): lower_gradient,
 }
+ARRAY_RULES: Rules = {**OF_BOTH, ("spike_gradient", "neuron_readout_gradient"): lower_readout_of_spikes}
 RULES: Rules = {
-    ("fired",): lower_fired,
+    **OF_BOTH,
     ("emitted",): lower_emitted,
-    ("neuron",): lower_neuron,
     ("select_gradient", "neuron_readout_gradient"): lower_readout_of_spikes,
-    ("neuron_readout_gradient",): lower_readout_gradient,
-    ("neuron_gradient",): lower_gradient,
-    ("neuron_gradient", "spike_gradient"): lower_gradient,
     ("emitted_gradient",): lower_emitted_gradient,
     ("synapse", "lif"): lower_lif,
     ("lif",): lower_lif,

@@ -253,7 +253,7 @@ def sum_replicas(low: Lowering, outer: str, layer: str, short: str) -> None:
     codelet, tiles, columns = low.over_matrix(SUM_REPLICAS, gradient, layer)
     if trees.steps > 1:  # of the chip's own, and of those that pass theirs on last
         codelet = SUM_SOME_REPLICAS
-        last = {root: stop for root, _, _, stop in trees.passed_on(1)}
+        last = {root: stop for root, _, _, stop in trees.passed_on[1]}
         shares = [
             (0, last[copy // (placed.copies // chips)], begin, end) for copy, begin, end, _ in low.shares(layer, rows)
         ]
@@ -327,7 +327,7 @@ def _sum_over_chips(low: Lowering, layer: str, short: str, parts: str, trees: Tr
     on_chips = [(share, chip, chip * each, (chip + 1) * each) for share, chip in at]
     add(SUM_OWN_REPLICAS, "sum on chips", parts, on_chips)
     for step in range(trees.steps, 1, -1):
-        add(ADD_REPLICAS, f"sum over chips (step {trees.steps - step + 1})", summed, trees.passed_on(step))
+        add(ADD_REPLICAS, f"sum over chips (step {trees.steps - step + 1})", summed, trees.passed_on[step])
     return summed
 
 
