@@ -141,18 +141,12 @@ def shared_constant_gradient(about: ConstantGradient) -> Codelet:
     )
 
 
-def _gradient_fields(about: RowGradient, target: str, samples: str) -> tuple[str, tuple[str, ...]]:
-    """The signature, and the arrays of the kernel in order."""
+def _row_of_neurons(about: RowGradient, target: str, samples: str, kernel: Any, **more: Any) -> Codelet:
     boxes = dict.fromkeys(("du", "fired", "current"), f"{samples}, start:stop")
     boxes |= dict.fromkeys(("dx", "x"), f":, {samples}, start:stop")
-    order = ("dx", "du", "fired", "x", "current")
+    order = ("dx", "du", "fired", "x", "current")  # of the kernel's arrays
     reads = [f"read {name}[{boxes[name]}]" for name in order if name in about.reads]
-    return "; ".join((target, *reads)), order
-
-
-def _row_of_neurons(about: RowGradient, target: str, samples: str, kernel: Any, **more: Any) -> Codelet:
-    signature, order = _gradient_fields(about, target, samples)
-    fields = fields_of(signature)
+    fields = fields_of("; ".join((target, *reads)))
     first = "dx" if "dx" in about.reads else "du"
     axis = 1 if first == "dx" else 0
     return Codelet(

@@ -16,10 +16,11 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler import learned_constants as lower_constants
 from mimdsim.compiler import losses as lower_losses
 from mimdsim.compiler import training as lower_training
-from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering, Rules
+from mimdsim.compiler.context import Lowering, Rules
 from mimdsim.compiler.dense import layers as lower_arrays
 from mimdsim.compiler.dense import time as lower_array_time
 from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.layout import MOMENTS, WORD_BYTES
 from mimdsim.compiler.place.layer_partition import Placement
 from mimdsim.compiler.sparse import neurons as lower_neurons
 from mimdsim.compiler.sparse import recurrence_and_bias as lower_wiring
@@ -57,10 +58,6 @@ SPIKING = ("spike", "select_spikes")  # their first input is held against a thre
 OVERWRITES = ("add_read_out", *lower_neurons.OVERWRITES)
 
 
-def _rules(low: Lowering) -> Rules:
-    return ARRAY_RULES if isinstance(low, ArrayLowering) else RULES
-
-
 def lower(
     graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions, machine: MimdMachine
 ) -> Program:
@@ -73,12 +70,13 @@ def lower(
         placement=placement,
         options=options,
         machine=machine,
+        rules=ARRAY_RULES if dense else RULES,
         lower_body=_lower_body,
     )
     low.stash = stash_of(graph, network, options.stash, options.spike_exchange)
     low.values = graph.values
     _declare_inputs(low)
-    for ops in fuse(graph, _rules(low)):
+    for ops in fuse(graph, low.rules):
         low.phase = ops[0].phase
         low.values = graph.values
         if ops[0].kind == "scan":
@@ -166,13 +164,13 @@ def _declare_inputs(low: Lowering) -> None:
 
 def _lower_body(low: Lowering, scan: Scan) -> None:
     low.scan_body = scan.body
-    for ops in order_in_place(fuse(scan.body, _rules(low)), scan, low):
+    for ops in order_in_place(fuse(scan.body, low.rules), scan, low):
         _apply(low, ops)
 
 
 def _apply(low: Lowering, ops: tuple[Operation, ...]) -> None:
     kinds = tuple(op.kind for op in ops)
-    rules = _rules(low)
+    rules = low.rules
     rule = rules.get(kinds)
     if rule is None:
         form = "dense" if rules is ARRAY_RULES else "sparse"

@@ -11,7 +11,7 @@ from mimdsim.codelets import dense
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.place.products import ArrayPlacement, Blocks
-from mimdsim.graph import Operation
+from mimdsim.graph import Graph, Operation
 from mimdsim.program import Codelet, Program, TileMapping
 
 
@@ -44,6 +44,17 @@ class ArrayLowering(Lowering):
         """Of what its neurons have."""
         found = self.layer(layer)
         return self.network.batch * found.positions, found.columns
+
+    def as_read(self, body: Graph, value: str) -> Blocks:
+        """How the product that reads a value first wants it; over all tiles where no product does."""
+        reader = next(step for step in body.operations if value in step.inputs)
+        rows, columns = body.value(value).shape
+        others = [body.value(name).shape for name in reader.inputs if name != value]
+        if reader.kind == "matmul":
+            return self.arrays.forward(rows, columns, others[0][1]).left
+        if reader.kind == "matmul_weight_gradient":
+            return self.arrays.weight_gradient(rows, columns, others[0][1]).left.transposed
+        return self.arrays.spread(rows, columns)
 
     def matrix(
         self,
@@ -120,8 +131,7 @@ class ArrayLowering(Lowering):
         **how: Any,
     ) -> None:
         """`compute` with one vertex for every box of `blocks`."""
-        columns = {**blocks.columns, "tile": blocks.tiles, **(columns or {})}
-        self.compute(stage, op, codelet, blocks.tiles, columns, operands, **how)
+        self.compute(stage, op, codelet, blocks.tiles, blocks.columns | (columns or {}), operands, **how)
 
     def element_wise(
         self,

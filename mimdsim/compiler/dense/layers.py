@@ -9,9 +9,10 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import elementwise, losses, products, surrogates
 from mimdsim.codelets.learned_constants import coefficient_pieces
-from mimdsim.compiler.context import WORD_BYTES, Rules
+from mimdsim.compiler.context import Rules
 from mimdsim.compiler.dense import cells, planes
 from mimdsim.compiler.dense.context import ArrayLowering
+from mimdsim.compiler.layout import WORD_BYTES
 from mimdsim.compiler.learned_constants import constants_of_row
 from mimdsim.compiler.losses import add_penalty
 from mimdsim.compiler.place.products import Blocks, ProductPlace
@@ -27,14 +28,10 @@ def _shape(low: ArrayLowering, matrix: str) -> tuple[int, int]:
     return rows, columns
 
 
-def _rows(low: ArrayLowering, matrix: str) -> int:
-    return _shape(low, matrix)[0]
-
-
 def lower_product(low: ArrayLowering, op: Operation) -> None:
     """matmul: currents of all neurons from all spikes; what does not lie as the product wants it is arranged first."""
     spikes, weights = (low.storage[name][0] for name in op.inputs)
-    place = low.arrays.forward(_rows(low, spikes), *_shape(low, weights))
+    place = low.arrays.forward(_shape(low, spikes)[0], *_shape(low, weights))
     left = low.arrange(spikes, f"{op.name}.left", place.left, "exchange buffers", op.kind, op.layer)
     right = low.arrange(weights, f"{op.name}.right", place.right, "exchange buffers", op.kind, op.layer)
     _multiply(low, op, "forward", place, left, right, low.result(op, place.result, "neuron states"))
@@ -43,7 +40,7 @@ def lower_product(low: ArrayLowering, op: Operation) -> None:
 def lower_input_gradient(low: ArrayLowering, op: Operation) -> None:
     """matmul_input_gradient: by weights that were arranged for it before the timesteps."""
     q, weights = (low.storage[name][0] for name in op.inputs)
-    place = low.arrays.input_gradient(_rows(low, q), *_shape(low, weights))
+    place = low.arrays.input_gradient(_shape(low, q)[0], *_shape(low, weights))
     left = low.arrange(q, f"{op.name}.left", place.left, "exchange buffers", op.kind, op.layer)
     right = backward_weights(low, weights, op.layer)
     _multiply(low, op, "input gradient", place, left, right, low.result(op, place.result, "gradients"))
@@ -62,7 +59,7 @@ def lower_weight_gradient(low: ArrayLowering, gradient: Operation, add: Operatio
     """matmul_weight_gradient + add: the product of a timestep, and then its sum onto those before."""
     dw = low.accumulate(gradient, add)
     q, spikes = (low.storage[name][0] for name in gradient.inputs)
-    place = low.arrays.weight_gradient(_rows(low, q), *_shape(low, dw))
+    place = low.arrays.weight_gradient(_shape(low, q)[0], *_shape(low, dw))
     kind, layer = gradient.kind, gradient.layer
     left = low.arrange(spikes, f"{gradient.name}.left", place.left.transposed, "exchange buffers", kind, layer)
     right = low.arrange(q, f"{gradient.name}.right", place.right, "exchange buffers", kind, layer)

@@ -165,20 +165,10 @@ def _vertices(
     low.compute(stage, op, codelet, tiles, columns, operands, constants=constants, mergeable=False)
 
 
-def _wanted(low: ArrayLowering, op: Operation) -> Blocks:
-    """How the product that reads patches wants them."""
-    assert low.scan_body is not None
-    (made,) = op.outputs
-    reader = next(step for step in low.scan_body.operations if made in step.inputs)
-    rows, width = low.values[made].shape
-    if reader.kind == "matmul":
-        return low.arrays.forward(rows, *low.values[reader.inputs[1]].shape).left
-    return low.arrays.weight_gradient(rows, width, low.values[reader.inputs[0]].shape[1]).left.transposed
-
-
 def lower_unfold(low: ArrayLowering, op: Operation) -> None:
     """unfold: patches where a product wants them."""
-    made = low.result(op, _wanted(low, op), "exchange buffers")
+    assert low.scan_body is not None
+    made = low.result(op, low.as_read(low.scan_body, op.outputs[0]), "exchange buffers")
     _gather(low, op, codelets.unfold(op.attributes), made, op.attributes.window.taps)
 
 

@@ -6,15 +6,11 @@ function's own variables, and what it makes from there; nothing counts timesteps
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import dense as codelets
 from mimdsim.codelets.elementwise import TRANSPOSE_BOXES
 from mimdsim.compiler.dense.context import ArrayLowering
 from mimdsim.compiler.dense.layers import backward_weights
-from mimdsim.compiler.place.products import Blocks
 from mimdsim.compiler.time_slices import (
     by_age,
     count_timestep,
@@ -50,22 +46,10 @@ def lower_forward(low: ArrayLowering, op: Operation) -> None:
             held = low.matrix(name, value.shape, low.states(value.layer), "neuron states")
             fill(low, held, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
             low.storage[name] = low.storage[carry.enters] = (held,)
-    sequences = list(zip(scan.slices, op.inputs[len(scan.carries) :], strict=False))
-    inputs = [item.inside for item, _ in sequences if scan.body.value(item.inside).layer == INPUT]
-    for item, outer in sequences:
-        if item.inside in inputs and outer not in low.storage:
+    for item, outer in zip(scan.slices, op.inputs[len(scan.carries) :], strict=False):
+        if scan.body.value(item.inside).layer == INPUT and outer not in low.storage:
             _declare_input(low, scan, item.inside, outer)
-    with _turns(low, scan, "forward", -1, 1):
-        for item, outer in sequences:
-            now = item.inside if item.inside in inputs else f"{item.inside}.now"
-            low.storage[item.inside] = (_now(low, low.storage[outer][0], now, item.shift),)
-        low.lower_body(low, scan)
-        finals = len(scan.carries)
-        for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
-            whole = _stash(low, name, low.storage[name][0], scan.timesteps)
-            low.storage[outer] = (whole,)
-            if scan.body.value(name).role == "spikes":
-                low.recorded[scan.body.value(name).layer] = (whole,)
+    _repeat(low, op)
 
 
 def lower_backward(low: ArrayLowering, op: Operation) -> None:
@@ -83,23 +67,19 @@ def lower_backward(low: ArrayLowering, op: Operation) -> None:
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
     _let_wait(low, scan)
-    with _turns(low, scan, "backward", scan.timesteps, -1):
-        for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
-            (held,) = low.storage[outer]
-            low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
-        low.lower_body(low, scan)
-        for name, outer in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
-            low.storage[outer] = (_stash(low, name, low.storage[name][0], scan.timesteps),)
+    _repeat(low, op)
     for outer, carry in zip(op.outputs, scan.carries, strict=False):
         low.storage[outer] = low.storage[carry.leaves]
         if scan.body.value(carry.enters).role == "gradient":
             low.outputs[outer] = low.storage[outer][0]
 
 
-@contextmanager
-def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> Iterator[None]:
-    """The repeat, with a counter of timesteps unless their addresses are known when the program is compiled; what the
-    body reads is where it was again after it."""
+def _repeat(low: ArrayLowering, op: Operation) -> None:
+    """The turns, with a counter of timesteps unless their addresses are known when the program is compiled; what the
+    body reads is where it was again after them."""
+    scan: Scan = op.attributes
+    phase, first, by = ("backward", scan.timesteps, -1) if scan.reverse else ("forward", -1, 1)
+    finals = len(scan.carries)
     if not low.traced:
         set_counters(low, phase, first)
     with low.repeat(scan.timesteps, reverse=scan.reverse):
@@ -108,7 +88,15 @@ def _turns(low: ArrayLowering, scan: Scan, phase: str, first: int, by: int) -> I
         _hand_on(low, scan)
         held_outside = _pass_parameters(low, scan)
         carried = _pass_carries(low, scan)
-        yield
+        for item, outer in zip(scan.slices, op.inputs[finals:], strict=False):
+            plain = scan.reverse or scan.body.value(item.inside).layer == INPUT
+            now = item.inside if plain else f"{item.inside}.now"
+            low.storage[item.inside] = (_now(low, low.storage[outer][0], now, item.shift),)
+        low.lower_body(low, scan)
+        for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
+            low.storage[outer] = (_stash(low, name, low.storage[name][0], scan.timesteps),)
+            if scan.body.value(name).role == "spikes":
+                low.recorded[scan.body.value(name).layer] = low.storage[outer]
         _return_carries(low, carried)
     low.storage.update(held_outside)
 
@@ -186,7 +174,7 @@ def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> 
     shape = _matrix_shape(scan.body, inside)
     timesteps = 0 if source in low.steady else scan.timesteps
     name = "input.sequence" if timesteps else "input.steady"
-    blocks = _wanted(low, scan.body, inside)
+    blocks = low.as_read(scan.body, inside)
     held = low.matrix(name, shape, blocks, "neuron states", timesteps=timesteps)
     low.inputs[INPUT] = held
     low.storage[source] = (held,)
@@ -212,15 +200,6 @@ def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -
     name = low.matrix(enters, shape, blocks, "gradients")
     fill(low, name, "zero adjoints", layer)
     return name
-
-
-def _wanted(low: ArrayLowering, body: Graph, value: str) -> Blocks:
-    """How the first product that reads a value wants it; over all tiles where patches or pools are made of it."""
-    reader = next(step for step in body.operations if step.inputs[0] == value)
-    shape = _matrix_shape(body, value)
-    if reader.kind != "matmul":
-        return low.arrays.spread(*shape)
-    return low.arrays.forward(shape[0], *_matrix_shape(body, reader.inputs[1])).left
 
 
 def _matrix_shape(body: Graph, value: str) -> tuple[int, int]:

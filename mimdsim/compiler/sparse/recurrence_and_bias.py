@@ -8,7 +8,8 @@ from __future__ import annotations
 from mimdsim.codelets import recurrence_and_bias as codelets
 from mimdsim.codelets.dense import SUM_REPLICAS
 from mimdsim.codelets.fan_in import SYNAPSE_CURRENT_PART
-from mimdsim.compiler.context import Lowering, Rules, in_bands
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import in_bands
 from mimdsim.compiler.sparse.selection import received
 from mimdsim.compiler.sparse.spikes import emit_parts, parts_of, replica_columns, replicate_spikes
 from mimdsim.graph import Operation

@@ -7,7 +7,8 @@ import numpy as np
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
-from mimdsim.compiler.context import WORD_BYTES, Lowering, Rules
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import WORD_BYTES
 from mimdsim.compiler.place.layer_partition import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.names import INPUT

@@ -18,7 +18,8 @@ from mimdsim.codelets.dense import (
     SUM_SOME_REPLICAS,
 )
 from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
-from mimdsim.compiler.context import Chips, Lowering, Rules, in_bands
+from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import Chips, in_bands
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.layer import labels_of

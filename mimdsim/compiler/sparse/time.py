@@ -9,7 +9,8 @@ copies, but another address in every timestep.)
 from __future__ import annotations
 
 from mimdsim.codelets.dense import copy_codelet
-from mimdsim.compiler.context import LINEAR_BYTES, Lowering
+from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.layout import LINEAR_BYTES
 from mimdsim.compiler.sparse import stash as lower_stash
 from mimdsim.compiler.sparse.neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.sparse.selection import declare_random, handed_on, list_variables
