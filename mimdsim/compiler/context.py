@@ -66,8 +66,8 @@ class Lowering(Layout):
         """
         self.inputs[name] = self.numbers(name, shape, category, layer, persistent=True)
         self.storage[name] = (name,)
-        if category != MOMENTS and self.placed(layer).copies > 1 and name not in self.alone:
-            copies = range(self.placed(layer).copies)
+        if category != MOMENTS and self.copies_of(layer) > 1 and name not in self.alone:
+            copies = range(self.copies_of(layer))
             everywhere = in_bands(1, ((0, shape[1], self.weights_of_copy(layer, copy, shape[0], 1)) for copy in copies))
             used = self.variable(f"{name}.copies", shape, "float32", everywhere, category)
             self.kept[used] = name

@@ -26,6 +26,8 @@ MOMENTS = "optimiser"  # the category of what an optimiser keeps
 WORD_BYTES = 4  # tiles store and exchange whole words
 
 
+Where = tuple[np.ndarray, dict[str, np.ndarray]]  # tiles and columns of vertices
+Vertices = tuple[Codelet, np.ndarray, dict[str, np.ndarray]]  # and their codelet
 LISTS = ("ids", "counts", "gradients")
 Chips = tuple[int, ...]  # of every sample, the chip of its lists
 Family = tuple[str, str]  # one of LISTS, and the layer whose spikes they are of
@@ -47,6 +49,12 @@ def made_once(
         return result
 
     return known  # type: ignore[return-value]  # wraps() forgets that the first parameter is positional
+
+
+def entries_on(tiles: np.ndarray, axis: int = 0) -> TileMapping:
+    """Entry k along an axis on tiles[k]."""
+    entry = np.arange(len(tiles))
+    return TileMapping.split(axis, tiles, entry, entry + 1)
 
 
 def in_bands(axis: int, bands: Iterable[tuple[int, int, TileMapping]]) -> TileMapping:
@@ -74,7 +82,7 @@ class Layout(ProgramBuilder):
     def placed(self, name: str) -> LayerPlacement:
         return next(layer for layer in self.placement.layers if layer.name == name)
 
-    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def by_context(self, layer: str) -> Where:
         """Tiles and (row_start, row_stop, start, stop) of one vertex per tile of a layer and worker context, each with
         a share of the samples."""
         placed = self.placed(layer)
@@ -83,11 +91,11 @@ class Layout(ProgramBuilder):
         return tiles, placed.rows(placed.cut_batch(shares))
 
     @property
-    def per_sample(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def per_sample(self) -> Where:
         """The tile of every sample, and its column."""
         return self.placement.sample_tiles, {"sample": np.arange(self.network.batch)}
 
-    def by_sample_and_tile(self, layer: str, *, parts: bool = False) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def by_sample_and_tile(self, layer: str, *, parts: bool = False) -> Where:
         """Tiles and (sample, start, stop) of one vertex per sample and tile of a layer, samples outermost so that
         neighbours touch neighbouring weights. parts: number a sample's tiles too."""
         placed, batch = self.placed(layer), self.network.batch
@@ -100,9 +108,14 @@ class Layout(ProgramBuilder):
             columns["part"] = np.tile(np.arange(len(placed.starts)), batch)
         return placed.homes[placed.copy_of].ravel(), columns
 
+    def shape_of(self, layer: str) -> tuple[int, int]:
+        """Of what its neurons have."""
+        found = self.layer(layer)
+        return self.network.batch * found.positions, found.columns
+
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
-        """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
-        return self.with_neurons(name, (self.network.batch, self.layer(layer).neurons), layer, category, dtype)
+        """Declare a variable of the shape of the layer's neurons that lies where they do."""
+        return self.with_neurons(name, self.shape_of(layer), layer, category, dtype)
 
     # ---- variables
 
@@ -185,7 +198,7 @@ class Layout(ProgramBuilder):
         parts = zip(pairwise(edges.tolist()), tiles, strict=True)
         return in_bands(axis - 1, ((begin, end, self.on_tiles(placed, row, axis)) for (begin, end), row in parts))
 
-    def over_weights(self, layer: str, rows: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def over_weights(self, layer: str, rows: int) -> Where:
         """Tiles and (copy, row_start, row_stop, start, stop) of every tile that has weights of so many rows."""
         placed, edges = self.placed(layer), self.placed(layer).cut_rows(rows)
         copy, part, run = (column.ravel() for column in np.indices(placed.grid.shape))
@@ -257,17 +270,14 @@ class Layout(ProgramBuilder):
     @made_once
     def by_sample(self, axis: int) -> TileMapping:
         """One sample after another over the sample tiles."""
-        index = np.arange(self.network.batch)
-        return TileMapping.split(axis, self.placement.sample_tiles, index, index + 1)
+        return entries_on(self.placement.sample_tiles, axis)
 
     def chips_of(self, layer: str) -> Chips:
         """The chips of a layer's lists; those of the input are where the first layer's are."""
         return self.placement.layers[0].chips if layer == INPUT else self.placed(layer).chips
 
     @made_once
-    def slots(
-        self, width: int, chips: Chips, item_bytes: int, least_bytes: int, family: Family | None
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def slots(self, width: int, chips: Chips, item_bytes: int, least_bytes: int, family: Family | None) -> Where:
         """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over the tiles of each
         sample's chip; by the rule 'lists_apart' over those of its family.
 
@@ -290,7 +300,7 @@ class Layout(ProgramBuilder):
         order = np.argsort(sample, kind="stable")
         return tiles[order], {"sample": sample[order], "slot_start": start[order], "slot_stop": stop[order]}
 
-    def slots_of(self, variable: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def slots_of(self, variable: str) -> Where:
         """`slots` of a variable that `spread` declared."""
         held, (chips, least_bytes, family) = self.variables[variable], self.lists[variable]
         return self.slots(held.shape[-1], chips, held.item_bytes, least_bytes, family)
@@ -308,7 +318,7 @@ class Layout(ProgramBuilder):
         place, count = LISTS.index(family[0]) * len(layers) + layers.index(family[1]), len(LISTS) * len(layers)
         return usable[place::count] if len(usable) >= count else usable
 
-    def rows_of(self, variable: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def rows_of(self, variable: str) -> Where:
         """Tiles and (sample, slot_start, slot_stop) of a declared variable of [batch, width] as it lies: whole samples
         or runs within samples."""
         held = self.variables[variable]
@@ -367,7 +377,7 @@ class Layout(ProgramBuilder):
         )
         return ids, counts
 
-    def linearly(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def linearly(self, layer: str) -> Where:
         """Tiles and columns of one number per neuron in runs over the layer's first chip, as the library maps."""
         width = self.layer(layer).neurons
         usable = self.placement.usable_on(self.chips_of(layer)[0])
@@ -381,14 +391,12 @@ class Layout(ProgramBuilder):
         layer."""
         shared = shape == (1, 1)
         tile = self.placed(layer).homes.ravel()[:1]
-        mapping = (
-            TileMapping.split(1, tile, np.zeros(1, int), np.ones(1, int)) if shared else self.shared(layer, shape[0])
-        )
+        mapping = entries_on(tile, 1) if shared else self.shared(layer, shape[0])
         self.alone |= {name} if shared else set()
         stored = self.options.moment_bytes if category == MOMENTS else 0
         return self.variable(name, shape, "float32", mapping, category, persistent=persistent, stored_bytes=stored)
 
-    def over_row(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def over_row(self, layer: str) -> Where:
         """Tiles and columns of what is mapped `by_neuron`, of one copy of the layer."""
         placed = self.placed(layer)
         return placed.homes[0], {"start": placed.starts, "stop": placed.stops}
@@ -401,9 +409,7 @@ class Layout(ProgramBuilder):
         """The tiles that hold neurons of a layer."""
         return self.placed(layer).tiles
 
-    def over_matrix(
-        self, codelet: Codelet, matrix: str, layer: str
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+    def over_matrix(self, codelet: Codelet, matrix: str, layer: str) -> Vertices:
         """The codelet, its tiles and columns for work on all of a [rows, neurons] matrix where it lies.
 
         `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
@@ -416,9 +422,7 @@ class Layout(ProgramBuilder):
         edges = np.array([0, *(end for _, _, end, _ in shares)])
         return on_rows(codelet), np.concatenate([tiles for *_, tiles in shares]), placed.rows(edges)
 
-    def over_neurons(
-        self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+    def over_neurons(self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()) -> Vertices:
         """The codelet, its tiles and columns for work on all of a [batch, neurons] plane where it lies.
 
         `codelet` works on whole columns of the plane (":", "start:stop"), one vertex per tile of the states. whole: its

@@ -7,6 +7,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import learned_constants as codelets
 from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.sparse.neurons import flag_threshold
 from mimdsim.compiler.sparse.spikes import replica_columns
 from mimdsim.graph import Operation
@@ -80,8 +81,7 @@ def lower_constant_gradient(low: Lowering, op: Operation) -> None:
         low.compute("constant gradient", op, *where, operands | given)
         return
     codelet, tiles, columns = low.over_matrix(codelets.shared_constant_part(about), rows[0], op.layer)
-    parts = np.arange(len(tiles))
-    mapping = TileMapping.split(0, tiles, parts, parts + 1)
+    parts, mapping = np.arange(len(tiles)), entries_on(tiles)
     partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
     low.compute("constant parts", op, codelet, tiles, {**columns, "part": parts}, {**given, "partial": partial})
     codelet, operands = codelets.shared_constant_gradient(about), {**operands, "partial": partial}

@@ -204,15 +204,11 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
     for name, indices in readers.items():
         if name in maker:
             waits.add_edges_from((maker[name], index) for index in indices if index != maker[name])
-    lies_in: dict[tuple[str, ...], list[str]] = {}
-    for name in maker:
-        if name in low.storage:
-            lies_in.setdefault(low.storage[name], []).append(name)
     overwritten = [
-        (carry.enters, maker[name])
+        (carry.enters, index)
         for carry in scan.carries
-        if carry.enters in low.storage
-        for name in lies_in.get(low.storage[carry.enters], [])
+        for name, index in maker.items()
+        if carry.enters in low.storage and low.storage.get(name) == low.storage[carry.enters]
     ]
     entering = {carry.enters for carry in scan.carries}
     overwritten += [(op.inputs[0], index) for index, ops in enumerate(groups) for op in ops if op.kind in OVERWRITES]
@@ -247,23 +243,14 @@ def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tupl
     for op in graph.operations:
         if op.name in taken or op.kind not in firsts:
             continue
-        for name in (*op.outputs, *op.inputs):
-            if (
-                name in op.outputs
-                and (op.kind, "neuron_readout_gradient") in fused
-                and len(consumers.get(name, [])) > 1
-            ):
-                continue  # an adjoint of the potential that learned coefficients read too
-            for other in consumers.get(name, []):
-                if (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
-                    partner[op.name] = other
-                    taken.add(other.name)
-                    break
-            if op.name in partner:
+        # an adjoint of the potential that learned coefficients read too is made by itself
+        apart = op.outputs if (op.kind, "neuron_readout_gradient") in fused else ()
+        near = (*op.outputs, *op.inputs)
+        joined = (name for name in near if name not in apart or len(consumers.get(name, ())) <= 1)
+        for other in (other for name in joined for other in consumers.get(name, ())):
+            if (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
+                partner[op.name] = other
+                taken.add(other.name)
                 break
-    groups = []
-    for op in graph.operations:
-        if op.name in taken:
-            continue
-        groups.append((op, partner[op.name]) if op.name in partner else (op,))
-    return tuple(groups)
+    left = (op for op in graph.operations if op.name not in taken)
+    return tuple((op, partner[op.name]) if op.name in partner else (op,) for op in left)

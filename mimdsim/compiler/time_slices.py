@@ -10,10 +10,11 @@ import numpy as np
 
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.layout import entries_on
 from mimdsim.graph import Scan
 from mimdsim.graph.names import before, spikes_of
 from mimdsim.graph.records import Carry, Slice
-from mimdsim.program import Codelet, Program, Superstep, TileMapping
+from mimdsim.program import Codelet, Program, Superstep
 from mimdsim.program.program import map_runs
 
 # what counts the entries of a sequence, by what these are
@@ -34,7 +35,7 @@ def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep
     replication optimisation"): every tile counts, and nothing is sent.
     """
     tiles = np.arange(low.tiles)
-    mapping = TileMapping.split(0, tiles, tiles, tiles + 1)
+    mapping = entries_on(tiles)
     for name in (counter, before(counter)):
         low.variable(name, (len(tiles),), "int32", mapping, "neuron states")
     columns, constants = {"start": tiles, "stop": tiles + 1}, {"value": first}

@@ -10,6 +10,7 @@ import numpy as np
 from mimdsim.codelets import dense
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.layout import Vertices, Where
 from mimdsim.compiler.place.products import ArrayPlacement, Blocks
 from mimdsim.graph import Graph, Operation
 from mimdsim.program import Codelet, Program, TileMapping
@@ -39,11 +40,6 @@ class ArrayLowering(Lowering):
         """Of the products of a layer: its samples, or the positions of them."""
         convolution = self.layer(layer).convolution
         return self.network.batch * (convolution.made.positions if convolution else 1)
-
-    def shape_of(self, layer: str) -> tuple[int, int]:
-        """Of what its neurons have."""
-        found = self.layer(layer)
-        return self.network.batch * found.positions, found.columns
 
     def as_read(self, body: Graph, value: str) -> Blocks:
         """How the product that reads a value first wants it; over all tiles where no product does."""
@@ -87,7 +83,7 @@ class ArrayLowering(Lowering):
             self.storage[value] = (made,)
         return self.storage[value][0]
 
-    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def by_context(self, layer: str) -> Where:
         """Every box of a layer's states; for vertices written by hand in a run of rows per worker context."""
         blocks, shares = self.states(layer), self.placement.worker_contexts
         if self.options.dense_neurons != "fused":
@@ -99,18 +95,12 @@ class ArrayLowering(Lowering):
         cut = cut.some(cut.row_stop > cut.row_start)
         return cut.tiles, cut.columns
 
-    def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
-        """Declare a variable of the shape of the layer's neurons that lies where they do."""
-        return self.matrix(name, self.shape_of(layer), self.states(layer), category)
-
     def with_neurons(self, name: str, shape: tuple[int, ...], layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a matrix, or a sequence of it, that lies where the layer's neurons do."""
         timesteps, *matrix = (0, *shape) if len(shape) == 2 else shape
         return self.matrix(name, tuple(matrix), self.states(layer), category, timesteps=timesteps)
 
-    def over_neurons(
-        self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+    def over_neurons(self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()) -> Vertices:
         """As with sparse spikes, but one vertex per box."""
         blocks = self.states(layer)
         return codelets.on_rows(codelet, whole), blocks.tiles, blocks.columns
@@ -155,18 +145,13 @@ class ArrayLowering(Lowering):
         self.on_boxes(stage, op, codelet, self.blocks[made], operands, **how)
         return made
 
-    def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
-        """As the product of the currents wants it; one number per neuron in a row."""
-        self.inputs[name] = self.numbers(name, shape, category, layer, persistent=True)
-        self.storage[name] = (name,)
-
     def numbers(self, name: str, shape: tuple[int, int], category: str, layer: str, *, persistent: bool = False) -> str:
         """Declare a matrix that lies as a parameter of this shape does."""
         weights = shape[0] > 1
         blocks = self.arrays.forward(self.product_rows(layer), *shape).right if weights else self.arrays.row(shape[1])
         return self.matrix(name, shape, blocks, category, persistent=persistent)
 
-    def over_row(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def over_row(self, layer: str) -> Where:
         """Tiles and columns of what is mapped `by_neuron`."""
         row = self.arrays.row(self.layer(layer).columns)
         return row.tiles, {"start": row.start, "stop": row.stop}
@@ -179,9 +164,7 @@ class ArrayLowering(Lowering):
         """The tiles that hold neurons of a layer."""
         return np.unique(self.states(layer).tiles)
 
-    def over_matrix(
-        self, codelet: Codelet, matrix: str, layer: str
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+    def over_matrix(self, codelet: Codelet, matrix: str, layer: str) -> Vertices:
         """As with sparse spikes, but one vertex per box."""
         blocks = self.blocks[matrix]
         return codelets.on_boxes(codelet), blocks.tiles, blocks.columns

@@ -12,7 +12,7 @@ from mimdsim.codelets.learned_constants import coefficient_pieces
 from mimdsim.compiler.context import Rules
 from mimdsim.compiler.dense import cells, planes
 from mimdsim.compiler.dense.context import ArrayLowering
-from mimdsim.compiler.layout import WORD_BYTES
+from mimdsim.compiler.layout import WORD_BYTES, entries_on
 from mimdsim.compiler.learned_constants import constants_of_row
 from mimdsim.compiler.losses import add_penalty
 from mimdsim.compiler.place.products import Blocks, ProductPlace
@@ -83,12 +83,12 @@ def _multiply(
         partial = low.variable(f"partial.{op.name}", shape, "float32", place.partials, "exchange buffers")
     codelet = products.block_product(kind, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle)
     operands = {"left": left, "right": right, "partial": partial, "total": result}
-    tables = place.tables(codelet, products.SUM_PARTS, operands, op.layer)
-    for step, (name, table) in enumerate(tables):
+    supersteps = place.supersteps(codelet, products.SUM_PARTS)
+    for step, (name, made, tiles, columns) in enumerate(supersteps):
         number = f" {step}" if plan.steps > 1 and name == "multiply" else ""
-        done = ((result, op.outputs[0]),) if step == len(tables) - 1 else ()
-        where, stage = (table.codelet, table.tiles, dict(table.columns)), f"{name} {op.outputs[0]}{number}"
-        low.compute(stage, op, *where, dict(table.operands), named=False, defines=done, mergeable=False)
+        done = ((result, op.outputs[0]),) if step == len(supersteps) - 1 else ()
+        stage = f"{name} {op.outputs[0]}{number}"
+        low.compute(stage, op, made, tiles, columns, operands, named=False, defines=done, mergeable=False)
 
 
 def lower_lif(low: ArrayLowering, op: Operation) -> None:
@@ -348,8 +348,7 @@ def lower_penalty(low: ArrayLowering, penalty: Operation, gradient: Operation) -
     """firing_penalty and its gradient: spikes counted where the neurons lie, then added up on one tile."""
     spikes = low.storage[penalty.inputs[0]][0]
     blocks = low.blocks[spikes]
-    part = np.arange(len(blocks.tiles))
-    mapping = TileMapping.split(0, blocks.tiles, part, part + 1)
+    part, mapping = np.arange(len(blocks.tiles)), entries_on(blocks.tiles)
     counts = low.variable(f"spikes_of.{penalty.layer}", (len(part),), "int32", mapping, "gradients")
     operands = {"spikes": spikes, "counts": counts}
     low.on_boxes("count firing", penalty, elementwise.COUNT_BOXES, blocks, operands, {"part": part})

@@ -15,7 +15,7 @@ import numpy as np
 
 from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Codelet, TileMapping, VertexTable
+from mimdsim.program import Codelet, TileMapping
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 
 
@@ -135,23 +135,13 @@ class ProductPlace:
         bounds["part"] = inner
         return self.tile(row, inner, column), bounds
 
-    def tables(
-        self, multiply: Codelet, add: Codelet, operands: dict[str, str], layer: str = ""
-    ) -> list[tuple[str, VertexTable]]:
-        """(name, vertices) of the supersteps one after the other: the partial products of every step and, where there
-        are several `parts`, their sums. operands: the variables "left", "right", "partial" and "total"."""
-        supersteps = []
-        for step in range(self.plan.steps):
-            tiles, columns = self.vertices(step)
-            used = {name: operands[name] for name in ("left", "right", "partial")}
-            table = VertexTable(codelet=multiply, layer=layer, tiles=tiles, operands=used, columns=columns)
-            supersteps.append(("multiply", table))
-        if self.parts > 1:
-            used = {name: operands[name] for name in ("partial", "total")}
-            ends = self.result
-            table = VertexTable(codelet=add, layer=layer, tiles=ends.tiles, operands=used, columns=ends.columns)
-            supersteps.append(("sum", table))
-        return supersteps
+    def supersteps(
+        self, multiply: Codelet, add: Codelet
+    ) -> list[tuple[str, Codelet, np.ndarray, dict[str, np.ndarray]]]:
+        """(name, codelet, tiles, columns) of one after the other: the partial products of every step and, where there
+        are several `parts`, their sums. Operands are "left", "right" and "partial", then "partial" and "total"."""
+        found = [("multiply", multiply, *self.vertices(step)) for step in range(self.plan.steps)]
+        return found + [("sum", add, self.result.tiles, self.result.columns)] * (self.parts > 1)
 
     @cached_property
     def left(self) -> Blocks:

@@ -19,6 +19,7 @@ from mimdsim.codelets import neurons as fused
 from mimdsim.codelets.dense import COPY_COLUMNS
 from mimdsim.codelets.linear_terms import Packed, pack_terms
 from mimdsim.compiler.context import Lowering, Rules
+from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.sparse.recurrence_and_bias import emit_current, synapse_inputs
 from mimdsim.compiler.sparse.selection import received
 from mimdsim.compiler.sparse.spikes import emit_parts
@@ -26,7 +27,7 @@ from mimdsim.compiler.time_slices import fill
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.linear_neurons import Gradient, LinearNeuron, constants_of
 from mimdsim.graph.names import coefficient_of
-from mimdsim.program import Codelet, Copy, TileMapping
+from mimdsim.program import Codelet, Copy
 from mimdsim.program.loop_extents import Recorded
 
 FLAG_THRESHOLD = 0.5  # between the zero and the one of a flag
@@ -238,8 +239,7 @@ def lower_listed_adjoint(low: Lowering, op: Operation) -> None:
 def _lower_state_gradient_rows(low: Lowering, op: Operation, dv: str) -> None:
     """One vertex per sample on whole rows, gathered from and scattered back to the neuron tiles."""
     layer, samples, tiles = low.layer(op.layer), np.arange(low.network.batch), low.placed(op.layer).combine_tiles
-    mapping = TileMapping.split(0, tiles, samples, samples + 1)
-    row = low.variable(f"dv_row.{op.layer}", (len(samples), layer.neurons), "float32", mapping, "gradients")
+    row = low.variable(f"dv_row.{op.layer}", (len(samples), layer.neurons), "float32", entries_on(tiles), "gradients")
     g, spikes, v = (low.storage[name] for name in op.inputs)
     operands = {"row": row, "dv": dv, "threshold": f"threshold.{op.layer}", "v": v[0], "g": g[0]}
     operands |= {"ids": spikes[0], "counts": spikes[1]}

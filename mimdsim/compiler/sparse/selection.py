@@ -8,7 +8,7 @@ from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
 from mimdsim.compiler.context import Lowering, Rules
-from mimdsim.compiler.layout import WORD_BYTES
+from mimdsim.compiler.layout import WORD_BYTES, Where, entries_on
 from mimdsim.compiler.place.layer_partition import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.names import INPUT
@@ -54,11 +54,10 @@ def lower_next_random(low: Lowering, op: Operation) -> None:
 
 
 def _by_list(low: Lowering, layer: str) -> TileMapping:
-    tiles, columns = _per_list(low, layer)
-    return TileMapping.split(0, tiles, columns["sample"], columns["sample"] + 1)
+    return entries_on(low.placed(layer).combine_tiles)
 
 
-def _per_list(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _per_list(low: Lowering, layer: str) -> Where:
     """Tiles and columns of one vertex per sample, where its list is joined."""
     return low.placed(layer).combine_tiles, {"sample": np.arange(low.network.batch)}
 
@@ -74,17 +73,17 @@ def lower_selection(low: Lowering, op: Operation) -> None:
     )
     drawn = layer.selection.truncation == "random"  # then the state of the generators is the last input
     second = low.storage[op.inputs[1]][0] if len(op.inputs) > 1 + drawn else None
-    _emit_flags(low, layer, placed, v, flags, second)
+    _emit_flags(low, op, {"v": v, "flags": flags}, second)
     scan, join, combine = FROM_A_START if drawn else PUBLISHED
     starts = {"starts": low.storage[op.inputs[-1]][1]} if drawn else {}
     if not drawn:
-        _emit_random_offsets(low, layer, placed)
+        _emit_random_offsets(low, op)
     edges, part_edges = _runs(layer.neurons, placed)
     part_of_worker = np.searchsorted(part_edges, np.arange(placed.workers), side="right") - 1
-    operands = _emit_lists(low, layer, "worker", "scan flags", scan, edges, part_of_worker, {"flags": flags, **starts})
+    operands = _emit_lists(low, op, "worker", "scan flags", scan, edges, part_of_worker, {"flags": flags, **starts})
     ends, parts = edges[part_edges], np.arange(placed.spread)
     operands |= starts
-    tile_lists = _emit_lists(low, layer, "tile", "combine workers", join, ends, parts, operands, joined=part_edges)
+    tile_lists = _emit_lists(low, op, "tile", "combine workers", join, ends, parts, operands, joined=part_edges)
     ids, counts = list_variables(low, name)
     low.storage[op.outputs[0]] = (ids, counts)
     per_sample = ROWS * placed.spread
@@ -106,41 +105,31 @@ def lower_selection(low: Lowering, op: Operation) -> None:
         low.compute("spikes to dense", op, codelets.SPIKES_TO_DENSE, *where, operands, follows=Recorded(layer=name))
 
 
-def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str, second: str | None) -> None:
+def _emit_flags(low: Lowering, op: Operation, operands: dict[str, str], second: str | None) -> None:
     """One vertex per neuron and sample (as published), samples outermost; or one per tile and worker context."""
-    batch = low.network.batch
-    scheduled = second is not None
-    operands = {"v": v, "flags": flags} | ({"second_threshold": second} if second is not None else {})
+    layer, placed, above = low.layer(op.layer), low.placed(op.layer), second is not None
+    if second is not None:
+        operands["second_threshold"] = second
     constants: dict[str, object] = {
         "threshold": np.float32(layer.selection.threshold),
         "second_threshold": np.float32(layer.selection.second_threshold),
     }
     if "coarse_flags" in low.options.rules:
-        codelet, where = codelets.FLAG_ROWS_ABOVE if scheduled else codelets.FLAG_ROWS, low.by_context(layer.name)
+        codelet, where = codelets.FLAG_ROWS_ABOVE if above else codelets.FLAG_ROWS, low.by_context(op.layer)
     else:
-        codelet = codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES
+        codelet = codelets.FLAG_SPIKES_ABOVE if above else codelets.FLAG_SPIKES
         tile_of_neuron = np.repeat(placed.homes, placed.stops - placed.starts, axis=1)
-        sample, neuron = (column.ravel() for column in np.indices((batch, layer.neurons)))
+        sample, neuron = (column.ravel() for column in np.indices((low.network.batch, layer.neurons)))
         where = tile_of_neuron[placed.copy_of].ravel(), {"sample": sample, "neuron": neuron}
-    low.compute("flag spikes", "select_spikes", codelet, *where, operands, layer=layer.name, constants=constants)
+    low.compute("flag spikes", op, codelet, *where, operands, constants=constants)
 
 
-def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) -> None:
+def _emit_random_offsets(low: Lowering, op: Operation) -> None:
     """A random offset per selecting tile, drawn every timestep. The published scan draws and ignores it."""
-    tiles = placed.selection_tiles.ravel()
-    slots = np.arange(len(tiles))
-    mapping = TileMapping.split(0, tiles, slots, slots + 1)
-    offsets = low.variable(f"offsets.{layer.name}", (len(slots),), "int32", mapping, "spike selection")
-    low.compute(
-        "random offsets",
-        "select_spikes",
-        RANDOM_OFFSETS,
-        tiles,
-        {"slot": slots},
-        {"offsets": offsets},
-        layer=layer.name,
-        mergeable=False,
-    )
+    tiles = low.placed(op.layer).selection_tiles.ravel()
+    name, mapping, columns = f"offsets.{op.layer}", entries_on(tiles), {"slot": np.arange(len(tiles))}
+    operands = {"offsets": low.variable(name, (len(tiles),), "int32", mapping, "spike selection")}
+    low.compute("random offsets", op, RANDOM_OFFSETS, tiles, columns, operands, mergeable=False)
 
 
 def list_variables(low: Lowering, layer: str) -> tuple[str, str]:
@@ -183,7 +172,7 @@ def _runs(neurons: int, placed: LayerPlacement) -> tuple[np.ndarray, np.ndarray]
 
 def _emit_lists(
     low: Lowering,
-    layer: Layer,
+    op: Operation,
     level: str,
     stage: str,
     codelet: Codelet,
@@ -198,7 +187,7 @@ def _emit_lists(
     A superstep with a table for each row of flags, whose vertices find other numbers of ids. Returns the operands of
     the lists.
     """
-    placed = low.placed(layer.name)
+    layer, placed = low.layer(op.layer), low.placed(op.layer)
     every = np.indices((low.network.batch, ROWS, len(part_of)))
     sample, row, number = (column.ravel() for column in every)
     tiles = placed.selection_tiles[sample, row, part_of[number]]
@@ -209,32 +198,22 @@ def _emit_lists(
         base = (sample * ROWS + row) * joined[-1]
         columns |= {"first": base + joined[number], "last": base + joined[number + 1]}
     operands, constants = {**operands, **lists}, {"capacity": layer.capacity}
-    with low.superstep(stage, "select_spikes", layer=layer.name):
+    with low.superstep(stage, op.kind, layer=op.layer):
         for which in range(ROWS):
             chosen = np.flatnonzero(row == which)
             some = {name: column[chosen] for name, column in columns.items()}
-            low.compute(
-                stage,
-                "select_spikes",
-                codelet,
-                tiles[chosen],
-                some,
-                operands,
-                layer=layer.name,
-                follows=Hits(layer=layer.name, which=WHICH[which]),
-                constants=constants,
-            )
+            follows = Hits(layer=op.layer, which=WHICH[which])
+            low.compute(stage, op, codelet, tiles[chosen], some, operands, follows=follows, constants=constants)
     return lists
 
 
 def _lists(low: Lowering, layer: Layer, level: str, tiles: np.ndarray, most: int) -> dict[str, str]:
     """Operands: ids and counts of lists in slots, of at most `most` ids each, slot by slot on `tiles`."""
-    slots = np.arange(len(tiles))
-    mapping, dtype, category = TileMapping.split(0, tiles, slots, slots + 1), low.options.id_dtype, "spike selection"
+    mapping, dtype, category = entries_on(tiles), low.options.id_dtype, "spike selection"
     room = _whole_words(low, min(layer.capacity, most))
-    ids = low.variable(f"{level}_ids.{layer.name}", (len(slots), room), dtype, mapping, category)
+    ids = low.variable(f"{level}_ids.{layer.name}", (len(tiles), room), dtype, mapping, category)
     counts = low.variable(
-        f"{level}_counts.{layer.name}", (len(slots),), dtype, mapping, category, stored_bytes=WORD_BYTES
+        f"{level}_counts.{layer.name}", (len(tiles),), dtype, mapping, category, stored_bytes=WORD_BYTES
     )
     return {f"{level}_ids": ids, f"{level}_counts": counts}
 

@@ -19,32 +19,26 @@ from mimdsim.codelets.dense import (
 )
 from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
 from mimdsim.compiler.context import Lowering, Rules
-from mimdsim.compiler.layout import Chips, in_bands
+from mimdsim.compiler.layout import Chips, Where, in_bands
 from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.layer import labels_of
 from mimdsim.program import Codelet, Copy, TileMapping
 
-Columns = tuple[np.ndarray, dict[str, np.ndarray]]
-
 
 def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
     """Ids and counts of `spikes` copied to every tile of `layer` that has the sample, once per timestep."""
-    ids, counts = low.storage[spikes]
-    placed = low.placed(layer)
+    placed, originals = low.placed(layer), low.storage[spikes]
     parts = zip(pairwise(placed.batch_edges.tolist()), placed.grid, strict=True)
     mapping = in_bands(0, ((begin, end, TileMapping.replicated(tiles)) for (begin, end), tiles in parts))
-    copies = []
-    names = []
-    for original in (ids, counts):
-        held = low.variables[original]
-        name = f"{original}.on.{layer}"
-        if name not in low.variables:
-            copies.append(Copy(source=original, target=name))
-        names.append(low.variable(name, held.shape, held.dtype, mapping, "spike ids"))
-    if copies:
+    copies = [Copy(source=original, target=f"{original}.on.{layer}") for original in originals]
+    if copies[0].target not in low.variables:
         low.copies("replicate ids", "replicate", *copies, layer=layer)
-    return names[0], names[1]
+    for copy in copies:
+        held = low.variables[copy.source]
+        low.variable(copy.target, held.shape, held.dtype, mapping, "spike ids")
+    ids, counts = (copy.target for copy in copies)
+    return ids, counts
 
 
 def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
@@ -69,7 +63,7 @@ def _in_copies(low: Lowering, layer: str, each: int, rows: int) -> TileMapping:
     return in_bands(0, ((copy * each, (copy + 1) * each, low.weights_of_copy(layer, copy, rows, 2)) for copy in copies))
 
 
-def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def replica_columns(low: Lowering, layer: str, part: int = 0) -> Where:
     """One vertex per replica, tile with a part of the weights, and context that shares its neurons, with the samples
     it sums."""
     placed = low.placed(layer)
@@ -92,7 +86,7 @@ def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarra
     return tiles[some], {name: column[some] for name, column in columns.items()}
 
 
-def parts_of(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Columns] | None = None) -> Columns:
+def parts_of(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Where] | None = None) -> Where:
     """Tiles and columns of a table for every part of weights of so many rows, one part after another: `start` and
     `stop` are the part's range of inputs, `first` and `last` its neurons, `part` its number among a sample's tiles.
 
@@ -110,7 +104,7 @@ def parts_of(low: Lowering, layer: str, rows: int, columns_of: Callable[..., Col
     return np.concatenate(tiles), {name: np.concatenate([own[name] for own in columns]) for name in columns[0]}
 
 
-def _by_sample(low: Lowering, layer: str, part: int) -> Columns:
+def _by_sample(low: Lowering, layer: str, part: int) -> Where:
     placed = low.placed(layer)
     _, columns = low.by_sample_and_tile(layer, parts=True)
     columns["part"] += part * len(placed.starts)
@@ -147,7 +141,7 @@ def emit_parts(
     codelet: Codelet,
     operands: dict[str, str],
     grid: np.ndarray,
-    where: Columns | None = None,
+    where: Where | None = None,
 ) -> None:
     """Numbers at listed ids, the operation's second input, in parts on the tiles of grid[copy], by default one vertex
     for a sample and tile; then their sums."""
