@@ -377,7 +377,7 @@ class Layout(ProgramBuilder):
         )
         return ids, counts
 
-    def linearly(self, layer: str) -> Where:
+    def linear_runs(self, layer: str) -> Where:
         """Tiles and columns of one number per neuron in runs over the layer's first chip, as the library maps."""
         width = self.layer(layer).neurons
         usable = self.placement.usable_on(self.chips_of(layer)[0])

@@ -137,7 +137,7 @@ def lower_read_out(low: Lowering, op: Operation) -> None:
     u = low.storage[op.inputs[0]][0]
     scores = low.with_neurons("scores", low.variables[u].shape[1:], op.layer, "gradients")
     keep(low, op, scores)
-    _read(low, "read out", op, READ_OUTS[op.attributes][0], {"u": u, "scores": scores})
+    _emit_read_out(low, "read out", op, READ_OUTS[op.attributes][0], {"u": u, "scores": scores})
 
 
 def lower_read_out_gradient(low: Lowering, op: Operation) -> None:
@@ -146,10 +146,10 @@ def lower_read_out_gradient(low: Lowering, op: Operation) -> None:
     du = _potential_gradient(low, op.layer, low.variables[u].shape)
     low.storage[op.outputs[0]] = (du,)
     operands = {"gradient": gradient, "u": u, "du": du}
-    _read(low, "read out gradient", op, READ_OUTS[op.attributes][1], operands)
+    _emit_read_out(low, "read out gradient", op, READ_OUTS[op.attributes][1], operands)
 
 
-def _read(low: Lowering, stage: str, op: Operation, codelet: Codelet, operands: dict[str, str]) -> None:
+def _emit_read_out(low: Lowering, stage: str, op: Operation, codelet: Codelet, operands: dict[str, str]) -> None:
     over, timesteps = op.attributes, low.variables[operands["u"]].shape[0]
     constants = {"factor": np.float32(1.0 / timesteps if over == "mean" else 1.0)}
     low.compute(stage, op, *low.over_neurons(codelet, op.layer), operands, constants=constants)

@@ -41,7 +41,7 @@ class ArrayLowering(Lowering):
         convolution = self.layer(layer).convolution
         return self.network.batch * (convolution.made.positions if convolution else 1)
 
-    def as_read(self, body: Graph, value: str) -> Blocks:
+    def blocks_for_reader(self, body: Graph, value: str) -> Blocks:
         """How the product that reads a value first wants it; over all tiles where no product does."""
         reader = next(step for step in body.operations if value in step.inputs)
         rows, columns = body.value(value).shape

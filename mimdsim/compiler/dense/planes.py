@@ -168,7 +168,7 @@ def _vertices(
 def lower_unfold(low: ArrayLowering, op: Operation) -> None:
     """unfold: patches where a product wants them."""
     assert low.scan_body is not None
-    made = low.result(op, low.as_read(low.scan_body, op.outputs[0]), "exchange buffers")
+    made = low.result(op, low.blocks_for_reader(low.scan_body, op.outputs[0]), "exchange buffers")
     _gather(low, op, codelets.unfold(op.attributes), made, op.attributes.window.taps)
 
 

@@ -174,7 +174,7 @@ def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> 
     shape = _matrix_shape(scan.body, inside)
     timesteps = 0 if source in low.steady else scan.timesteps
     name = "input.sequence" if timesteps else "input.steady"
-    blocks = low.as_read(scan.body, inside)
+    blocks = low.blocks_for_reader(scan.body, inside)
     held = low.matrix(name, shape, blocks, "neuron states", timesteps=timesteps)
     low.inputs[INPUT] = held
     low.storage[source] = (held,)

@@ -146,19 +146,19 @@ class ProductPlace:
     @cached_property
     def left(self) -> Blocks:
         """A [m, k]: every block spread evenly over the tiles that want it, one tile for each block of columns."""
-        return self._held("row", "inner", "column", fastest=1)
+        return self._even_pieces("row", "inner", "column", fastest=1)
 
     @cached_property
     def right(self) -> Blocks:
         """B [k, n]: every block spread evenly over the tiles that want it, one tile for each block of rows."""
-        return self._held("inner", "column", "row", fastest=0)
+        return self._even_pieces("inner", "column", "row", fastest=0)
 
     @cached_property
     def result(self) -> Blocks:
         """C [m, n]: every block summed in shares by the tiles that hold its partial products."""
-        return self._held("row", "column", "inner", fastest=0)
+        return self._even_pieces("row", "column", "inner", fastest=0)
 
-    def _held(self, down: str, across: str, over: str, fastest: int) -> Blocks:
+    def _even_pieces(self, down: str, across: str, over: str, fastest: int) -> Blocks:
         """Blocks along two axes in even pieces, one for each block of a step along the third."""
         most = {"row": self.plan.rows, "inner": self.plan.inner, "column": self.plan.columns}
         parts = len(self.edges[over]) - 1

@@ -266,7 +266,7 @@ def declare_constants(low: Lowering, layer: str) -> None:
     """decay and gain of the layer's neurons as variables, where the library puts constants: not with the neurons."""
     neuron = low.layer(layer).acting_neuron
     if neuron.fused:
-        known, where = constants_of(neuron), low.linearly(layer)
+        known, where = constants_of(neuron), low.linear_runs(layer)
         for name, value in (("decay", known.decay), ("gain", known.scale)):
             low.constant(name, layer, float(value), "set constants", *where)
 
