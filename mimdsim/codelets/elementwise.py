@@ -29,14 +29,9 @@ SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
 LAUNCH_CYCLES = 11  # per vertex that all contexts share: PopLibs' supervisor part
 
 
-def _select(n: Any, *, worker_contexts: int) -> Any:
-    """where(mask, a, b): one vertex per worker context, five cycles per element."""
-    return LAUNCH_CYCLES + worker_contexts * library.select_cycles([-(-n // worker_contexts)])
-
-
-def _choose(n: Any, *, worker_contexts: int) -> Any:
-    """where(mask, scalar, scalar)."""
-    return LAUNCH_CYCLES + worker_contexts * library.broadcast_select_cycles([-(-n // worker_contexts)])
+def _by_worker(n: Any, *, worker_contexts: int, cycles: Callable[..., Any]) -> Any:
+    """where(mask, a, b), or of scalars: one vertex per worker context."""
+    return LAUNCH_CYCLES + worker_contexts * cycles([-(-n // worker_contexts)])
 
 
 _scalar, _unary, _binary = library.broadcast_scalar_1d_cycles, library.unary_1d_cycles, library.binary_1d_cycles
@@ -59,8 +54,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "minus": partial(_binary, op="SUBTRACT"),
     "plus": partial(_binary, op="ADD"),
     "plus in place": partial(_binary, op="ADD", in_place=True),
-    "select": _select,
-    "one or zero": _choose,
+    "select": partial(_by_worker, cycles=library.select_cycles),
+    "one or zero": partial(_by_worker, cycles=library.broadcast_select_cycles),
 }
 
 
@@ -120,25 +115,14 @@ SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
 
 
 @lru_cache(maxsize=16)
-def add_surrogate(name: str) -> Codelet:
-    """dv += g * surrogate, for every neuron."""
+def surrogate_boxes(name: str, added: bool) -> Codelet:
+    """target = g * surrogate, for every neuron; or added to dv."""
+    into, compute = ("update dv", numerics.add_surrogate) if added else ("write target", numerics.surrogate_boxes)
     return _on_boxes(
-        f"AddSurrogate({name})",
-        "update dv; read g; read v",
-        numerics.add_surrogate,
-        (*SURROGATE_CALLS[name], "times", "plus in place"),
-        *("threshold", "slope", "kind"),
-    )
-
-
-@lru_cache(maxsize=16)
-def surrogate_boxes(name: str) -> Codelet:
-    """target = g * surrogate, for every neuron."""
-    return _on_boxes(
-        f"Surrogate({name})",
-        "write target; read g; read v",
-        numerics.surrogate_boxes,
-        (*SURROGATE_CALLS[name], "times"),
+        f"{'Add' * added}Surrogate({name})",
+        f"{into}; read g; read v",
+        compute,
+        (*SURROGATE_CALLS[name], "times", *("plus in place",) * added),
         *("threshold", "slope", "kind"),
     )
 

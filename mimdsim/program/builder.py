@@ -44,7 +44,8 @@ class ProgramBuilder:
             self.body.append(more)
         else:
             tables, copies = (*held.tables, *more.tables), (*held.copies, *more.copies)
-            self.open_superstep = replace(held, tables=tables, copies=copies)
+            defines = tuple(dict.fromkeys((*held.defines, *more.defines)))
+            self.open_superstep = replace(held, tables=tables, copies=copies, defines=defines)
 
     def add_vertices(
         self,

@@ -373,15 +373,15 @@ def golden_columns(dense: list[int]) -> dict[str, list[int]]:
     placement = place(network, MK2_TILES, WORKER_CONTEXTS, MappingOptions())
     reductions = list(placement.reductions.values())
     return {
-        "start": [layer.first_tile for layer in placement.layers],
-        "end": [layer.last_tile for layer in placement.layers],
+        "start": [int(layer.tiles[0]) for layer in placement.layers],
+        "end": [int(layer.tiles[-1]) + 1 for layer in placement.layers],
         "spread": [layer.spread for layer in placement.layers],
         "workers": [layer.workers for layer in placement.layers],
         "states_per_worker": [
             -(-width // layer.workers) for width, layer in zip(dense[1:], placement.layers, strict=True)
         ],
         "reduce_tiles": [plan.tiles for plan in reductions],
-        "occupied": [layer.occupied for layer in placement.layers[1:]],
+        "occupied": [layer.tiles.size for layer in placement.layers[1:]],
         "exchange_group": [plan.group_size for plan in reductions],
         "num_groups": [plan.groups for plan in reductions],
     }

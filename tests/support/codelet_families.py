@@ -50,9 +50,7 @@ MADE = {
     losses: tuple(losses.pool_codelet(what, by_timestep) for what in losses.POOLS for by_timestep in (False, True)),
     training: tuple(training.update_codelet(kind, scheduled=rate) for kind, rate in product(FORMS, (False, True))),
     elementwise: tuple(
-        make(name)
-        for make in (elementwise.add_surrogate, elementwise.surrogate_boxes)
-        for name in elementwise.SURROGATE_CALLS
+        elementwise.surrogate_boxes(name, added) for added in (True, False) for name in elementwise.SURROGATE_CALLS
     )
     + tuple(map(elementwise.dropout_masks, (False, True)))
     + tuple(elementwise.of_norm(*how) for how in product(elementwise.OF_NORM, (False, True))),
