@@ -27,11 +27,18 @@ from mimdsim.graph.surrogates import SURROGATES
 Parameters = dict[str, Any]
 TIMESTEPS, BATCH = 12, 5  # of what a reading is compared on
 SAME = 1e-6  # relative: parameters are float32 in the frameworks
-PROBES = np.array([-2.0, -0.7, -0.31, -0.11, -0.03, -0.004, 0.004, 0.03, 0.11, 0.31, 0.7, 2.0])  # u - threshold
-WIDE = 0.31
+# slope times where a surrogate is half as high as at 0
+HALF = {
+    "straight_through": 1e3,
+    "superspike": np.sqrt(2) - 1,
+    "arctan": 2 / np.pi,
+    "sigmoid": np.log(3 + np.sqrt(8)),
+    "triangular": 0.5,
+    "boxcar": 0.5,
+}
+FINE = np.geomspace(1e-4, 300, 200)  # from the threshold, as parts of where it is half as high
 SAME_SURROGATE = 1e-4
 SAME_GRADIENT = 1e-5  # relative: spikes, and with them their gradients, are float32 in some of the frameworks
-DIGITS = 5  # of a slope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,64 +360,52 @@ def _run_copy(run: Run, module: torch.nn.Module, currents: torch.Tensor) -> tupl
 def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeuron, width: int) -> tuple[str, float]:
     """The record of SURROGATES that has the derivative of a spike by its potential, and its slope."""
     after, gain = impulse(neuron)  # timesteps until a current reaches the potential, and what it adds there
-    currents = torch.zeros(after + 1, len(PROBES), width, dtype=torch.float64)
     start = float(run_neuron(neuron, np.zeros((after + 1, 1, neuron.neurons)))[1][-1].flat[0])
-    currents[0] = torch.tensor((PROBES + neuron.threshold - start) / gain)[:, None]
-    currents.requires_grad_()
-    spikes, _ = _run_copy(run, module, currents)
-    if not spikes.requires_grad:
-        raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
-    spikes[after, :, 0].sum().backward()
-    assert currents.grad is not None
-    found = currents.grad[0, :, 0].numpy() / gain
-    return nearest_surrogate(where, found)
+
+    def derivative(x: np.ndarray) -> np.ndarray:
+        currents = torch.zeros(after + 1, len(x), width, dtype=torch.float64)
+        currents[0] = torch.tensor((x + neuron.threshold - start) / gain)[:, None]
+        currents.requires_grad_()
+        spikes, _ = _run_copy(run, module, currents)
+        if not spikes.requires_grad:
+            raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
+        spikes[after, :, 0].sum().backward()
+        assert currents.grad is not None
+        found: np.ndarray = currents.grad[0, :, 0].numpy() / gain
+        return found
+
+    return nearest_surrogate(where, derivative, scaled=False)[:2]
 
 
-def nearest_surrogate(where: str, found: np.ndarray) -> tuple[str, float]:
-    """The record of SURROGATES that has these values at PROBES, and its slope; raises DescriptionError for none."""
-    best = min(
-        ((_surrogate_error(name, slope, found), name, slope) for name, slope in _candidate_slopes(found)),
-        default=(np.inf, "", 0.0),
-    )
-    if best[0] > SAME_SURROGATE:
-        near = f"; nearest: {best[1]} with slope {best[2]:g}, off by up to {best[0]:.2g}" if best[1] else ""
-        raise refusal(f"{where}: its surrogate gradient is none of {', '.join(SURROGATES)}{near}")
-    return best[1], float(f"{best[2]:.{DIGITS}g}")
-
-
-def _candidate_slopes(found: np.ndarray) -> Iterator[tuple[str, float]]:
-    """Every surrogate with the slope that it would have, from its values at PROBES."""
-    peak, at = float(found.max()), int(np.argmin(np.abs(PROBES)))
-    middle, x = float(found[at]), abs(float(PROBES[at]))
-    if not (np.isfinite(found).all() and middle > 0):
-        return
-    yield "straight_through", 1.0
-    far = int(np.argmin(np.abs(PROBES - WIDE)))  # its peak is 1 with every slope
-    if 0 < found[far] < 1:
-        yield "superspike", (1 / np.sqrt(found[far]) - 1) / WIDE
-    for scale in np.unique([peak, middle]):
-        yield "boxcar", float(scale)
-    # peaks are at 0, between probes: solved for the slope that gives the nearest two
-    for name, first in (("arctan", 2 * middle), ("sigmoid", 4 * middle), ("triangular", middle)):
-        yield name, _solve_slope(name, first, middle, x)
-
-
-def _solve_slope(name: str, slope: float, wanted: float, x: float) -> float:
-    """The slope with which the derivative at x is `wanted`, by Newton's method from one that is near."""
-    derivative, at = SURROGATES[name].derivative, np.array([x])
-    for _ in range(30):
-        value, moved = (float(derivative(at, each)[0]) for each in (slope, slope * 1.000001))
-        rise = (moved - value) / (slope * 1e-6)
-        if rise == 0 or not np.isfinite(slope):
-            break
-        slope -= (value - wanted) / rise
-    return slope
-
-
-def _surrogate_error(name: str, slope: float, found: np.ndarray) -> float:
-    if not (np.isfinite(slope) and slope > 0):
-        return np.inf
-    return float(np.abs(SURROGATES[name].derivative(PROBES, slope) - found).max() / max(np.abs(found).max(), 1e-30))
+def nearest_surrogate(
+    where: str, derivative: Callable[[np.ndarray], np.ndarray], scaled: bool
+) -> tuple[str, float, float]:
+    """The record of SURROGATES that is the derivative of a spike by its distance from the threshold, its slope, and a
+    factor, which is 1 unless it may be `scaled`; raises DescriptionError for none."""
+    near = derivative(np.array([1e-6, 2e-6]))
+    peak = float(2 * near[0] - near[1])
+    half, beyond = 1e-6, 1e3
+    while peak > 0 and beyond - half > 1e-10 * beyond:  # where it is half as high
+        tried = np.geomspace(half, beyond, 200)
+        below = np.flatnonzero(~(derivative(tried) > peak / 2))
+        last = int(below[0]) if below.size else len(tried)
+        half, beyond = (tried[max(last - 1, 0)], tried[min(last, len(tried) - 1)])
+    places = half * np.concatenate([FINE, -FINE])
+    found, tried_as = derivative(places), []
+    for name, product in HALF.items() if np.isfinite(found).all() and peak > 0 else ():
+        shape, slope = SURROGATES[name].derivative, float(f"{product / half:.6g}")
+        factor = float(f"{peak / float(shape(np.zeros(1), slope)[0]):.6g}") if scaled else 1.0
+        values = factor * shape(places, slope)
+        if name in ("boxcar", "triangular"):  # which end where rounding says
+            values = np.where(np.abs(np.abs(places) * slope - (0.5 if name == "boxcar" else 1)) < 1e-4, found, values)
+        tried_as.append((float(np.abs(values - found).max() / peak), name, slope, factor))
+    off, name, slope, factor = min(tried_as, default=(np.inf, "", 0.0, 0.0))
+    if not off <= SAME_SURROGATE:
+        times = f" times {factor:g}" if scaled else ""
+        said = f"; nearest: {name} with slope {slope:g}{times}, off by up to {off:.2g}" if name else ""
+        known = ", ".join(SURROGATES) + (", times a factor" if scaled else "")
+        raise refusal(f"{where}: its surrogate gradient is none of {known}{said}")
+    return name, slope, factor
 
 
 def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Reading, width: int) -> str:
