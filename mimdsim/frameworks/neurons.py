@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.frameworks import cells
 from mimdsim.graph import OPERATIONS
 from mimdsim.graph.cell_catalogue import CELL_MODELS
 from mimdsim.graph.linear_neurons import RESET_GRADIENTS, Gradient, LinearNeuron
@@ -75,8 +74,8 @@ class Reading:
         return neuron_of(self.model, self.parameters, reset=self.reset, reset_gradient=self.reset_gradient)
 
 
-# (spikes or potentials, potentials or None), each [timesteps, batch, neurons], of currents of that shape
-Run = Callable[[torch.nn.Module, torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]]
+# spikes or potentials [timesteps, batch, neurons] of currents of that shape
+Run = Callable[[torch.nn.Module, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,15 +160,14 @@ class _Nothing(torch.nn.Module):  # type: ignore[misc]
         return 0 * spikes
 
 
-def _run_snntorch(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _run_snntorch(module: Any, currents: torch.Tensor) -> torch.Tensor:
     module.init_hidden, module.output = False, True
     if hasattr(module, "recurrent"):
         module.recurrent = _Nothing()
     for state in SNNTORCH_STATES:
         if hasattr(module, state):
             setattr(module, state, torch.zeros(0, dtype=currents.dtype))
-    made = [module(current) for current in currents]
-    return torch.stack([each[0] for each in made]), torch.stack([each[-1] for each in made])
+    return torch.stack([module(current)[0] for current in currents])
 
 
 # ---- Norse
@@ -203,26 +201,51 @@ def _norse(model: str, *names: str, spiking: bool = True) -> Callable[[Any], Rea
     return read
 
 
-def _run_norse(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _run_norse(module: Any, currents: torch.Tensor) -> torch.Tensor:
     if hasattr(module, "recurrent_weights"):
         size = currents.shape[-1]
         del module.input_weights, module.recurrent_weights
         module.input_weights = torch.eye(size, dtype=currents.dtype)
         module.recurrent_weights = torch.zeros(size, size, dtype=currents.dtype)
     if any(kind.__name__ in ("SNN", "SNNRecurrent") for kind in type(module).__mro__):
-        return module(currents)[0], None
+        sent: torch.Tensor = module(currents)[0]
+        return sent
     state, made = None, []
     for current in currents:
         sent, state = module(current, state)
         made.append(sent)
-    return torch.stack(made), None
+    return torch.stack(made)
 
 
 # ---- PyTorch's own
 
 
+def _cell_problems(module: Any) -> Iterator[str]:
+    """Options of a cell that nothing here stands for."""
+    if getattr(module, "bidirectional", False):
+        yield "runs in both directions (bidirectional=True); nearest: one direction"
+    if getattr(module, "num_layers", 1) > 1:
+        yield f"has {module.num_layers} layers; nearest: as many modules of one layer each"
+    if getattr(module, "proj_size", 0):
+        yield "projects its outputs (proj_size); nearest: torch.nn.Linear after it"
+
+
 def _cells(model: str, module: Any) -> Reading:
-    return Reading(**cells.cell_fields(module, model))
+    """A module over a sequence, or one timestep."""
+    in_time = hasattr(module, "num_layers")
+    end = "_l0" if in_time else ""
+    return Reading(
+        model=model,
+        parameters={},
+        reset="",
+        reset_gradient="",
+        in_time=in_time,
+        batch_first=in_time and module.batch_first,
+        weights=f"weight_ih{end}",
+        recurrent=f"weight_hh{end}",
+        bias=f"bias_ih{end}" if module.bias else "",
+        recurrent_bias=f"bias_hh{end}" if module.bias else "",
+    )
 
 
 # ---- SpikingJelly
@@ -271,11 +294,11 @@ def _spikingjelly_reader(module: Any) -> Reading:
     )
 
 
-def _run_spikingjelly(module: Any, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _run_spikingjelly(module: Any, currents: torch.Tensor) -> torch.Tensor:
     if hasattr(module, "reset"):
         module.reset()
     module.step_mode = "s"
-    return torch.stack([module(current) for current in currents]), None
+    return torch.stack([module(current) for current in currents])
 
 
 _NORSE = ("tau_mem_inv", "v_leak", "v_th", "v_reset")
@@ -303,17 +326,14 @@ NEURONS: dict[str, Reader] = {
             "ParametricLIFNode": _spikingjelly_plif,
             "IFNode": lambda module: _spikingjelly(module, "if", r=1.0),
         }),
-        ("spikingjelly", lambda module, currents: (torch.stack(module(currents)), None), _reader_problems, {
+        ("spikingjelly", lambda module, currents: torch.stack(module(currents)), _reader_problems, {
             "NonSpikingLIFNode": _spikingjelly_reader,
         }),
     )
     for name, read in readers.items()
 }  # fmt: skip
 NEURONS |= {
-    f"torch.{kind}{cell}": Reader(
-        read=partial(_cells, kind.lower()),
-        problems=cells.problems,
-    )
+    f"torch.{kind}{cell}": Reader(read=partial(_cells, kind.lower()), problems=_cell_problems)
     for kind in ("GRU", "LSTM")
     for cell in ("", "Cell")
 }
@@ -353,10 +373,6 @@ def match_gradients(where: str, module: torch.nn.Module, reading: Reading, width
     return replace(reading, reset_gradient=_reset_gradient(where, run, plain, reading, width))
 
 
-def _run_copy(run: Run, module: torch.nn.Module, currents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-    return run(copy.deepcopy(module), currents)
-
-
 def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeuron, width: int) -> tuple[str, float]:
     """The record of SURROGATES that has the derivative of a spike by its potential, and its slope."""
     after, gain = impulse(neuron)  # timesteps until a current reaches the potential, and what it adds there
@@ -366,7 +382,7 @@ def _surrogate(where: str, run: Run, module: torch.nn.Module, neuron: LinearNeur
         currents = torch.zeros(after + 1, len(x), width, dtype=torch.float64)
         currents[0] = torch.tensor((x + neuron.threshold - start) / gain)[:, None]
         currents.requires_grad_()
-        spikes, _ = _run_copy(run, module, currents)
+        spikes = run(copy.deepcopy(module), currents)
         if not spikes.requires_grad:
             raise refusal(f"{where} has no surrogate gradient (surrogate_disable): leave that out")
         spikes[after, :, 0].sum().backward()
@@ -417,7 +433,7 @@ def _reset_gradient(where: str, run: Run, module: torch.nn.Module, reading: Read
     given = random.normal(0.5 * size, size, (TIMESTEPS, BATCH, width))
     weight = random.normal(size=given.shape)
     currents = torch.tensor(given, requires_grad=True)
-    sent, _ = _run_copy(run, module, currents)
+    sent = run(copy.deepcopy(module), currents)
     (sent * torch.tensor(weight)).sum().backward()
     assert currents.grad is not None
     gradient = currents.grad.numpy()
