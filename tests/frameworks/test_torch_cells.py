@@ -11,7 +11,7 @@ from torch_networks import BATCH, CLASSES, HIDDEN, INPUTS, TIMESTEPS, ZOO, Gated
 
 import mimdsim
 from mimdsim.base.errors import DescriptionError
-from mimdsim.frameworks.cells import reading_of
+from mimdsim.frameworks.network_table import reading_of
 from mimdsim.workload import network_of
 
 

@@ -1267,7 +1267,7 @@ def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray) -> np.ndarra
 
 def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
     """(the loss, gradients by the module's names), in the module's precision."""
-    from mimdsim.frameworks.recording import reset_states
+    from mimdsim.frameworks.module_calls import reset_states
 
     reset_states(module)
     functional.reset_net(module)
@@ -1279,7 +1279,7 @@ def gradients_of(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -
 
 
 def _step(network: TorchNetwork, module: Any, spikes: Any, labels: Any) -> tuple[float, dict[str, np.ndarray]]:
-    from mimdsim.frameworks.recording import reset_states
+    from mimdsim.frameworks.module_calls import reset_states
 
     if network.single:
         made = [module(step) for step in spikes]

@@ -117,14 +117,13 @@ def test_model_file_keeps_everything_in_float32(tmp_path: Path) -> None:
         skips = any(len(each) > 1 for each in made.sources)
         assert read_notes(tmp_path / "m.safetensors")["form"] == f"mimdsim model {1 + skips}", name
         for one, other in zip(made.populations, again.populations, strict=True):
-            assert (one.kind, one.recurrence, one.delay, one.dynamics.reset) == (
+            assert (one.kind, one.recurrence, one.sources, one.dynamics.reset) == (
                 other.kind,
                 other.recurrence,
-                other.delay,
+                other.sources,
                 other.dynamics.reset,
             ), name
-            np.testing.assert_allclose(one.weights, other.weights, rtol=1e-6)
-            for (_, first), (_, second) in zip(one.also, other.also, strict=True):
+            for (_, first), (_, second) in zip(one.reads, other.reads, strict=True):
                 np.testing.assert_allclose(first, second, rtol=1e-6)
             for field in dataclasses.fields(one.dynamics):
                 first, second = getattr(one.dynamics, field.name), getattr(other.dynamics, field.name)

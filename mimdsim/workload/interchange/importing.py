@@ -119,8 +119,9 @@ def _fill(path: Path, weights: dict[str, Array], layers: tuple[str, ...], networ
 def _describe(network: ImportedNetwork) -> list[str]:
     """One line per layer, and what was decided."""
     lines = [f"{network.title}, a timestep of {network.dt_seconds:g} s" if network.dt_seconds else network.title]
-    for (name, each), reads in zip(network.layers, network.sources, strict=True):
-        said = ", reads " + " and ".join(aged(one.name, one.lag or 0) for one in reads) if each.also else ""
+    for name, each in network.layers:
+        read = " and ".join(aged(one.name, one.lag or 0) for one in each.sources)
+        said = f", reads {read}" if len(each.reads) > 1 else ""
         lines.append(_describe_layer(name, each) + said)
     return [*lines, *(f"note: {note}" for note in network.notes)]
 
@@ -137,8 +138,8 @@ def _describe_layer(name: str, each: Population) -> str:
         parts.append("bias")
     if each.recurrence != "none":
         parts.append(f"recurrence {each.recurrence}")
-    if each.delay and not each.also:
-        parts.append(f"delay {each.delay}")
+    if len(each.reads) == 1 and each.sources[0].lag:
+        parts.append(f"delay {each.sources[0].lag}")
     return ", ".join(parts)
 
 
