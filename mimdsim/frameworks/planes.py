@@ -172,8 +172,8 @@ def currents_of(
     spikes: np.ndarray,
     weights: np.ndarray,
     bias: np.ndarray | float,
-    norm: BatchNorm | None,
-    gain: np.ndarray | None,
+    norm: BatchNorm | None = None,
+    gain: np.ndarray | None = None,
 ) -> np.ndarray:
     """float64[timesteps, samples, neurons] of spikes [timesteps, samples, inputs], channels outermost; with a batch
     norm of what the weights make, `bias` is its own."""
