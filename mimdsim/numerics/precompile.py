@@ -8,6 +8,7 @@ of its arguments, in the order in which a run needs them; benchmarks/first_run.p
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import os
@@ -38,9 +39,21 @@ def kernel(name: str) -> Any:
 
 
 def arguments(given: str) -> tuple[Any, ...]:
-    """Types from what numba calls them, an expression; numba evaluates signatures itself in the same way."""
-    found: tuple[Any, ...] = eval(given, {"__builtins__": {}, **_TYPES})
+    """Types from what numba calls them."""
+    found: tuple[Any, ...] = _made(ast.parse(given, mode="eval").body)
     return found
+
+
+def _made(node: ast.expr) -> Any:
+    """What a name of a type, a constant, a tuple or a call of these stands for."""
+    if isinstance(node, ast.Name):
+        return _TYPES[node.id]
+    if isinstance(node, ast.Tuple):
+        return tuple(_made(each) for each in node.elts)
+    if isinstance(node, ast.Call):
+        named = {str(each.arg): _made(each.value) for each in node.keywords}
+        return _made(node.func)(*(_made(each) for each in node.args), **named)
+    return ast.literal_eval(node)
 
 
 @cache
