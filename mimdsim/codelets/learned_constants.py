@@ -14,14 +14,21 @@ from mimdsim.codelets.linear_terms import LOOP_BUNDLES, SELECT_BUNDLES
 from mimdsim.codelets.recurrence_and_bias import REPLICA
 from mimdsim.codelets.surrogates import DIVIDE, EXPONENTIAL
 from mimdsim.codelets.vertex_costs import cpp_cost, on_loops
-from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, coefficients_of, grown, link_slope
+from mimdsim.graph.learned_constants import (
+    Coefficients,
+    ConstantGradient,
+    SharedRow,
+    coefficients_of,
+    grown,
+    link_slope,
+)
 from mimdsim.graph.linear_neurons import RowGradient
 from mimdsim.numerics.sparse import learned_constants as numerics
 from mimdsim.program import Codelet, Length, fields_of, terms_of
 
 WHENS = {"": numerics.ALWAYS, "after": numerics.AFTER, "quiet": numerics.QUIET}
 # of one constant: two comparisons that choose; or exponential, addition, division
-LINK_BUNDLES = {"clamp": 2 * SELECT_BUNDLES, "sigmoid": EXPONENTIAL + 2 + DIVIDE}
+LINK_BUNDLES = {"": 0, "clamp": 2 * SELECT_BUNDLES, "sigmoid": EXPONENTIAL + 2 + DIVIDE}
 COUNTED = f"{OWN_COUNT}; of a constant, 4 to clamp it, or an exponential (3), two additions and a division (3)"
 PIECE = ("piece", "row_start", "row_stop", "start", "stop")
 
@@ -41,9 +48,9 @@ def _by_runs(compute: Callable[..., None], cut: Sequence[bool]) -> Callable[...,
     return table
 
 
-def coefficients(about: Coefficients) -> Codelet:
+def coefficients(about: Coefficients | SharedRow) -> Codelet:
     """Every coefficient that follows from constants that are learned, for the neurons of the vertex."""
-    learned = about.neuron.learned
+    learned = about.learned
     shared = [len(each.value) == 1 for each in learned]
     names = [f"constant{index}" for index in range(len(learned))]
     fields = ["write own[:, start:stop]", *map(_whole_or_part, names, shared)]
@@ -54,9 +61,9 @@ def coefficients(about: Coefficients) -> Codelet:
 
     slopes = sum(len(ConstantGradient(coefficients=about, constant=index).rows) for index in range(len(learned)))
     links = sum(LINK_BUNDLES[each.link] + 1 for each in learned)
-    each = links + 2 * slopes + len(about.neuron.rows) + LOOP_BUNDLES
+    each = links + 2 * slopes + about.count + LOOP_BUNDLES
     return on_loops(
-        f"Coefficients({about.neuron.model})",
+        f"Coefficients({about.model})",
         "; ".join(fields),
         _by_runs(compute, [True, *(not one for one in shared)]),
         {"neurons": each},

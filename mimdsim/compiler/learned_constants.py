@@ -11,18 +11,19 @@ from mimdsim.compiler.layout import entries_on
 from mimdsim.compiler.sparse.neurons import flag_threshold
 from mimdsim.compiler.sparse.spikes import replica_columns
 from mimdsim.graph import Operation
-from mimdsim.graph.learned_constants import Coefficients, ConstantGradient
+from mimdsim.graph.learned_constants import Coefficients, ConstantGradient, SharedRow
 from mimdsim.graph.linear_neurons import RowGradient
 from mimdsim.program import Copy, TileMapping
 
 
 def lower_coefficients(low: Lowering, op: Operation) -> None:
     """coefficients: a row for each, where the numbers of single neurons lie."""
-    about: Coefficients = op.attributes
-    _check_uniform(about, op.layer)
+    about: Coefficients | SharedRow = op.attributes
+    if isinstance(about, Coefficients):
+        _check_uniform(about, op.layer)
     shape, (tiles, columns) = (len(op.outputs), about.neurons), low.over_row(op.layer)
     mapping, everywhere = TileMapping.split(1, tiles, columns["start"], columns["stop"]), low.by_neuron(op.layer, 1)
-    own = made = low.variable(f"coefficients.{op.layer}", shape, "float32", mapping, "neuron states")
+    own = made = low.variable(op.name, shape, "float32", mapping, "neuron states")
     given = {f"constant{index}": low.storage[name][0] for index, name in enumerate(op.inputs)}
     low.compute("coefficients", op, codelets.coefficients(about), tiles, columns, {"own": made, **given})
     if low.copies_of(op.layer) > 1:

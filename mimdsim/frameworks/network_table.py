@@ -63,7 +63,11 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
             f"neuron_of_{name}" if name in own else each.model for name, each in zip(names, readings, strict=True)
         ]
         made["cells"] = {
-            f"neuron_of_{name}": {"equations": list(each.texts), "learned": dict.fromkeys(each.rows, 0.0)}
+            f"neuron_of_{name}": {
+                "equations": list(each.texts),
+                "learned": dict.fromkeys(each.rows, 0.0),
+                **({"shared": list(each.shared)} if each.shared else {}),
+            }
             for name, each in own.items()
         }
     for before, name, layer in zip((INPUT, *names), names, layers, strict=False):
@@ -90,7 +94,9 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
     made |= _dropout(layers) | _norms(layers)
     sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
     dense = sums or made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
-    return made | ({"spikes": "dense"} if dense else {})
+    made |= {"spikes": "dense"} if dense else {}
+    lists = {"capacity", "second_threshold", "output_second_threshold"} if made.get("spikes") == "dense" else set()
+    return {key: value for key, value in made.items() if key not in lists}
 
 
 def _sends_numbers(reading: Reading) -> bool:

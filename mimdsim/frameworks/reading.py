@@ -35,6 +35,7 @@ from mimdsim.frameworks.origins import (
     LayerOutput,
     Origin,
     Product,
+    Sum,
     feeds_of,
 )
 from mimdsim.frameworks.own_neurons import with_own_neurons
@@ -334,6 +335,8 @@ def _product_in(origin: Origin | None) -> Product | None:
     """The last product in what a module returns, alone or of all timesteps."""
     if isinstance(origin, FunctionResult) and origin.by in GATHERS:
         return _product_in(origin.of[-1]) if origin.of else None
+    if isinstance(origin, Sum):  # of a timestep and those before it
+        return _product_in(origin.parts[-1])
     return origin if isinstance(origin, Product) else None
 
 

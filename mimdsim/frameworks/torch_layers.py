@@ -372,9 +372,11 @@ def _of_norm(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
 def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:
     """(parameter of the module, array here) of the constants that a layer's neurons learn."""
     prefix, reading = f"{layer.calls.name}." if layer.calls.name else "", layer.calls.reading
-    rows = reading.written.rows if reading.written else {}
     learned = [(f"{prefix}{of}", f"c.{name}.{constant}") for constant, of in reading.learned.items()]
-    return learned + [(of, f"{row}.{name}") for row, (of, _) in rows.items() if of]
+    if not (written := reading.written):
+        return learned
+    arrays = {row: f"c.{name}.{row}" if row in written.shared else f"{row}.{name}" for row in written.rows}
+    return learned + [(of, arrays[row]) for row, (of, _) in written.rows.items() if of]
 
 
 def mostly_delayed(layers: list[TorchLayer]) -> bool:

@@ -167,16 +167,22 @@ def signature_of(read: Read) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class Written:
     """The neurons of a layer that are written out. texts: their equations; rows: by learned name, the module's
-    parameter, '' for constants that differ from neuron to neuron, and values [1, neurons]; own: of cells with sums over
-    their own outputs apart, the product that makes them; first: the timestep before which they send 0."""
+    parameter, '' for constants that differ from neuron to neuron, and values [1, neurons], or [1, 1]; own: of cells
+    with sums over their own outputs apart, the product that makes them; first: the timestep before which they send 0.
+    """
 
     texts: tuple[str, ...]
     rows: dict[str, tuple[str, np.ndarray]]
     own: Product | None
     first: int
 
+    @property
+    def shared(self) -> list[str]:
+        """Learned names that are one number for the layer."""
+        return [row for row, (of, values) in self.rows.items() if of and values.size == 1]
+
     def model(self, name: str) -> CellModel:
-        return cell_from_equations(name, self.texts, {}, dict.fromkeys(self.rows, 0.0))
+        return cell_from_equations(name, self.texts, {}, dict.fromkeys(self.rows, 0.0), self.shared)
 
 
 class LayerTimes:
@@ -487,8 +493,10 @@ class EquationWriter:
         else:
             assert isinstance(arg, np.ndarray)
             of, known, values = None, "", arg
+            if values.size == 1:
+                return _number(float(values.flat[0]))
         key = of or values.tobytes()
-        if values.size != self.columns:
+        if values.size not in (1, self.columns):
             what = f"'{known}'" if known else "a tensor of no known origin"
             raise refusal(
                 f"{self.layer.where} read {what}, {values.size} values for {self.columns} neurons; nearest: one "

@@ -857,6 +857,27 @@ class Shown(nn.Module):  # type: ignore[misc]
         return torch.stack(spikes, dim=0), torch.stack(potentials, dim=0)
 
 
+class OwnTau(nn.Module):  # type: ignore[misc]
+    """One learned number for the neurons of a layer: how much they keep, as a sigmoid, and in planes a threshold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc1, self.fc2 = nn.Conv2d(2, 3, 3), nn.Linear(48, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.w, self.thr = nn.Parameter(torch.tensor(1.5)), nn.Parameter(torch.tensor([0.5]))
+
+    def forward(self, x: Any) -> Any:
+        v, u, made = 0.0, 0.0, 0.0
+        for step in x:
+            v = 0.9 * v + self.conv(step)
+            first = spike_fn(v - self.thr)
+            v = v * (1 - first)
+            u = torch.sigmoid(self.w) * u + self.fc1(first.flatten(1))
+            second = spike_fn(u - 1.0)
+            u = u - second
+            made = made + self.fc2(second)
+        return made
+
+
 class ReadOut(nn.Module):  # type: ignore[misc]
     """A linear layer without neurons at the end: of every timestep, averaged, or of the mean of all."""
 
@@ -1198,6 +1219,9 @@ ZOO: dict[str, TorchNetwork] = {
     "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
     "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(
         make=ShownPlanes, loss="", judge=of_counts, sample=(1, 8, 8), scale=2.0, input="image"
+    ),
+    "neurons written out: one learned number for a layer": TorchNetwork(
+        make=OwnTau, loss="", judge=of_counts, sample=(2, 6, 6), scale=3.0
     ),
     "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(False), loss="", judge=of_counts),
     "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut(True), loss="", judge=of_counts),

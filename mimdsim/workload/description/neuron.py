@@ -60,7 +60,7 @@ def _written(network: Network) -> dict[str, CellModel]:
         if name in MODELS or name in CELL_MODELS:
             raise MappingError(f"network.cells.{name}: there is such a model already; give it another name")
         try:
-            found[name] = cell_from_equations(name, keys.equations, keys.parameters, keys.learned)
+            found[name] = cell_from_equations(name, keys.equations, keys.parameters, keys.learned, keys.shared)
         except MappingError as problem:
             raise MappingError(f"network.cells.{name}: {problem}") from None
     return found
