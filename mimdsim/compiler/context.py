@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ class Lowering(Layout):
         self.open_superstep = self._superstep(stage, op, layer, **how)
         yield
         shared, self.open_superstep = self.open_superstep, None
-        self.add(shared)
+        self.add(replace(shared, defines=tuple(dict.fromkeys(shared.defines))))
 
     def compute(
         self,

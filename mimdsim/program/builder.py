@@ -44,8 +44,7 @@ class ProgramBuilder:
             self.body.append(more)
         else:
             tables, copies = (*held.tables, *more.tables), (*held.copies, *more.copies)
-            defines = tuple(dict.fromkeys((*held.defines, *more.defines)))
-            self.open_superstep = replace(held, tables=tables, copies=copies, defines=defines)
+            self.open_superstep = replace(held, tables=tables, copies=copies, defines=(*held.defines, *more.defines))
 
     def add_vertices(
         self,

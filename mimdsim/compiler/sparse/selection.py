@@ -192,11 +192,13 @@ def _emit_lists(
     sample, row, number = (column.ravel() for column in every)
     tiles = placed.selection_tiles[sample, row, part_of[number]]
     lists = _lists(low, layer, level, tiles, int(np.diff(edges).max()))
+    slot, base = {"slot": np.arange(len(tiles))}, sample * ROWS + row
     columns = {"row": row, "sample": sample, "start": edges[number], "stop": edges[number + 1]}
-    columns["slot"] = np.arange(len(tiles))
-    if joined is not None:
-        base = (sample * ROWS + row) * joined[-1]
-        columns |= {"first": base + joined[number], "last": base + joined[number + 1]}
+    if joined is None:
+        columns |= slot
+    else:
+        first, last = (base * joined[-1] + ends[number] for ends in (joined, joined[1:]))
+        columns = {"first": first, "last": last, **slot, **columns}
     operands, constants = {**operands, **lists}, {"capacity": layer.capacity}
     with low.superstep(stage, op.kind, layer=op.layer):
         for which in range(ROWS):
