@@ -57,17 +57,6 @@ class Notes(Section):
         """Rows that are out without a note."""
         return [row for row in rows if row.within is False and not any(each.matches(row) for each in self.disagreement)]
 
-    def stale(self, rows: list[Row]) -> list[str]:
-        """Patterns of tables in `rows` that match no row that is out, as 'file: pattern'."""
-        out = [row for row in rows if row.within is False]
-        files = {row.file for row in rows}
-        return [
-            f"{each.file}: {pattern}"
-            for each in self.disagreement
-            for pattern in each.rows
-            if each.file in files and not any(row.file == each.file and fnmatchcase(row.name, pattern) for row in out)
-        ]
-
 
 def load_notes(path: Path | None = None) -> Notes:
     """The notes of `path`, by default `references/disagreements.toml`; raises DescriptionError with every problem."""

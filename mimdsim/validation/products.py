@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -44,17 +43,16 @@ from mimdsim.program import (
     Superstep,
     TileMapping,
     Variable,
-    WorkerBundles,
-    extents_of,
 )
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT
-from mimdsim.timing import time_program
+from mimdsim.timing import bundles_of, time_program
 from mimdsim.validation.reference_table import Asked, Cells, Fields, ReferenceTable, whole_numbers, within_bounds
 
 PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256
 ITEM_BYTES = 4
 MAX_ELEMENTS = 1 << 28
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
 def tutorial_segments(machine: MimdMachine, rows: int, columns: int) -> int:
@@ -289,30 +287,15 @@ def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, v
         raise DescriptionError("matrix-vector product", [f"dtype '{dtype}', n = {n}: the tutorial has f32 and n = 1"])
     program = matrix_vector_program(machine, rows, columns, variant)
     memory = memory_profile(program, measure_memory(program, machine), machine)
-    profile = time_program(program, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory)
+    profile = time_program(program, machine, NOTHING, memory)
     kind = UNCERTAINTY["derived" if variant == "c++" else "published"]
     means = (
         ("compute_cycles", sum(span.busy_cycles for span in profile.spans) / program.tiles, kind),
-        ("busy_cycles", _bundles(program) / program.tiles, kind),
+        ("busy_cycles", bundles_of(program, machine, NOTHING) / program.tiles, kind),
         ("exchange_cycles", sum(span.exchange_cycles for span in profile.spans), UNCERTAINTY["assumed"]),
         ("total_cycles", sum(span.cycles for span in profile.spans), kind),
     )
     return {name: (middle, middle * (1 - off), middle * (1 + off)) for name, middle, off in means}
-
-
-def _bundles(program: Program) -> float:
-    """Bundles of all vertices: issue slots that are not idle."""
-    total = 0.0
-    for superstep, times, _ in program.supersteps():
-        for table in superstep.tables:
-            cost: Any = table.codelet.cost
-            assert isinstance(cost, WorkerBundles)
-            total += times * cost.fixed * table.vertices
-            every: Any = extents_of(program, table)
-            for term in cost.terms:
-                extents = [every[name] for name in term.extents]
-                total += times * term.bundles * float(np.prod(extents, axis=0).sum())
-    return total
 
 
 def _product_row(row: Cells, _asked: Asked) -> Fields:

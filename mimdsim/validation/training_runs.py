@@ -20,8 +20,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
-
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.schema import build
 from mimdsim.compiler import Compiled, place
@@ -38,7 +36,7 @@ from mimdsim.validation.reference_table import (
     refused,
     within_bounds,
 )
-from mimdsim.workload import Workload, network_of
+from mimdsim.workload import Workload, filled_activity, network_of
 from mimdsim.workload.description.mapping import MappingOptions
 
 SLOPE_TOLERANCE = 0.20
@@ -197,6 +195,7 @@ def _rounded(ends: Ends) -> Fields:
 
 MK2_TILES, WORKER_CONTEXTS = 1472, 6
 TILEWISE = {"state_gradient": "tilewise"}
+INPUT = "input"  # its name among the lists of an activity
 MEAN_INPUT_IDS = 12.7  # N-MNIST, 1 ms bins, first 100 ms, at most 32 kept: mean of real recordings
 STEP_TOLERANCE = 0.15
 MACHINE = "bow"
@@ -267,10 +266,13 @@ def _shared(data: Path | None) -> dict[str, str]:
 
 def _predicted(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> Ends:
     """Of a training step; low and high with empty and full lists, where they are further out."""
-    middle, empty, full = (
-        retime(compiled, machine, each)
-        for each in (activity, *(_same_counts(compiled, activity, full=full) for full in (False, True)))
-    )
+
+    def filled(share: float) -> RecordedActivity:
+        """So full are the lists of all layers; the input stays."""
+        made, (ids, counts) = filled_activity(compiled.network, share), (activity.ids, activity.counts)
+        return replace(made, ids=made.ids | {INPUT: ids[INPUT]}, counts=made.counts | {INPUT: counts[INPUT]})
+
+    middle, empty, full = (retime(compiled, machine, each) for each in (activity, filled(0.0), filled(1.0)))
     return (
         1e3 * middle.seconds_per_training_step,
         1e3 * min(empty.seconds_low, middle.seconds_low),
@@ -311,17 +313,6 @@ def _workload_of(row: Cells, data: Path | None) -> Workload:
         "mapping": {"state_gradient": "per_batch"},
     }
     return build(Workload, table, where=f"line {row.line}")
-
-
-def _same_counts(compiled: Compiled, activity: RecordedActivity, *, full: bool) -> RecordedActivity:
-    """Activity with every list of the layers empty or full (lowest ids); the input stays."""
-    ids, counts = dict(activity.ids), dict(activity.counts)
-    for layer in compiled.network.layers:
-        capacity = ids[layer.name].shape[2]
-        spread = (np.arange(capacity) * layer.neurons) // capacity
-        ids[layer.name] = np.broadcast_to(spread.astype(np.int32), ids[layer.name].shape).copy()
-        counts[layer.name] = np.full_like(counts[layer.name], capacity if full else 0)
-    return RecordedActivity(ids=ids, counts=counts, dropped={})
 
 
 TRAINING_STEPS = ReferenceTable(

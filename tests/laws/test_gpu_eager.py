@@ -29,10 +29,12 @@ from mimdsim.gpu.elementwise import (
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.validation.gpus.networks import (
     FRAMEWORKS,
+    FUSED,
     QUEUED_LAUNCHES,
     Framework,
     Pass,
     eager_seconds,
+    fused_seconds,
     predict_snn_row,
 )
 from mimdsim.validation.gpus.products import KNOWN, described, find_device, find_precision
@@ -234,6 +236,8 @@ def test_neurons_alone_take_no_product() -> None:
     assert triton < by_hand / 2  # 8 passes
     layer = predict_snn_row({**row, "task": "1x Linear(N,N) + 1x LIF"}).seconds
     assert layer > 40 * by_hand
+    with pytest.raises(ValueError, match="over 0 values: must be at least 1"):
+        fused_seconds(described("rtx4090"), FUSED[0], values=0, precision="fp32", direction="forward")
 
 
 def test_an_unknown_computer_widens_the_interval() -> None:

@@ -245,6 +245,29 @@ FUSED: tuple[FusedNeurons, ...] = (
 )
 
 
+def find_fused(framework: str, precision: Precision) -> FusedNeurons | None:
+    """The program that a table calls `framework`; None if it is not counted for numbers of that width."""
+    for item in FUSED:
+        if precision in item.precisions and all(word in framework for word in item.name.lower().split()):
+            return item
+    return None
+
+
+def fused_seconds(
+    gpu: GpuMachine,
+    neurons: FusedNeurons,
+    *,
+    values: int,
+    precision: Precision,
+    direction: Way,
+) -> float:
+    """One pass over `values` = timesteps * batch * neurons values. Raises ValueError when there are none."""
+    if values < 1:
+        raise ValueError(f"fused neurons over {values} values: must be at least 1")
+    passes = neurons.forward if direction == "forward" else neurons.backward
+    return elementwise_seconds(gpu, passes * values * ELEMENT_BYTES[precision], launching="stream").seconds
+
+
 # Period of a Python call that launches one kernel, of the computer a device was timed in; a fact of that computer.
 # kind: derived, from host-bound rows of gpu_snn_measurements.csv (2070: N=512, 3090: N=4096) and from published
 # microseconds per operation (A100 and 4090 boxes of open-neuromorphic); others assumed
@@ -405,18 +428,13 @@ def _eager_framework(case: _Case) -> Framework:
 
 def _fused(case: _Case) -> SnnPrediction:
     """One kernel over all timesteps, behind one product over all of them where there is a layer."""
-    counted = (item for item in FUSED if case.precision in item.precisions)
-    neurons = next(
-        (item for item in counted if all(word in case.framework for word in item.name.lower().split())), None
-    )
+    neurons = find_fused(case.framework, case.precision)
     if neurons is None:
         raise MimdsimError(f"no count of what fused neurons of '{case.framework}' move in {case.precision}")
     values = case.neurons * case.batch * case.timesteps
     seconds = 0.0
     for way in case.ways[::-1]:
-        passes = neurons.forward if way == "forward" else neurons.backward
-        moved = passes * values * ELEMENT_BYTES[case.precision]
-        seconds += elementwise_seconds(case.gpu, moved, launching="stream").seconds
+        seconds += fused_seconds(case.gpu, neurons, values=values, precision=case.precision, direction=way)
         if case.measured != "neurons alone":
             shape = (case.batch * case.timesteps, case.neurons, case.neurons)
             m, n, k = shape if way == "forward" else shape[::-1]

@@ -10,7 +10,6 @@ device.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -39,11 +38,6 @@ class SparsePlan(Choice):
     def flops(self) -> int:
         """Multiplies and adds of nonzeros only."""
         return self.shape.flops
-
-    @property
-    def tiles(self) -> int:
-        """Tiles that take part."""
-        return math.prod(self.parts)
 
     @property
     def cycles(self) -> int:
@@ -188,20 +182,19 @@ def _plan(
     plan_of = partial(plan_sparse_product, block=block, density=density, dtype=dtype, static=static)
     if batch:
         return plan_of(machine, rows, columns, batch)
-    best: SparsePlan | None = None
+    fitting: list[SparsePlan] = []
     refusal: DoesNotFit | None = None
     for tried in BATCHES:
         copies = COPY_BYTES * (rows + columns) * tried // machine.chip.tiles if dtype == "f16" else 0
         try:
             plan = plan_of(machine, rows, columns, tried)
-            fits = plan.memory_bytes + copies <= machine.tile.sram_bytes
-            if fits and (best is None or plan.flops / _profiled_seconds(plan) > best.flops / _profiled_seconds(best)):
-                best = plan
+            if plan.memory_bytes + copies <= machine.tile.sram_bytes:
+                fitting.append(plan)
         except DoesNotFit as problem:
             refusal = problem
-    if best is None:
+    if not fitting:
         raise refusal or DoesNotFit(f"no batch up to {LARGEST_BATCH} leaves room for fp32 copies on {machine.name}")
-    return best
+    return max(fitting, key=lambda plan: plan.flops / _profiled_seconds(plan))
 
 
 SPARSE_PRODUCTS = ReferenceTable(

@@ -16,7 +16,7 @@ held by another (`boxes.py`) goes through a copy of its own on the way back. Bot
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -79,9 +79,9 @@ class Solver:
 
     vertex: str
     axes: int
-    pad: int
-    turning: int
-    reads: dict[str, int]
+    pad: int = 1
+    turning: int = 2
+    reads: dict[str, int] = field(default_factory=lambda: {"old": 1})
     compute: Callable[..., None]
     loop: Loop
     pairs: Loop | None = None
@@ -172,7 +172,6 @@ def _diffusion(pad: int, operations: int, constants: int) -> Solver:
         vertex="DiffusionEquationSimple",
         axes=3,
         pad=pad,
-        turning=2,
         reads={"old": pad},
         compute=partial(diffusion, pad=pad),
         loop=Loop(loads=6 * pad + 1, stores=1, operations=operations, rows=4 * pad + 2, constants=constants),
@@ -185,9 +184,6 @@ def _heat(axes: int, loop: Loop, pairs: Loop | None) -> Solver:
     return Solver(
         vertex="HeatEquationSimple" if pairs is None else "HeatEquationOptimized",
         axes=axes,
-        pad=1,
-        turning=2,
-        reads={"old": 1},
         compute=heat,
         loop=loop,
         pairs=pairs,
@@ -214,9 +210,6 @@ def _wave_solver(vertex: str, pad: int) -> Solver:
 _aliev_panfilov = Solver(
     vertex="AlievPanfilov",
     axes=2,
-    pad=1,
-    turning=2,
-    reads={"old": 1},
     updated=("recovery",),
     compute=aliev_panfilov,
     # as written 12 loads, stores and control, 26 operations and a division: 41 bundles. The published assembly
