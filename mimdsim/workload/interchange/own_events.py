@@ -3,13 +3,10 @@ sets and lists of structured arrays have them, arrays of spikes, batches of a Py
 
 from __future__ import annotations
 
-import atexit
 import csv
 import io
 import itertools
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError, shortened
-from mimdsim.base.files import read_bounded_text, writable_folder, write_atomically
+from mimdsim.base.files import folder_to_make, read_bounded_text, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.workload.description.workload import Workload, load_workload
 
@@ -95,11 +92,7 @@ def from_events(
     data: dict[str, Any] = {"source": "events", "path": FILE, "classes": classes, "timesteps": timesteps}
     data |= {"sensor": list(sensor)} if sensor is not None else {"inputs": inputs}
     data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds)}
-    if out is not None:
-        folder = writable_folder(Path(out))
-    else:
-        folder = Path(tempfile.mkdtemp(prefix="mimdsim-from-events-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = folder_to_make(out, "from-events")
     write_atomically(folder / FILE, _event_file(subsets))
     widths = sensor[0] * sensor[1] * sensor[2] if sensor is not None else inputs
     table = {
