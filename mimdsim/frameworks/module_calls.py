@@ -19,26 +19,9 @@ import numpy as np
 import torch
 from torch.nn.utils.prune import BasePruningMethod
 
-from mimdsim.frameworks.neurons import (
-    NEURONS,
-    SNNTORCH_STATES,
-    match_gradients,
-    neuron_key,
-    read_neuron,
-    refusal,
-)
-from mimdsim.frameworks.origins import (
-    FunctionResult,
-    Input,
-    LayerOutput,
-    Origin,
-    Parameter,
-    Product,
-)
-from mimdsim.frameworks.planes import (
-    function_of,
-    options_of,
-)
+from mimdsim.frameworks.neurons import NEURONS, SNNTORCH_STATES, match_gradients, neuron_key, read_neuron, refusal
+from mimdsim.frameworks.origins import FunctionResult, Input, LayerOutput, Origin, Parameter, Product
+from mimdsim.frameworks.planes import function_of, options_of
 from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
 
 # what comes nearest to modules that are no layers here

@@ -29,25 +29,12 @@ from mimdsim.frameworks.network_table import (
     reading_of,
 )
 from mimdsim.frameworks.neurons import Reading, refusal, run_neuron
-from mimdsim.frameworks.origins import (
-    FunctionResult,
-    LayerOutput,
-    Origin,
-    Product,
-    feeds_of,
-)
+from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, functions_in, layers_of, named, read_by, sums_apart, widths_of
-from mimdsim.frameworks.torch_weights import (
-    NOTE,
-    frozen_arrays,
-    links_of,
-    parameters_of,
-    pruned_arrays,
-    weights_of,
-)
+from mimdsim.frameworks.torch_weights import NOTE, frozen_arrays, links_of, parameters_of, pruned_arrays, weights_of
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, inference_graph, interpret
 from mimdsim.graph.cell_catalogue import cell_of
 from mimdsim.graph.losses import Loss
