@@ -19,26 +19,9 @@ import numpy as np
 import torch
 from torch.nn.utils.prune import BasePruningMethod
 
-from mimdsim.frameworks.neurons import (
-    NEURONS,
-    SNNTORCH_STATES,
-    match_gradients,
-    neuron_key,
-    read_neuron,
-    refusal,
-)
-from mimdsim.frameworks.origins import (
-    FunctionResult,
-    Input,
-    LayerOutput,
-    Origin,
-    Parameter,
-    Product,
-)
-from mimdsim.frameworks.planes import (
-    function_of,
-    options_of,
-)
+from mimdsim.frameworks.neurons import NEURONS, SNNTORCH_STATES, match_gradients, neuron_key, read_neuron, refusal
+from mimdsim.frameworks.origins import FunctionResult, Input, LayerOutput, Origin, Parameter, Product
+from mimdsim.frameworks.planes import function_of, options_of
 from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
 
 # what comes nearest to modules that are no layers here
@@ -69,6 +52,9 @@ NEAREST = {
 }
 # modules of the frameworks that only call others
 CONTAINERS = {"SequentialState", "Lift", "SeqToANNContainer", "MultiStepContainer", "StepModeContainer"}
+# modules of PyTorch of whose functions each is recorded, some in neurons that are written out
+_NN = torch.nn
+OF_FUNCTIONS = (_NN.Flatten, _NN.Identity, _NN.Unflatten, _NN.Sigmoid, _NN.Tanh, _NN.Hardtanh)
 
 
 class Kind(Enum):
@@ -76,7 +62,6 @@ class Kind(Enum):
 
     FUNCTION = "weights and a bias, or a pool"
     NEURON = "neurons"
-    SAME = "hands its values on"
     DROPOUT = "leaves some of its values out"
     NORM = "batch norm of the product before it"
     SPIKE = "a step with a surrogate gradient"
@@ -96,11 +81,9 @@ def kind_of(module: torch.nn.Module) -> Kind:
         return Kind.SPIKE
     if isinstance(module, torch.jit.ScriptModule):
         return Kind.UNKNOWN
-    if isinstance(module, (torch.nn.Sigmoid, torch.nn.Tanh, torch.nn.Hardtanh)):
-        return Kind.CONTAINER  # functions, in neurons that are written out
+    if isinstance(module, OF_FUNCTIONS):
+        return Kind.CONTAINER
     parents = [kind for kind in type(module).__mro__ if kind is not torch.nn.Module]
-    if isinstance(module, (torch.nn.Flatten, torch.nn.Identity, torch.nn.Unflatten)):
-        return Kind.SAME
     if isinstance(module, torch.nn.Dropout) or key == "spikingjelly.Dropout":
         return Kind.DROPOUT
     if isinstance(module, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
@@ -210,9 +193,6 @@ class ModuleRecorder(Recorder):
         of = self.origin(given)
         if kind is Kind.SPIKE:
             self._spike(where, module, given, made, module)
-        elif kind is Kind.SAME:
-            if of is not None:
-                self.mark(made, of)
         elif kind is Kind.DROPOUT:
             if module.p and not module.training:
                 warnings.warn(f"{where} is off in eval(), and so left out; call train() to keep it", UserWarning, 2)

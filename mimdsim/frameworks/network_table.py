@@ -26,7 +26,7 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload.description.sections import STEADY
-from mimdsim.workload.interchange.importing import random_table
+from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table
 
 SAME = 1e-4  # of the largest: PyTorch computes in float32
 LOSSES: dict[str, dict[str, Any]] = {
@@ -53,8 +53,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
         "recurrence": [_recurrence(layer) for layer in layers],
         "bias": [bool(layer.biases or layer.norm or layer.recurrent_bias) for layer in layers],
         "delay": int(mostly_delayed(layers)),
-        "second_threshold": NONE,
-        "output_second_threshold": NONE,
+        **EVERY_GRADIENT,
     }
     names = [name for name, _ in named(layers)]
     own = {name: each.written for name, each in zip(names, readings, strict=True) if each.written}
@@ -132,9 +131,6 @@ def _dropout(layers: list[TorchLayer]) -> dict[str, Any]:
     if not ways:
         return {}
     return {"dropout": [each.share if each else 0.0 for each in found], "dropout_per": ways[0]}
-
-
-NONE = -100.0  # a second threshold that every potential is above: gradients of all neurons, as PyTorch's
 
 
 def _recurrence(layer: TorchLayer) -> str:

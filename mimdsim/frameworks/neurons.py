@@ -96,11 +96,6 @@ def number(value: Any, *, every: bool = False) -> float | tuple[float, ...]:
     return float(array[0]) if alike else tuple(map(float, array))
 
 
-def _is_learned(module: Any, name: str) -> bool:
-    held = getattr(module, name, None)
-    return isinstance(held, torch.nn.Parameter) and held.requires_grad
-
-
 # ---- snnTorch
 
 SNNTORCH_STATES = ("spk", "syn", "syn_exc", "syn_inh", "mem")
@@ -130,7 +125,8 @@ def _snntorch(model: str, *names: str) -> Callable[[Any], Reading]:
         for name in ("alpha", "beta"):
             if name in held:
                 held[name] = held[name].clamp(0, 1)
-        learned = {name: name for name in held if _is_learned(module, name)}
+        trained = {name for name, each in module.named_parameters(recurse=False) if each.requires_grad}
+        learned = {name: name for name in held if name in trained}
         reading = Reading(
             model=model,
             parameters={name: number(value, every=name in learned) for name, value in held.items()},
@@ -249,26 +245,26 @@ def _spikingjelly_problems(module: Any) -> Iterator[str]:
             yield f"learns its constant '{name}', which is fixed here"
 
 
-def _spikingjelly(module: Any, model: str, **parameters: Any) -> Reading:
-    zero = module.v_reset is not None
-    # it fires at its threshold, models here above theirs: above what float32 has just below
-    threshold = float(np.nextafter(np.float32(module.v_threshold), np.float32(0)))
-    return Reading(
-        model=model,
-        parameters=parameters | {"v_threshold": threshold, "v_reset": float(module.v_reset or 0.0)},
-        reset="zero" if zero else "subtract",
-        in_time=module.step_mode == "m",
-    )
+def _spikingjelly(model: str, **constants: float) -> Callable[[Any], Reading]:
+    """A reader of a class with these constants, and with `tau` and `decay_input` where it has them; w: what
+    ParametricLIFNode learns, whose sigmoid is a share."""
 
+    def read(module: Any) -> Reading:
+        held = {name: float(getattr(module, name)) for name in ("tau", "decay_input") if hasattr(module, name)}
+        learns = hasattr(module, "w")
+        share = {"share": float(module.w.detach().double().sigmoid())} if learns else {}
+        # it fires at its threshold, models here above theirs: above what float32 has just below
+        threshold = float(np.nextafter(np.float32(module.v_threshold), np.float32(0)))
+        limits = {"v_threshold": threshold, "v_reset": float(module.v_reset or 0.0)}
+        return Reading(
+            model=model,
+            parameters={**share, **held, **constants, **limits},
+            reset="subtract" if module.v_reset is None else "zero",
+            in_time=module.step_mode == "m",
+            learned={"share": "w"} if learns and module.w.requires_grad else {},
+        )
 
-def _spikingjelly_lif(module: Any) -> Reading:
-    return _spikingjelly(module, "spikingjelly_lif", tau=float(module.tau), decay_input=float(module.decay_input))
-
-
-def _spikingjelly_plif(module: Any) -> Reading:
-    share = float(module.w.detach().double().sigmoid())
-    reading = _spikingjelly(module, "spikingjelly_plif", share=share, decay_input=float(module.decay_input))
-    return replace(reading, learned={"share": "w"} if module.w.requires_grad else {})
+    return read
 
 
 def _reader_problems(module: Any) -> Iterator[str]:
@@ -314,9 +310,9 @@ NEURONS: dict[str, Reader] = {
             **dict.fromkeys(("LICell", "LI"), _norse("norse_lif", *_READ_OUT, spiking=False)),
         }),
         ("spikingjelly", _run_spikingjelly, _spikingjelly_problems, {
-            "LIFNode": _spikingjelly_lif,
-            "ParametricLIFNode": _spikingjelly_plif,
-            "IFNode": lambda module: _spikingjelly(module, "if", r=1.0),
+            "LIFNode": _spikingjelly("spikingjelly_lif"),
+            "ParametricLIFNode": _spikingjelly("spikingjelly_plif"),
+            "IFNode": _spikingjelly("if", r=1.0),
         }),
         ("spikingjelly", lambda module, currents: torch.stack(module(currents)), _reader_problems, {
             "NonSpikingLIFNode": _spikingjelly_reader,

@@ -149,14 +149,10 @@ def with_own_neurons(recorded: Recorded, output: str) -> Recorded:
         for name, calls in every.items()
     }
     found = [_replaced(origin, sent, known) for origin in recorded.returned]
-    ends = [_before_quotient(origin) for origin in recorded.returned]
+    ends = [each.of[0] if isinstance(each, FunctionResult) and each.by == "div" else each for each in recorded.returned]
     times = {sent[end].call for end in ends if isinstance(end, Made) and end in sent}
     plain = isinstance(ends[0] if ends else None, Made) and len(times) == 1 and not recorded.stepwise
     return replace(recorded, layers=made, returned=found, reading="last" if plain else recorded.reading)
-
-
-def _before_quotient(origin: Origin | None) -> Origin | None:
-    return origin.of[0] if isinstance(origin, FunctionResult) and origin.by == "div" else origin
 
 
 def _undivided(origin: Origin | None) -> Origin | None:

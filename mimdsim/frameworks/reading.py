@@ -8,7 +8,6 @@ was recorded: currents must be those of the weights and of what a layer reads, a
 from __future__ import annotations
 
 import json
-import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mimdsim.base.files import writable_folder, write_atomically
+from mimdsim.base.files import folder_to_make, write_atomically
 from mimdsim.base.schema import toml_text
 from mimdsim.frameworks.module_calls import record
 from mimdsim.frameworks.network_table import (
@@ -30,26 +29,12 @@ from mimdsim.frameworks.network_table import (
     reading_of,
 )
 from mimdsim.frameworks.neurons import Reading, refusal, run_neuron
-from mimdsim.frameworks.origins import (
-    FunctionResult,
-    LayerOutput,
-    Origin,
-    Product,
-    Sum,
-    feeds_of,
-)
+from mimdsim.frameworks.origins import FunctionResult, LayerOutput, Origin, Product, Sum, feeds_of
 from mimdsim.frameworks.own_neurons import with_own_neurons
 from mimdsim.frameworks.planes import SAME_CURRENT, currents_of
 from mimdsim.frameworks.recording import GATHERS, NeuronCalls, Recorded
 from mimdsim.frameworks.torch_layers import TorchLayer, functions_in, layers_of, named, read_by, sums_apart, widths_of
-from mimdsim.frameworks.torch_weights import (
-    NOTE,
-    frozen_arrays,
-    links_of,
-    parameters_of,
-    pruned_arrays,
-    weights_of,
-)
+from mimdsim.frameworks.torch_weights import NOTE, frozen_arrays, links_of, parameters_of, pruned_arrays, weights_of
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, inference_graph, interpret
 from mimdsim.graph.cell_catalogue import cell_of
 from mimdsim.graph.losses import Loss
@@ -109,7 +94,7 @@ def workload_of(
     table["network"]["output"] = reads
     reading = "" if loss else read_over_time(recorded, layers[-1], reads, timesteps is not None)
     training |= objective(loss, recorded, layers[-1], reads != "spikes", len(values), reading)
-    folder = writable_folder(Path(out)) if out is not None else Path(_own_folder())
+    folder = folder_to_make(out, "from-torch")
     training["initial_weights"] = WEIGHTS
     if frozen := frozen_arrays(module, layers):
         training["frozen"] = frozen
@@ -128,15 +113,6 @@ def workload_of(
         change_description(table, changes, str(path))
         write_atomically(path, toml_text(table, comment=MADE_BY))
     return made
-
-
-def _own_folder() -> str:
-    """A folder that is gone when the process ends."""
-    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="mimdsim-from-torch-"))
-    return _FOLDERS[-1].name
-
-
-_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _earlier(values: np.ndarray, age: int = 1) -> np.ndarray:

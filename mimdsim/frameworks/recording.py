@@ -20,10 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mimdsim.frameworks.arithmetic import TIMES, arithmetic, constant_of, step_of
-from mimdsim.frameworks.neurons import (
-    Reading,
-    refusal,
-)
+from mimdsim.frameworks.neurons import Reading, refusal
 from mimdsim.frameworks.origins import (
     Dropout,
     Dropped,
@@ -45,13 +42,7 @@ from mimdsim.frameworks.origins import (
     timestep_of,
     undropped,
 )
-from mimdsim.frameworks.planes import (
-    FUNCTIONS,
-    LayerFunction,
-    convolution_of,
-    planes_of,
-    pool_of,
-)
+from mimdsim.frameworks.planes import FUNCTIONS, LayerFunction, convolution_of, planes_of, pool_of
 from mimdsim.graph.convolution import Convolution, Planes, Window
 
 FRAMEWORKS = ("snntorch", "norse", "spikingjelly")

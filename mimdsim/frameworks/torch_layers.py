@@ -81,13 +81,6 @@ class TorchLayer:
     def norm(self) -> str:
         return self.sources[0].product.norm
 
-    @property
-    def weights(self) -> list[str]:
-        """The names of its weights in the module, each once."""
-        return list(
-            dict.fromkeys([*(each.product.weight for each in self.sources), *([self.recurrent] * bool(self.recurrent))])
-        )
-
 
 def widths_of(layers: list[TorchLayer]) -> list[int]:
     return [layer.calls.neurons for layer in layers]
@@ -110,15 +103,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     read = {name for layer in order for source in layer.sources for name in source.layers}
     order.sort(key=lambda layer: bool(returned_by(recorded, layer)) and layer.calls.name not in read)
     _check_returned(recorded, order[-1])
-    every = [
-        name
-        for layer in order
-        for name in (
-            *(*layer.weights, *layer.biases, layer.recurrent_bias, *_of_norm(module, layer)),
-            *(of for of, _ in constants_of("", layer)),
-        )
-        if name
-    ]
+    every = [name for layer in order for name in _parameters_of(module, layer)]
     shared = [name for name in every if every.count(name) > 1]
     if shared:
         raise refusal(f"'{shared[0]}' is shared by several layers, which train weights of their own here")
@@ -363,10 +348,12 @@ def _check_returned(recorded: Recorded, last: TorchLayer) -> None:
         )
 
 
-def _of_norm(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
-    """The parameters of a batch norm that is folded into a layer."""
-    named = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
-    return [f"{layer.norm}.{name}" for name, _ in named]
+def _parameters_of(module: torch.nn.Module, layer: TorchLayer) -> list[str]:
+    """The parameters of the module that a layer takes, each once."""
+    of_norm = module.get_submodule(layer.norm).named_parameters() if layer.norm else ()
+    names = [each.product.weight for each in layer.sources]
+    names += [layer.recurrent, *layer.biases, layer.recurrent_bias, *(f"{layer.norm}.{name}" for name, _ in of_norm)]
+    return [*filter(None, dict.fromkeys([*names, *(of for of, _ in constants_of("", layer))]))]
 
 
 def constants_of(name: str, layer: TorchLayer) -> list[tuple[str, str]]:

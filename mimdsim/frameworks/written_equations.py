@@ -332,25 +332,16 @@ class EquationWriter:
         self.layer, self.classes, self.kinds, self.own, self.columns = layer, classes, times, own, columns
         self._anew = anew
         self._recursive = {kind for kind in range(1, len(classes.latest)) if self._reaches(kind)}
-        self.rows: dict[str, tuple[str, np.ndarray]] = {}
-        self._taken = {*FUNCTIONS, "t", OUTPUT}
-        self.names: dict[int, str] = {0: OUTPUT}
-        self._row_names: dict[Any, str] = {}
         self._uses: Counter[int] = Counter()
         self._through: set[int] = set()
-        self._inlined = False
-        self.texts = self._write()
-        self._inlined = True
-        for kind, made in enumerate(classes.latest):  # named: what the module names, states, and what is read twice
-            if kind and not made.name and self._uses[kind] < 2 and kind not in self._states:
-                self.names.pop(kind, None)
-        self._taken, self._row_names, self.rows = {*FUNCTIONS, "t", OUTPUT}, {}, {}
-        kept = sorted(self.names)
-        self.names = {0: OUTPUT}
-        for kind in kept:
-            self._name(kind)
-        self._named = set(kept)
-        self.texts = self._write()
+        self._write(set())
+        self.texts = self._write(  # named: what the module names, states, and what is read twice
+            {
+                kind
+                for kind in self.names
+                if not kind or classes.latest[kind].name or self._uses[kind] > 1 or kind in self._states
+            }
+        )
         self.every = self._with_every()
 
     def _reaches(self, kind: int) -> bool:
@@ -376,7 +367,15 @@ class EquationWriter:
                 self._equation(self._waiting.pop())
         return (*self._written.values(), *self._helpers.values(), *values.values())
 
-    def _write(self) -> tuple[str, ...]:
+    def _write(self, named: set[int]) -> tuple[str, ...]:
+        """The equations of these classes, into which those of others are put; of all where none are given."""
+        self._named = named
+        self._taken = {*FUNCTIONS, "t", OUTPUT}
+        self.rows: dict[str, tuple[str, np.ndarray]] = {}
+        self._row_names: dict[Any, str] = {}
+        self.names: dict[int, str] = {0: OUTPUT}
+        for kind in sorted(named):
+            self._name(kind)
         self._written: dict[int, str] = {}
         self._helpers: dict[str, str] = {}
         self._states: set[int] = set()
@@ -461,8 +460,8 @@ class EquationWriter:
             made_anew = self._expression(kind, lag)
             self._through.remove(kind)
             return made_anew
-        self._uses[kind] += not self._inlined
-        if lag == 0 and self._inlined and kind not in self._named:
+        self._uses[kind] += 1
+        if lag == 0 and self._named and kind not in self._named:
             return self._expression(kind, 0)
         if lag == 0:
             return self._equation(kind), 3

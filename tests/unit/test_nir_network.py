@@ -193,18 +193,20 @@ def test_broken_model_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delays", [(0, 2), (1, 0), (3, 1), (2, 5)])
 def test_populations_may_wait_for_any_time(delays: tuple[int, int]) -> None:
     each = zip(network(CHAINS["two layers"]).populations, delays, strict=True)
-    made = ImportedNetwork(
-        populations=tuple(dataclasses.replace(one, delay=late) for one, late in each), dt_seconds=1.0
-    )
+    populations = []
+    for one, late in each:
+        ((source, weights),) = one.reads
+        populations.append(dataclasses.replace(one, reads=((dataclasses.replace(source, lag=late), weights),)))
+    made = ImportedNetwork(populations=tuple(populations), dt_seconds=1.0)
     given = described(made)
-    weights = shaped(given, arrays_of(made))
-    source = np.stack([nm.spike_trains(TIMESTEPS, made.inputs, seed) for seed in range(BATCH)], axis=1)
-    emitted = graph_spikes(given, weights, source)
+    arrays = shaped(given, arrays_of(made))
+    trains = np.stack([nm.spike_trains(TIMESTEPS, made.inputs, seed) for seed in range(BATCH)], axis=1)
+    emitted = graph_spikes(given, arrays, trains)
     assert emitted[-1].any()
-    again, _ = network_of_layers(given, weights, made.dt_seconds)
+    again, _ = network_of_layers(given, arrays, made.dt_seconds)
     for sample in range(BATCH):
         for spikes, *expected in zip(
-            emitted, nm.run(made, source[:, sample]), nm.run(again, source[:, sample]), strict=True
+            emitted, nm.run(made, trains[:, sample]), nm.run(again, trains[:, sample]), strict=True
         ):
             for one in expected:
                 np.testing.assert_array_equal(spikes[:, sample], one)
