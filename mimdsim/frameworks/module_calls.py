@@ -223,6 +223,9 @@ class ModuleRecorder(Recorder):
             self.mark(made, self._of_function(where, function, given, options, **names))
 
     def _record_neurons(self, name: str, where: str, module: torch.nn.Module, args: Any, made: Any) -> None:
+        if not getattr(module, "autapses", True):  # norse: no neuron excites itself
+            held = f"{name}.recurrent_weights" if name else "recurrent_weights"
+            self._mask(held, 1.0 - np.eye(len(self.parameters[held])))
         if name not in self.seen.layers:
             self.seen.layers[name] = NeuronCalls(name=name, module=module, reading=read_neuron(where, module))
         calls = self.seen.layers[name]

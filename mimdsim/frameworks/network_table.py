@@ -26,7 +26,7 @@ from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
 from mimdsim.workload.description.sections import STEADY
-from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table
+from mimdsim.workload.interchange.importing import EVERY_GRADIENT, random_table, without_lists
 
 SAME = 1e-4  # of the largest: PyTorch computes in float32
 LOSSES: dict[str, dict[str, Any]] = {
@@ -94,8 +94,7 @@ def network_table(layers: list[TorchLayer], old: Mapping[str, Any]) -> dict[str,
     sums = any(len(source.terms) > 1 for layer in layers for source in layer.sources)
     dense = sums or made.keys() & {"convolutions", "dropout", "batch_norm"} or any(map(_sends_numbers, readings))
     made |= {"spikes": "dense"} if dense else {}
-    lists = {"capacity", "second_threshold", "output_second_threshold"} if made.get("spikes") == "dense" else set()
-    return {key: value for key, value in made.items() if key not in lists}
+    return without_lists(made)
 
 
 def _sends_numbers(reading: Reading) -> bool:

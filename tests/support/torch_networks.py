@@ -546,10 +546,13 @@ class JellyLoop(nn.Module):  # type: ignore[misc]
 class NorseRecurrent(nn.Module):  # type: ignore[misc]
     """Norse: a recurrent cell with weights of its own, and an integrator that is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, autapses: bool) -> None:
         super().__init__()
         parameters = norse.LIFParameters(tau_mem_inv=torch.tensor(250.0), alpha=torch.tensor(1.0))
-        self.cell = norse.LIFRecurrentCell(INPUTS, HIDDEN, p=parameters, autapses=True)
+        self.cell = norse.LIFRecurrentCell(INPUTS, HIDDEN, p=parameters, autapses=autapses)
+        if not autapses:
+            with torch.no_grad():  # none near zero, which rounding would make one of those that stay
+                self.cell.recurrent_weights.uniform_(-0.3, -0.05).fill_diagonal_(0)
         self.fc, self.out = nn.Linear(HIDDEN, CLASSES, bias=False), norse.LICell()
 
     def forward(self, x: Any) -> Any:
@@ -1170,7 +1173,12 @@ ZOO: dict[str, TorchNetwork] = {
     "skip, weights of its own": TorchNetwork(make=Shortcut, loss="", judge=of_counts, scale=4.0),
     "excitatory and inhibitory": TorchNetwork(make=Populations, judge=of_counts, scale=2.0),
     "input and own spikes in one matrix": TorchNetwork(make=OneMatrix, judge=of_counts, scale=2.0),
-    "norse recurrent": TorchNetwork(make=NorseRecurrent, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5),
+    "norse recurrent": TorchNetwork(
+        make=lambda: NorseRecurrent(True), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
+    ),
+    "norse recurrent, no neuron onto itself": TorchNetwork(
+        make=lambda: NorseRecurrent(False), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
+    ),
     "norse in time": TorchNetwork(make=NorseInTime, judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0),
     "norse LSNN": TorchNetwork(
         make=lambda: FirstOf(_lsnn()), judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0

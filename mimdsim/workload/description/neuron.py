@@ -101,7 +101,7 @@ def _cell(network: Network, model: CellModel, index: int) -> LinearNeuron | Cell
 
 def _check_second_threshold(network: Network, neuron: LinearNeuron, last: bool) -> None:
     key = "output_second_threshold" if last else "second_threshold"
-    if getattr(network, key) >= neuron.threshold:
+    if network.spikes == "sparse" and getattr(network, key) >= neuron.threshold:
         raise MappingError(
             f"network.{key}: {getattr(network, key):g} must be below the threshold of '{neuron.model}', which lies "
             f"{neuron.threshold:g} above the resting potential, or no neuron between them gets a gradient: lower it"

@@ -42,6 +42,12 @@ KEPT = (
 EVERY_GRADIENT = {"second_threshold": -100.0, "output_second_threshold": -100.0}
 
 
+def without_lists(network: Table) -> Table:
+    """The section [network] without what is for lists of spikes, where spikes are dense."""
+    dense = network.get("spikes") == "dense"
+    return {key: value for key, value in network.items() if not (dense and key in {"capacity", *EVERY_GRADIENT})}
+
+
 def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = "") -> tuple[Path, list[str]]:
     """Write the model in a NIR file and a workload for it to `folder`; returns (the workload's file, lines about it).
 
@@ -62,7 +68,7 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
     if not network.populations[-1].spiking:
         base["network"]["output"] = "membrane"
     if any(each.convolution for each in network.populations):
-        base["network"]["spikes"] = "dense"
+        base["network"] = without_lists(base["network"] | {"spikes": "dense"})
     base["title"] = f"{path.name}: {network.title}"
     writable_folder(folder)
     write_model(folder / f"{name}.safetensors", network)
