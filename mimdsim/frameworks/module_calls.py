@@ -7,6 +7,7 @@ understood. Calls of the layers that are known are recorded as one each, tensor 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,15 @@ import numpy as np
 import torch
 from torch.nn.utils.prune import BasePruningMethod
 
-from mimdsim.frameworks.neurons import NEURONS, SNNTORCH_STATES, match_gradients, neuron_key, read_neuron, refusal
+from mimdsim.frameworks.neurons import (
+    NEURONS,
+    SNNTORCH_STATES,
+    Reading,
+    match_gradients,
+    neuron_key,
+    read_neuron,
+    refusal,
+)
 from mimdsim.frameworks.origins import FunctionResult, Input, LayerOutput, Origin, Parameter, Product
 from mimdsim.frameworks.planes import function_of, options_of
 from mimdsim.frameworks.recording import FRAMEWORKS, VOTE, NeuronCalls, Recorded, Recorder, dropped, tensors_in
@@ -227,7 +236,10 @@ class ModuleRecorder(Recorder):
             held = f"{name}.recurrent_weights" if name else "recurrent_weights"
             self._mask(held, 1.0 - np.eye(len(self.parameters[held])))
         if name not in self.seen.layers:
-            self.seen.layers[name] = NeuronCalls(name=name, module=module, reading=read_neuron(where, module))
+            reading = read_neuron(where, module)
+            if (layers := getattr(module, "num_layers", 1)) > 1:
+                args, reading = self._record_lower_layers(name, module, reading, layers, args)
+            self.seen.layers[name] = NeuronCalls(name=name, module=module, reading=reading)
         calls = self.seen.layers[name]
         for state in tensors_in(args[1:]):
             origin = self.origin(state)
@@ -253,6 +265,35 @@ class ModuleRecorder(Recorder):
         self.mark(
             made if isinstance(made, list) else parts[0], LayerOutput(layer=name, call=number, spikes=reading.spiking)
         )
+
+    def _record_lower_layers(
+        self, name: str, module: Any, reading: Reading, layers: int, args: Any
+    ) -> tuple[tuple[Any, ...], Reading]:
+        """All layers of recurrent cells but the last as layers of their own; what the last one reads, and is."""
+        first, given = partial(torch.movedim, source=int(reading.batch_first), destination=0), args[0]
+        held = dict(module.named_parameters())
+        for number in range(layers):
+            fields = ("weights", "recurrent", "bias", "recurrent_bias")
+            named: dict[str, Any] = {each: re.sub("_l0$", f"_l{number}", getattr(reading, each)) for each in fields}
+            if number == layers - 1:
+                return (given, *args[1:]), replace(reading, **named)
+            more = {"nonlinearity": module.nonlinearity} if hasattr(module, "nonlinearity") else {}
+            one = type(module)(
+                given.shape[-1], module.hidden_size, bias=module.bias, batch_first=module.batch_first, **more
+            )
+            one.load_state_dict({each: held[re.sub("_l0$", f"_l{number}", each)] for each, _ in one.named_parameters()})
+            with torch.no_grad():
+                sent = one(given.detach())[0]
+            below = NeuronCalls(
+                name=f"{name}, layer {number}", module=module, reading=replace(reading, **named), path=name
+            )
+            below.currents.append(first(given.detach()))
+            below.origins.append(self.origin(given))
+            below.outputs.append(first(sent))
+            self.seen.layers[below.name] = below
+            self.mark(sent, LayerOutput(layer=below.name, call=0, spikes=reading.spiking))
+            given = sent
+        raise AssertionError("modules have layers")
 
 
 def _normalised(where: str, name: str, module: Any, of: Origin | None) -> Origin:

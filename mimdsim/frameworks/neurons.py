@@ -204,8 +204,8 @@ def _cell_problems(module: Any) -> Iterator[str]:
     """Options of a cell that nothing here stands for."""
     if getattr(module, "bidirectional", False):
         yield "runs in both directions (bidirectional=True); nearest: one direction"
-    if getattr(module, "num_layers", 1) > 1:
-        yield f"has {module.num_layers} layers; nearest: as many modules of one layer each"
+    if getattr(module, "num_layers", 1) > 1 and module.dropout:
+        yield "has dropout between its layers; nearest: torch.nn.Dropout between modules of one layer each"
     if getattr(module, "proj_size", 0):
         yield "projects its outputs (proj_size); nearest: torch.nn.Linear after it"
 

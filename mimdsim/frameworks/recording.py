@@ -67,11 +67,13 @@ MASKS = {"__mul__", "__rmul__", "mul", "multiply"}
 @dataclass(kw_only=True)
 class NeuronCalls:
     """The calls of one layer of neurons, in order. currents, outputs: [batch, neurons] a call, or with `in_time`
-    [timesteps, batch, neurons] in the only one; neurons may be planes. states: alike, of neurons that hand them on."""
+    [timesteps, batch, neurons] in the only one; neurons may be planes. states: alike, of neurons that hand them on.
+    path: of the module, where that has several layers."""
 
     name: str
     module: torch.nn.Module
     reading: Reading
+    path: str = ""
     currents: list[torch.Tensor] = field(default_factory=list)
     origins: list[Origin | None] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)

@@ -134,7 +134,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
 def _layer(name: str, calls: NeuronCalls) -> TorchLayer:
     """A layer, with what it reads."""
     reading = calls.reading
-    prefix = f"{name}." if name else ""
+    prefix = f"{path}." if (path := calls.path or name) else ""
     origin = calls.origins[-1]
     if reading.weights:  # the module multiplies by itself
         of = origin or FunctionResult(by="?", of=())

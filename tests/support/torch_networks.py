@@ -1208,6 +1208,13 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "LSTM": TorchNetwork(make=lambda: Gated(nn.LSTM(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
     "RNN": TorchNetwork(make=lambda: Gated(nn.RNN(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "LSTM of two layers": TorchNetwork(
+        make=lambda: Gated(nn.LSTM(INPUTS, HIDDEN, num_layers=2)), loss="", judge=of_counts, scale=2.0
+    ),
+    "GRU of three layers, samples first": TorchNetwork(
+        make=lambda: Gated(nn.GRU(INPUTS, HIDDEN, num_layers=3, batch_first=True)), loss="", judge=of_counts,
+        batch_first=True, scale=2.0,
+    ),
     "RNN of rectified numbers": TorchNetwork(
         make=lambda: Gated(nn.RNN(INPUTS, HIDDEN, nonlinearity="relu")), loss="", judge=of_counts, scale=1.5
     ),
