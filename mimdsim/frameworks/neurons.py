@@ -181,6 +181,11 @@ def _norse(model: str, *names: str, spiking: bool = True) -> Callable[[Any], Rea
     return read
 
 
+def _norse_iaf(module: Any) -> Reading:
+    parameters = {"v_threshold": number(module.p.v_th), "v_reset": number(module.p.v_reset)}
+    return Reading(model="if", parameters=parameters, reset="zero")
+
+
 def _run_norse(module: Any, currents: torch.Tensor) -> torch.Tensor:
     if hasattr(module, "recurrent_weights"):
         size = currents.shape[-1]
@@ -298,6 +303,7 @@ NEURONS: dict[str, Reader] = {
         ("norse", _run_norse, lambda module: iter(()), {
             **dict.fromkeys(("LIFCell", "LIF", "LIFRecurrentCell", "LIFRecurrent"), _norse("norse_lif", *_LIF)),
             "LIFBoxCell": _norse("norse_lif_box", *_NORSE),
+            "IAFCell": _norse_iaf,
             **dict.fromkeys(("LSNNCell", "LSNN", "LSNNRecurrentCell", "LSNNRecurrent"), _norse("norse_lsnn", *_LSNN)),
             **dict.fromkeys(("LICell", "LI"), _norse("norse_lif", *_READ_OUT, spiking=False)),
         }),

@@ -565,6 +565,23 @@ class NorseRecurrent(nn.Module):  # type: ignore[misc]
         return torch.stack(voltages)
 
 
+class NorseIntegrators(nn.Module):  # type: ignore[misc]
+    """Norse: neurons that forget nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = norse.SequentialState(
+            nn.Linear(INPUTS, HIDDEN), norse.IAFCell(), nn.Linear(HIDDEN, CLASSES), norse.LICell()
+        )
+
+    def forward(self, x: Any) -> Any:
+        state, voltages = None, []
+        for step in x:
+            v, state = self.net(step, state)
+            voltages.append(v)
+        return torch.stack(voltages)
+
+
 class NorseInTime(nn.Module):  # type: ignore[misc]
     """Norse: modules that take whole sequences."""
 
@@ -1178,6 +1195,9 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "norse recurrent, no neuron onto itself": TorchNetwork(
         make=lambda: NorseRecurrent(False), judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
+    ),
+    "norse integrators": TorchNetwork(
+        make=NorseIntegrators, judge=of_membrane, loss="ce_max_membrane_loss", scale=1.5
     ),
     "norse in time": TorchNetwork(make=NorseInTime, judge=of_membrane, loss="ce_max_membrane_loss", scale=6.0),
     "norse LSNN": TorchNetwork(
