@@ -22,10 +22,9 @@ from mimdsim.costs.library.arithmetic import element_bytes
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.network import heap_sort_cycles
 from mimdsim.kernels.builder import Builder, Operand, at_users_line
-from mimdsim.kernels.parts import box_of, format_of, parts_of
+from mimdsim.kernels.parts import POPOPS, box_of, format_of, parts_of, published
 from mimdsim.program import Codelet, Length, TileFormula, Variable
 
-POPOPS = "PopLibs popops cycle estimators (commit 7eac0f2)"
 CALL_BYTES, MOVE_BYTES = 320, 192  # code of a library codelet (assumed, as of slices, fills and copies)
 Function = Callable[..., Any]
 
@@ -235,15 +234,11 @@ def copy_codelet(dtype: str, axes: int) -> Codelet:
 
 @lru_cache(maxsize=64)
 def _cast(source: str, target: str, axes: int) -> Codelet:
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        shared = {"worker_contexts": worker_contexts, "vector_bytes": vector_bytes}
-        return cast_1d_cycles(extents["elements"], source=source, target=target, **shared)  # type: ignore[arg-type]
-
     def compute(out: np.ndarray, source: np.ndarray) -> None:
         with np.errstate(all="ignore"):
             out[...] = source.astype(out.dtype)
 
-    formula = TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: Cast1D")
+    formula = published(cast_1d_cycles, "Cast1D", ("elements",), source=source, target=target)
     name = f"Cast<{source},{target}>"
     return _on_boxes(name, axes, "write out; read source", compute, formula, CALL_BYTES)
 
@@ -251,24 +246,15 @@ def _cast(source: str, target: str, axes: int) -> Codelet:
 @lru_cache(maxsize=256)
 def _operation(op: str, form: str, dtype: str, in_place: bool, axes: int) -> Codelet:
     """Raises NoCycleFormula if the vendor's tables lack the operation for this format."""
-    price = {
-        "binary": library.binary_1d_cycles,
-        "scalar": library.broadcast_scalar_1d_cycles,
-        "unary": library.unary_1d_cycles,
+    called, price = {
+        "binary": ("BinaryOp1D", library.binary_1d_cycles),
+        "scalar": ("BroadcastScalar1D", library.broadcast_scalar_1d_cycles),
+        "unary": ("UnaryOp1D", library.unary_1d_cycles),
     }[form]
+    called += "InPlace" if in_place else ""
     function = (UNARY if form == "unary" else BINARY)[op]
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        return price(
-            np.asarray(extents["elements"]),
-            op=op.upper(),
-            dtype=dtype,
-            in_place=in_place,
-            worker_contexts=worker_contexts,
-            vector_bytes=vector_bytes,
-        )
-
-    cycles({"elements": np.ones(1, np.int64)}, 6, 8)  # refused here, where the user's line is known
+    how: dict[str, Any] = {"op": op.upper(), "dtype": dtype, "in_place": in_place}
+    formula = published(price, f"{called} {op.upper()}", ("elements",), **how)
 
     def compute(out: np.ndarray, *operands: Any) -> None:
         given = (out, *operands) if in_place else operands
@@ -276,14 +262,12 @@ def _operation(op: str, form: str, dtype: str, in_place: bool, axes: int) -> Cod
             out[...] = function(*given)
 
     fields = ("update out" if in_place else "write out; read one") + ("; read other" if form == "binary" else "")
-    called = {"binary": "BinaryOp1D", "scalar": "BroadcastScalar1D", "unary": "UnaryOp1D"}[form]
-    called += "InPlace" if in_place else ""
     return _on_boxes(
         f"{called}<{op.upper()},{dtype}>",
         axes,
         fields,
         compute,
-        TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: {called} {op.upper()}"),
+        formula,
         CALL_BYTES,
         constants=("scalar",) if form == "scalar" else (),
         flops=dtype in ("f32", "f16"),

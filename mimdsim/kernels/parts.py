@@ -1,16 +1,19 @@
-"""The parts of variables on their tiles: where library vertices are placed, and the boxes they work on."""
+"""The parts of variables on their tiles: where library vertices are placed, the boxes they work on, and their costs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.program import Variable
+from mimdsim.program import TileFormula, Variable
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.vertex_boxes import bounds_of, boxes_on_tiles, distinct_boxes, spatial_mapping
 
+POPOPS = "PopLibs popops cycle estimators (commit 7eac0f2)"
 # the vendor's names of number formats, by numpy's
 FORMATS = {
     "float32": "f32",
@@ -83,3 +86,15 @@ def same_parts(one: Parts, other: Parts) -> bool:
         for each in (one, other)
     ]
     return rows[0] == rows[1]
+
+
+def published(price: Callable[..., Any], called: str, extents: tuple[str, ...], **given: Any) -> TileFormula:
+    """The vendor's estimator `price` of the vertex `called` so, which takes these extents, and what is given. Raises
+    NoCycleFormula where it has none for a format or an operation, while the user's line is known."""
+
+    def cycles(of_vertices: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        loops = (np.asarray(of_vertices[name]) for name in extents)
+        return price(*loops, worker_contexts=worker_contexts, vector_bytes=vector_bytes, **given)
+
+    cycles(dict.fromkeys(extents, np.ones(1, np.int64)), 6, 8)
+    return TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: {called}")

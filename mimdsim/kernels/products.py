@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from mimdsim.compiler.place.products import Blocks, ProductPlace
 from mimdsim.kernels.builder import Builder, Operand, at_users_line
 from mimdsim.kernels.elementwise import copy_codelet
 from mimdsim.kernels.parts import FORMATS, Parts, format_of, parts_of
+from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Size, TileMapping, Variable
 
 
@@ -44,19 +44,18 @@ class PlannedProduct:
         return self.place.result.mapping((self.plan.m, self.plan.n))
 
 
-_PLANNED: WeakKeyDictionary[Builder, dict[tuple[int, int, int, str], PlannedProduct]] = WeakKeyDictionary()
-
-
 @at_users_line()
 def plan_matmul(kernel: Builder, m: int, k: int, n: int, dtype: str = "float32") -> PlannedProduct:
     """How `matmul` will split [m, k] times [k, n], of "float32" or "float16": declare operands with its mappings to
     place them accordingly."""
     if dtype not in ("float32", "float16"):
         raise MappingError(f"matmul: the matrix units multiply float32 or float16, not {dtype}")
-    known, key = _PLANNED.setdefault(kernel, {}), (m, k, n, dtype)
-    if key not in known:
-        known[key] = PlannedProduct(place=ProductPlace.planned(kernel.machine, m, k, n, FORMATS[dtype]))
-    return known[key]
+    return _planned(kernel.machine, m, k, n, FORMATS[dtype])
+
+
+@lru_cache(maxsize=16)
+def _planned(machine: MimdMachine, m: int, k: int, n: int, dtype: str) -> PlannedProduct:
+    return PlannedProduct(place=ProductPlace.planned(machine, m, k, n, dtype))
 
 
 @at_users_line()

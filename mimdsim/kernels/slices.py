@@ -7,6 +7,7 @@ tiles, the parts' results are added; a row that a part does not have counts as z
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +16,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.costs.library.reductions import multi_slice_cycles, scatter_add_cycles
 from mimdsim.kernels.builder import Builder, Operand, at_users_line
-from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
-from mimdsim.kernels.parts import Parts, box_of, format_of, parts_of, same_parts
+from mimdsim.kernels.elementwise import CALL_BYTES, copy
+from mimdsim.kernels.parts import Parts, box_of, format_of, parts_of, published, same_parts
 from mimdsim.kernels.reductions import reduce
 from mimdsim.program import Codelet, Length, TileFormula, TileMapping, Variable, fields_of, terms_of
 from mimdsim.program.loop_extents import Extent
@@ -93,57 +94,44 @@ def _over_table(
 LOOPS: dict[str, Extent] = {"elements": Length("table", 1), "offsets": Length("indices", 0)}
 
 
+def _over_indices(name: str, dtype: str, fields: str, compute: Callable[..., None], cost: TileFormula) -> Codelet:
+    """A vertex that looks at all indices for rows of its part of the table; computes with the first row's number."""
+    return Codelet(
+        name=f"{name}<{dtype}>",
+        fields=fields_of(fields),
+        columns=("start0",),
+        compute=compute,
+        form="vertex",
+        cost=cost,
+        flops=terms_of({"elements offsets": 1}) if "update" in fields and dtype in ("f32", "f16") else (),
+        code_bytes=CALL_BYTES,
+        extents=LOOPS,
+    )
+
+
 @lru_cache(maxsize=16)
 def _gather(dtype: str, axes: int) -> Codelet:
     """axes: 3 if the results of the table's parts are stored separately."""
-
-    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        offsets = int(np.max(extents["offsets"]))
-        return multi_slice_cycles(
-            extents["elements"], offsets, dtype=dtype, worker_contexts=worker_contexts, vector_bytes=vector_bytes
-        )
-
-    cycles({"elements": np.ones(1, np.int64), "offsets": np.ones(1, np.int64)}, 6, 8)  # refuses an unknown format
 
     def compute(out: np.ndarray, table: np.ndarray, indices: np.ndarray, first: int) -> None:
         inside = (indices >= first) & (indices < first + len(table))
         out[...] = 0
         out[inside] = table[indices[inside] - first]
 
-    return Codelet(
-        name=f"MultiSlice<{dtype}>",
-        fields=fields_of(
-            f"write out[{'piece, ' if axes == 3 else ''}:, start1:stop1]; read table[{box_of(2)}]; read indices[:]"
-        ),
-        columns=("start0",),
-        compute=compute,
-        form="vertex",
-        cost=TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: MultiSlice, worst case"),
-        code_bytes=CALL_BYTES,
-        extents=LOOPS,
-    )
+    cost = published(multi_slice_cycles, "MultiSlice, worst case", tuple(LOOPS), dtype=dtype)
+    fields = f"write out[{'piece, ' if axes == 3 else ''}:, start1:stop1]; read table[{box_of(2)}]; read indices[:]"
+    return _over_indices("MultiSlice", dtype, fields, compute, cost)
 
 
 @lru_cache(maxsize=16)
 def _scatter(dtype: str) -> Codelet:
-    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
-        offsets = int(np.max(extents["offsets"]))
-        return scatter_add_cycles(extents["elements"], offsets, dtype=dtype, worker_contexts=worker_contexts)
-
-    cycles({"elements": np.ones(1, np.int64), "offsets": np.ones(1, np.int64)}, 6, 8)  # refuses an unknown format
-
     def compute(table: np.ndarray, rows: np.ndarray, indices: np.ndarray, first: int) -> None:
         inside = (indices >= first) & (indices < first + len(table))
         np.add.at(table, indices[inside] - first, rows[inside])
 
-    return Codelet(
-        name=f"MultiUpdateAdd<{dtype}>",
-        fields=fields_of(f"update table[{box_of(2)}]; read rows[:, start1:stop1]; read indices[:]"),
-        columns=("start0",),
-        compute=compute,
-        form="vertex",
-        cost=TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: MultiUpdateOp ADD, worst case"),
-        flops=terms_of({"elements offsets": 1}) if dtype in ("f32", "f16") else (),
-        code_bytes=CALL_BYTES,
-        extents=LOOPS,
-    )
+    def price(elements: Any, offsets: Any, *, worker_contexts: int, vector_bytes: int) -> Any:  # rows go word by word
+        return scatter_add_cycles(elements, offsets, dtype=dtype, worker_contexts=worker_contexts)
+
+    fields = f"update table[{box_of(2)}]; read rows[:, start1:stop1]; read indices[:]"
+    cost = published(price, "MultiUpdateOp ADD, worst case", tuple(LOOPS))
+    return _over_indices("MultiUpdateAdd", dtype, fields, compute, cost)
