@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -104,12 +103,9 @@ class NpzStore:
 
     def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]:
         """As `ColumnStore`; finally each column is read to its end, which verifies the archive's checksums."""
-        with contextlib.ExitStack() as stack:
-            readers = [stack.enter_context(self._file.reader(self._members[name])) for name in names]
-            for first, stop in ranges:
-                yield [plain_values(reader.read(first, stop)) for reader in readers]
-            for reader in readers:
-                reader.finish()
+        columns = [self._file.pieces(self._members[name], ranges) for name in names]
+        for values in zip(*columns, strict=True):
+            yield [plain_values(each) for each in values]
 
 
 def _check_member(member: Member, width: int) -> None:
