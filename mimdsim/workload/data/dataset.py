@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,10 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.files import with_home
 from mimdsim.base.identity import files_below
 from mimdsim.base.schema import build
-from mimdsim.workload.data import braille, choose, digits, dvs_gesture, event_file, nmnist, recorded, shd
+from mimdsim.workload.data import braille, digits, dvs_gesture, event_file, nmnist, shd, sources
 from mimdsim.workload.data.event_filters import Augmentation
 from mimdsim.workload.data.events import POLARITIES, EventUse, Ids, Subset, bin_nanoseconds, pack_rows, smaller_grid
 from mimdsim.workload.data.files.hdf5 import shared_process
-from mimdsim.workload.data.generated import digit_images, open_digits, open_randman, open_random
 from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, Data
 
 Progress = Callable[[int, int], None]
@@ -34,57 +34,59 @@ class Source:
     """
 
     subsets: Callable[[Data, int], Iterator[Subset]]
-    files: Callable[[Path], Files] = lambda _: []
+    files: Callable[[Data, Path], Files] = lambda *_: []
     classes: int = 0
     pixels: int = 0
     channels: str = ""
 
 
-def _below(*suffixes: str) -> Callable[[Path], Files]:
-    return lambda folder: list(files_below(folder, suffixes))
+def _below(*suffixes: str) -> Callable[[Data, Path], Files]:
+    return lambda _, folder: list(files_below(folder, suffixes))
 
 
-def _speech(source: str, channels: str) -> Source:
-    def named(path: Path) -> Files:
-        return [(name, path / name) for name in shd.files(source)]
-
-    return Source(subsets=recorded.open_shd, files=named, classes=shd.CLASSES[source], channels=channels)
+def _speech(data: Data, folder: Path) -> Files:
+    return [(name, folder / name) for name in shd.files(data.source)]
 
 
-def _images(source: str) -> Source:
-    def packaged(_: Path) -> Files:
-        return digits.files(source)
-
-    grid = digits.COLLECTIONS[source].grid
-    return Source(subsets=open_digits, files=packaged, classes=digits.CLASSES, pixels=grid)
-
-
-def _event_files(path: Path) -> Files:
-    names = [f"{subset}{suffix}" for subset in choose.SUBSETS for suffix in event_file.SUFFIXES]
+def _event_files(_: Data, path: Path) -> Files:
+    names = [f"{subset}{suffix}" for subset in sources.SUBSETS for suffix in event_file.SUFFIXES]
     return [(name, path / name) for name in names] if path.is_dir() else [("", path)]
 
 
+def _recorded(parts: Callable[[Data], Iterator[sources.Part]], **about: Any) -> Source:
+    return Source(subsets=partial(sources.open_recordings, parts), **about)
+
+
 SOURCES = {
-    "digits": _images("digits"),
-    "mnist5k": _images("mnist5k"),
-    "nmnist": Source(subsets=recorded.open_nmnist, files=_below(".bin"), classes=nmnist.CLASSES, pixels=nmnist.PIXELS),
-    "shd": _speech("shd", "SHD has channels"),
-    "ssc": _speech("ssc", "SSC has channels"),
-    "dvs_gesture": Source(
-        subsets=recorded.open_dvs_gesture,
+    **{
+        name: Source(
+            subsets=sources.open_digits,
+            files=lambda data, _: digits.files(data.source),
+            classes=digits.CLASSES,
+            pixels=collection.grid,
+        )
+        for name, collection in digits.COLLECTIONS.items()
+    },
+    **{
+        name: _recorded(sources.shd_parts, files=_speech, classes=classes, channels=f"{name.upper()} has channels")
+        for name, classes in shd.CLASSES.items()
+    },
+    "nmnist": _recorded(sources.nmnist_parts, files=_below(".bin"), classes=nmnist.CLASSES, pixels=nmnist.PIXELS),
+    "dvs_gesture": _recorded(
+        sources.dvs_gesture_parts,
         files=_below(".txt", ".aedat", ".csv"),
         classes=dvs_gesture.CLASSES,
         pixels=dvs_gesture.PIXELS,
     ),
-    "braille": Source(
-        subsets=recorded.open_braille,
-        files=lambda path: [("", path)],
+    "braille": _recorded(
+        sources.braille_parts,
+        files=lambda _, path: [("", path)],
         classes=braille.CLASSES,
         channels="Braille has taxels",
     ),
-    "events": Source(subsets=recorded.open_events, files=_event_files),
-    "randman": Source(subsets=open_randman),
-    "random": Source(subsets=open_random),
+    "events": _recorded(sources.event_parts, files=_event_files),
+    "randman": Source(subsets=sources.open_randman),
+    "random": Source(subsets=sources.open_random),
 }
 GENERATED = ("randman", "random")
 WITH_PIXELS = ("events", "nmnist", "dvs_gesture")
@@ -158,7 +160,7 @@ class SpikeDataset:
 
 def source_files(data: Data) -> Files:
     """(name, path) of every file that a data source reads, those that are there."""
-    return SOURCES[data.source].files(with_home(data.path))
+    return SOURCES[data.source].files(data, with_home(data.path))
 
 
 def pixel_grid(data: Data) -> tuple[int, int] | None:
@@ -256,7 +258,7 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     """
     inputs, classes = input_shape(data)
     if data.encoding == "image":
-        train, test = (_image_dataset(part, classes) for part in digit_images(data, seed))
+        train, test = (_image_dataset(part, classes) for part in sources.digit_images(data, seed))
         return train, test
     bin_nanoseconds(data.bin_seconds)  # refuses an impossible bin before any file is read
     grid = pixel_grid(data)
@@ -275,7 +277,7 @@ def _list_spikes(data: Data, subset: Subset, inputs: int, classes: int, progress
     Raises DescriptionError if they would be too large, DataFileError if recordings leave nothing to list.
     """
     samples = subset.labels.size
-    choose.refuse_too_large(data, samples)
+    sources.refuse_too_large(data, samples)
     shape = (samples, data.timesteps, data.input_capacity)
     ids = np.zeros(shape, np.uint16 if inputs <= 1 << 16 else np.int32)
     counts = np.zeros(shape[:2], np.int32)
@@ -288,7 +290,7 @@ def _list_spikes(data: Data, subset: Subset, inputs: int, classes: int, progress
         done += places.size
         if progress is not None:
             progress(done, samples)
-    recorded.refuse_unused(subset, data)
+    sources.refuse_unused(subset, data)
     labels = subset.labels.astype(np.int32)
     return SpikeDataset(
         ids=ids, counts=counts, labels=labels, inputs=inputs, classes=classes, surplus_events=surplus, use=subset.use
