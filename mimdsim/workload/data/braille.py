@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.workload.data.events import POLARITIES, Ints
@@ -62,18 +61,8 @@ class BrailleFile(SampleFile):
 
 def crossings(pressures: Ints, *, levels: int) -> Ints:
     """Ascending keys row * inputs + id of one sample; the id is (polarity * 12 + taxel) * levels + level."""
-    # how many levels a pressure has reached; going from 3 to 5 crosses levels 3 and 4
-    band = pressures * (levels + 1) // PRESSURES
-    keys = [_level_keys(band[:-1], band[1:], levels, 0), _level_keys(band[1:], band[:-1], levels, 1)]
-    return np.sort(np.concatenate(keys))
-
-
-def _level_keys(low: Ints, high: Ints, levels: int, off: int) -> npt.NDArray[np.int64]:
-    """Keys row * inputs + id of the levels between `low` and `high` [rows, 12], where `high` is above."""
-    row, taxel = np.nonzero(high > low)
-    start, count = low[row, taxel], (high - low)[row, taxel]
-    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    polarity = 1 - off  # as elsewhere, 1 is ON
-    base = (row + 1) * inputs_of(levels) + (polarity * TAXELS + taxel) * levels + start
-    result: npt.NDArray[np.int64] = np.repeat(base, count) + within
-    return result
+    # a level is reached by all pressures of its band and of those above
+    reached = (pressures * (levels + 1) // PRESSURES)[:, :, None] > np.arange(levels)
+    before, after = reached[:-1], reached[1:]
+    crossed = np.stack([before & ~after, ~before & after], axis=1)  # [rows - 1, polarity (1 is ON), taxel, level]
+    return np.flatnonzero(crossed) + inputs_of(levels)  # the first row has no events

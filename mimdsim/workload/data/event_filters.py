@@ -41,25 +41,18 @@ def denoise(events: Events, window_seconds: float) -> Events:
     order = np.argsort(events.t_microseconds, kind="stable")
     x, y, t = events.x[order], events.y[order], events.t_microseconds[order]
     place = np.arange(events.count)
-    by_pixel = np.sort((x + events.width * y) * events.count + place)
+    width = events.width + 2  # with a border of pixels that have no events
+    pixel = x + 1 + width * (y + 1)
+    by_pixel = np.r_[-1, np.sort(pixel * events.count + place)]
     supported = t * 1000 < window
-    for across, down in ((-1, 0), (1, 0), (0, -1), (0, 1)):
-        supported |= _recent(x + across, y + down, t, by_pixel, window, events)
+    for step in (-1, 1, -width, width):
+        first = (pixel + step) * events.count
+        # the last entry before the event's own place; below `first` it belongs to another pixel
+        earlier = by_pixel[np.searchsorted(by_pixel, first + place) - 1] - first
+        supported |= (earlier >= 0) & ((t - t[np.maximum(earlier, 0)]) * 1000 < window)
     kept = np.empty(events.count, dtype=bool)
     kept[order] = supported
     return events.some(kept)
-
-
-def _recent(x: Ints, y: Ints, t: Ints, by_pixel: Ints, window: int, events: Events) -> npt.NDArray[np.bool_]:
-    """For every event (in order of time): whether the pixel (x, y) has an earlier one within the window."""
-    there = (x >= 0) & (x < events.width) & (y >= 0) & (y < events.height)
-    first = (x + events.width * y) * events.count
-    # The last entry of that pixel before the event's own place; an entry below `first` belongs to another pixel.
-    found = np.searchsorted(by_pixel, first + np.arange(events.count)) - 1
-    entry = by_pixel[np.maximum(found, 0)]
-    there &= (found >= 0) & (entry >= first)
-    earlier = np.where(there, entry - first, 0)
-    return there & ((t - t[earlier]) * 1000 < window)
 
 
 @dataclass(frozen=True, kw_only=True)

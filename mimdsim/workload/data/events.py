@@ -107,14 +107,14 @@ def pack_rows(
         crowded = np.flatnonzero(totals[rows] > capacity)
         shuffled = crowded[np.lexsort((rng.random(crowded.size), rows[crowded]))]
         kept = np.ones(rows.size, dtype=bool)
-        kept[shuffled[_rank_in_row(rows[shuffled]) >= capacity]] = False
+        kept[shuffled[rank_in_run(rows[shuffled]) >= capacity]] = False
         rows, ids = rows[kept], ids[kept]
     packed = np.zeros((row_count, capacity), dtype=np.int32)
-    packed[rows, _rank_in_row(rows)] = ids
+    packed[rows, rank_in_run(rows)] = ids
     return packed, np.minimum(totals, capacity).astype(np.int32), surplus
 
 
-def _rank_in_row(rows: Ints) -> Ints:
+def rank_in_run(rows: Ints) -> Ints:
     """0, 1, 2, ... within every run of equal `rows`."""
     if not rows.size:
         return rows

@@ -18,7 +18,16 @@ from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
 from mimdsim.workload.data import braille, digits, dvs_gesture, event_file, nmnist, randman, shd
 from mimdsim.workload.data.event_filters import crop_centre, denoise
-from mimdsim.workload.data.events import Events, EventUse, Ints, Subset, bin_events, duration_microseconds, timesteps_of
+from mimdsim.workload.data.events import (
+    Events,
+    EventUse,
+    Ints,
+    Subset,
+    bin_events,
+    duration_microseconds,
+    rank_in_run,
+    timesteps_of,
+)
 from mimdsim.workload.description.sections import Data
 
 SUBSETS: tuple[Literal["train", "test"], ...] = ("train", "test")
@@ -39,9 +48,8 @@ def seeded_order(labels: Ints, seed: int, *names: str | int) -> Ints:
     chance = stream(seed, "order", *names).random(labels.size)
     # Sorting random numbers, not Generator.permutation: the same order on every platform and numpy version.
     by_class = np.lexsort((chance, labels))
-    members = np.bincount(labels)
-    rank = np.arange(labels.size) - np.repeat(np.cumsum(members) - members, members)
-    return by_class[np.argsort((rank + 0.5) / members[labels[by_class]], kind="stable")]
+    ordered = labels[by_class]
+    return by_class[np.argsort((rank_in_run(ordered) + 0.5) / np.bincount(labels)[ordered], kind="stable")]
 
 
 def choose_samples(labels: Ints, limit: int, seed: int, split: str) -> Ints:
