@@ -17,8 +17,16 @@ from mimdsim.base.files import with_home
 from mimdsim.base.identity import files_below
 from mimdsim.base.schema import build
 from mimdsim.workload.data import braille, digits, dvs_gesture, event_file, nmnist, shd, sources
-from mimdsim.workload.data.event_filters import Augmentation
-from mimdsim.workload.data.events import POLARITIES, EventUse, Ids, Subset, bin_nanoseconds, pack_rows, smaller_grid
+from mimdsim.workload.data.events import (
+    POLARITIES,
+    Augmentation,
+    EventUse,
+    Ids,
+    Subset,
+    bin_nanoseconds,
+    pack_rows,
+    smaller_grid,
+)
 from mimdsim.workload.data.files.hdf5 import shared_process
 from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, Data
 

@@ -17,13 +17,14 @@ from mimdsim.base.files import with_home
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
 from mimdsim.workload.data import braille, digits, dvs_gesture, event_file, nmnist, randman, shd
-from mimdsim.workload.data.event_filters import crop_centre, denoise
 from mimdsim.workload.data.events import (
     Events,
     EventUse,
     Ints,
     Subset,
     bin_events,
+    crop_centre,
+    denoise,
     duration_microseconds,
     rank_in_run,
     timesteps_of,
