@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.data.events import POLARITIES, Ints
+from mimdsim.base.errors import DataFileError
+from mimdsim.workload.data.events import POLARITIES, Ints, refused
 from mimdsim.workload.data.files.event_columns import NpzStore, SampleFile, check_range
 
 TAXELS = 12
@@ -31,8 +31,7 @@ ARRAYS = ("taxel", "offset", "label")
 def inputs_of(levels: int) -> int:
     """Inputs of `levels` levels; raises DescriptionError for none, or more than there are distinct pressures."""
     if not 0 < levels < PRESSURES:
-        problem = f"'data.levels' is {levels}; source 'braille' needs 1 to {PRESSURES - 1}, for instance 63"
-        raise DescriptionError("workload data", [problem])
+        raise refused(f"'data.levels' is {levels}; source 'braille' needs 1 to {PRESSURES - 1}, for instance 63")
     return POLARITIES * TAXELS * levels
 
 

@@ -25,6 +25,7 @@ from mimdsim.workload.data.events import (
     Subset,
     bin_nanoseconds,
     pack_rows,
+    refused,
     smaller_grid,
 )
 from mimdsim.workload.data.files.hdf5 import shared_process
@@ -194,9 +195,9 @@ def input_shape(data: Data) -> tuple[int, int]:
         asked = f"'data.shift_pixels' is {data.shift_pixels}, but"
         if grid is None:
             instead = _no_pixels(data) or f"source '{data.source}' has no pixels"
-            raise _refused(f"{asked} {instead}; leave it out")
+            raise refused(f"{asked} {instead}; leave it out")
         if data.shift_pixels >= min(grid):
-            raise _refused(f"{asked} events are on {grid[0]} x {grid[1]} pixels; give 0 to {min(grid) - 1}")
+            raise refused(f"{asked} events are on {grid[0]} x {grid[1]} pixels; give 0 to {min(grid) - 1}")
     return shape
 
 
@@ -204,21 +205,21 @@ def _shape(data: Data) -> tuple[int, int]:
     source, given = SOURCES[data.source], [key for key in READERS if getattr(data, key)]
     for key in ("sensor", "levels"):
         if key in given and data.source not in READERS[key]:
-            raise _refused(f"'data.{key}' is for source '{READERS[key][0]}', not for '{data.source}'; leave it out")
+            raise refused(f"'data.{key}' is for source '{READERS[key][0]}', not for '{data.source}'; leave it out")
     if data.source not in WITH_PIXELS or (data.source == "events" and not data.sensor):
         filters = [key for key in ("crop", "denoise_seconds") if key in given]
         if filters:
-            raise _refused(*(f"'data.{key}' needs recordings with pixels; leave it out" for key in filters))
+            raise refused(*(f"'data.{key}' needs recordings with pixels; leave it out" for key in filters))
     sensor = event_file.sensor_of(data) if data.source == "events" else None
     described = [key for key in ("inputs", "classes") if key in given]
     if data.source in GENERATED and len(described) < 2:
         missing = [key for key in ("inputs", "classes") if key not in given]
-        raise _refused(*(f"'data.{key}' must be given for source '{data.source}'" for key in missing))
+        raise refused(*(f"'data.{key}' must be given for source '{data.source}'" for key in missing))
     if source.classes and described:
-        raise _refused(*(f"'data.{key}' is fixed by source '{data.source}'; leave it out" for key in described))
+        raise refused(*(f"'data.{key}' is fixed by source '{data.source}'; leave it out" for key in described))
     instead = f"{source.channels}, not pixels" if source.channels else _no_pixels(data)
     if data.grid and instead:
-        raise _refused(f"'data.grid' is {data.grid}, but {instead}; leave it out")
+        raise refused(f"'data.grid' is {data.grid}, but {instead}; leave it out")
     grid = pixel_grid(data)
     if grid is not None:
         return grid[0] * grid[1] * (sensor.polarities if sensor else POLARITIES), source.classes or data.classes
@@ -316,7 +317,3 @@ def _image_dataset(part: digits.Images, classes: int) -> SpikeDataset:
         surplus_events=0,
         images=(part.pixels.reshape(samples, -1) / np.float32(part.brightest)).astype(np.float32),
     )
-
-
-def _refused(*problems: str) -> DescriptionError:
-    return DescriptionError("workload data", problems)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.data.events import POLARITIES, Events, Ints
+from mimdsim.base.errors import DataFileError
+from mimdsim.workload.data.events import POLARITIES, Events, Ints, refused
 from mimdsim.workload.data.files import event_columns
 from mimdsim.workload.data.files.event_columns import (
     MAX_TIME_SECONDS,
@@ -57,7 +57,7 @@ def sensor_of(data: Data) -> Sensor:
             f"1 to {MAX_PIXELS} pixels a side and 1 or {POLARITIES} polarities, together at most {MAX_UNITS}"
         )
     if problems:
-        raise DescriptionError("workload data", problems)
+        raise refused(*problems)
     if data.inputs:
         return Sensor(width=data.inputs, height=1, polarities=1, by_unit=True)
     width, height, polarities = data.sensor

@@ -23,6 +23,11 @@ MAX_BIN_SECONDS = 1e6  # assumed: no recording is longer; keeps bin arithmetic f
 _MAX_MICROSECONDS = 1 << 52  # times a thousand this still fits int64
 
 
+def refused(*problems: str) -> DescriptionError:
+    """The error for what a [data] table says."""
+    return DescriptionError("workload data", problems)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Events:
     """Events of one recording as int64 columns of equal length.
@@ -72,10 +77,8 @@ def smaller_grid(key: Literal["crop", "grid"], width: int, height: int, side: in
     if not side:
         return width, height
     if side > min(width, height):
-        raise DescriptionError(
-            "workload data",
-            [f"'data.{key}' is {side}, but the sensor has {width} x {height} pixels; give 0 to {min(width, height)}"],
-        )
+        pixels = f"{width} x {height} pixels; give 0 to {min(width, height)}"
+        raise refused(f"'data.{key}' is {side}, but the sensor has {pixels}")
     return side, side
 
 
@@ -125,9 +128,7 @@ def denoise(events: Events, window_seconds: float) -> Events:
 def bin_nanoseconds(bin_seconds: float) -> int:
     """The width of a timestep in whole nanoseconds; raises DescriptionError outside 1 ns to 1e6 s."""
     if not (math.isfinite(bin_seconds) and 1e-9 <= bin_seconds <= MAX_BIN_SECONDS):
-        raise DescriptionError(
-            "workload data", [f"'data.bin_seconds' is {bin_seconds}; give 1e-9 to {MAX_BIN_SECONDS:g} seconds"]
-        )
+        raise refused(f"'data.bin_seconds' is {bin_seconds}; give 1e-9 to {MAX_BIN_SECONDS:g} seconds")
     return round(bin_seconds * 1e9)
 
 

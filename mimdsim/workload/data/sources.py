@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import with_home
 from mimdsim.base.rng import stream
 from mimdsim.base.units import counted
@@ -27,6 +27,7 @@ from mimdsim.workload.data.events import (
     denoise,
     duration_microseconds,
     rank_in_run,
+    refused,
     timesteps_of,
 )
 from mimdsim.workload.description.sections import Data
@@ -64,9 +65,7 @@ def split_samples(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
     order = seeded_order(labels, seed, "split")
     tests = data.test_samples or max(round(TEST_SHARE * labels.size), 1)
     if not 0 < tests < labels.size:
-        raise DescriptionError(
-            "workload data", [f"'data.test_samples' is {tests} of {labels.size} samples; leave some to train on"]
-        )
+        raise refused(f"'data.test_samples' is {tests} of {labels.size} samples; leave some to train on")
     rest = order[tests:]
     return rest[: data.train_samples] if data.train_samples else rest, order[:tests]
 
@@ -81,12 +80,9 @@ def refuse_too_large(data: Data, samples: int) -> None:
     """Raise DescriptionError when the event lists of `samples` would not fit MAX_LIST_BYTES."""
     wanted = samples * data.timesteps * data.input_capacity * _ID_BYTES
     if wanted > MAX_LIST_BYTES:
-        raise DescriptionError(
-            "workload data",
-            [
-                f"{samples} samples x {data.timesteps} timesteps x {data.input_capacity} input ids are {wanted} bytes, "
-                f"over {MAX_LIST_BYTES}; lower 'data.train_samples', 'data.timesteps' or 'data.input_capacity'"
-            ],
+        raise refused(
+            f"{samples} samples x {data.timesteps} timesteps x {data.input_capacity} input ids are {wanted} bytes, "
+            f"over {MAX_LIST_BYTES}; lower 'data.train_samples', 'data.timesteps' or 'data.input_capacity'"
         )
 
 
@@ -243,8 +239,7 @@ def braille_parts(data: Data) -> Iterator[Part]:
 def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
     """The path of the recordings; if they, or `part` of them, are missing, the error says what to use instead."""
     if not data.path:
-        problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"
-        raise DescriptionError("workload data", [problem])
+        raise refused(f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}")
     path = with_home(data.path)
     if not os.path.lexists(path / part):
         raise DataFileError(path / part, f"{missing}; 'data.path' must name {layout}; {INSTEAD}")

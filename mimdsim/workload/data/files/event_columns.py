@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -209,9 +208,7 @@ class SampleFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *about: object) -> None:
         self._store.close()
 
     def _open(self) -> None:
@@ -277,8 +274,8 @@ class SampleFile:
     ) -> Iterator[tuple[int, int, list[Values]]]:
         """(sample, its first entry, its entries of every column) of samples in ascending order, one in memory at once;
         `width` entries of a column belong together."""
-        ranges = [tuple(int(edge) * width for edge in self.offsets[sample : sample + 2]) for sample in chosen]
-        pieces = self._store.pieces(names, [(first, stop) for first, stop in ranges])
-        # Not strict: exhausting the pieces lets an archive verify its checksums.
-        for place, values in enumerate(pieces):
-            yield chosen[place], ranges[place][0], values
+        edges = (self.offsets * width).tolist()
+        ranges = [(edges[sample], edges[sample + 1]) for sample in chosen]
+        # strict: exhausting the pieces lets an archive verify its checksums
+        for sample, (first, _), values in zip(chosen, ranges, self._store.pieces(names, ranges), strict=True):
+            yield sample, first, values
