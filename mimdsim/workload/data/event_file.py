@@ -101,14 +101,12 @@ class EventFile(SampleFile):
         bounds = {"x": sensor.width, "unit": sensor.width, "y": sensor.height, "p": sensor.polarities}
         for sample, first, (time, *where) in self._pieces([self._time, *self._places], chosen):
             check_range(self.path, self._time, time, most, first=first, sample=sample)
-            columns = {name: np.zeros(time.size, dtype=np.int64) for name in ("x", "y", "p")}
+            columns = {name: np.zeros(time.size, dtype=np.int64) for name in ("x", "y", "polarity")}
             for name, values in zip(self._places, where, strict=True):
                 check_range(self.path, name, values, bounds[name] - 1, first=first, sample=sample)
-                columns["x" if name == "unit" else name] = values.astype(np.int64)
+                columns[{"unit": "x", "p": "polarity"}.get(name, name)] = values.astype(np.int64)
             yield Events(
-                x=columns["x"],
-                y=columns["y"],
-                polarity=columns["p"],
+                **columns,
                 t_microseconds=time.astype(np.int64) if whole else np.rint(time * 1e6).astype(np.int64),
                 width=sensor.width,
                 height=sensor.height,
