@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ class EventFile(SampleFile):
         bounds = {"x": sensor.width, "unit": sensor.width, "y": sensor.height, "p": sensor.polarities}
         for sample, first, (time, *where) in self._pieces([self._time, *self._places], chosen):
             check_range(self.path, self._time, time, most, first=first, sample=sample)
-            columns = {name: np.zeros(time.size, dtype=np.int64) for name in ("x", "y", "polarity")}
+            columns: dict[str, Any] = {name: np.zeros(time.size, np.int64) for name in ("x", "y", "polarity")}
             for name, values in zip(self._places, where, strict=True):
                 check_range(self.path, name, values, bounds[name] - 1, first=first, sample=sample)
                 columns[{"unit": "x", "p": "polarity"}.get(name, name)] = values.astype(np.int64)
