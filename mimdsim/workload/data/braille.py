@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.data.events import POLARITIES, Ints, refused
+from mimdsim.workload.data.events import POLARITIES, Ints, rank_in_run, refused
 from mimdsim.workload.data.files.event_columns import NpzStore, SampleFile, check_range
 
 TAXELS = 12
@@ -60,8 +60,11 @@ class BrailleFile(SampleFile):
 
 def crossings(pressures: Ints, *, levels: int) -> Ints:
     """Ascending keys row * inputs + id of one sample; the id is (polarity * 12 + taxel) * levels + level."""
-    # a level is reached by all pressures of its band and of those above
-    reached = (pressures * (levels + 1) // PRESSURES)[:, :, None] > np.arange(levels)
-    before, after = reached[:-1], reached[1:]
-    crossed = np.stack([before & ~after, ~before & after], axis=1)  # [rows - 1, polarity (1 is ON), taxel, level]
-    return np.flatnonzero(crossed) + inputs_of(levels)  # the first row has no events
+    # how many levels a pressure has reached; going from 3 to 5 crosses levels 3 and 4
+    band = pressures * (levels + 1) // PRESSURES
+    row, taxel = np.nonzero(band[1:] != band[:-1])
+    before, after = band[row, taxel], band[row + 1, taxel]
+    polarity = after > before  # as elsewhere, 1 is ON
+    first = (((row + 1) * POLARITIES + polarity) * TAXELS + taxel) * levels + np.minimum(before, after)
+    crossing = np.repeat(np.arange(row.size), np.abs(after - before))
+    return np.sort(first[crossing] + rank_in_run(crossing))
