@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mimdsim.profile.queries import open_report
     from mimdsim.timing import explain
     from mimdsim.validation import calibrate, validate
-    from mimdsim.workload import allow_code, from_events, list_workloads, load_workload
+    from mimdsim.workload import allow_code, from_events, from_values, list_workloads, load_workload
 
 __all__ = [
     "Executor",
@@ -43,6 +43,7 @@ __all__ = [
     "explain",
     "from_events",
     "from_torch",
+    "from_values",
     "list_machines",
     "list_workloads",
     "load_machine",
@@ -61,7 +62,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("check", "compare", "place", "run", "study", "sweep"), "api"),
     **dict.fromkeys(("list_machines", "load_machine"), "machine"),
-    **dict.fromkeys(("allow_code", "from_events", "list_workloads", "load_workload"), "workload"),
+    **dict.fromkeys(("allow_code", "from_events", "from_values", "list_workloads", "load_workload"), "workload"),
     **dict.fromkeys(("calibrate", "validate"), "validation"),
     "Executor": "execution",
     "Kernel": "kernels",

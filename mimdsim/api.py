@@ -301,7 +301,8 @@ def check(
     """Check rules, memory and values of the compiled workload, of what `program` (a function, or a file with `build`)
     makes of it, or of a kernel (a path that ends in .py, with its function `reference`).
 
-    strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it.
+    strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it;
+    as many samples at least as make some tile take two, where the whole batch does.
     report: a folder for the report of a kernel.
     """
     from mimdsim.checking.check_result import CheckResult
@@ -324,7 +325,7 @@ def check(
         raise DescriptionError("check", [f"--out {report} is for the report of a kernel; a workload's: mimdsim run"])
     build = load_build(Path(program)) if isinstance(program, str | Path) else program
     whole = _loaded(workload, for_workload)
-    small = shrunk(whole, timesteps, batch)
+    small = shrunk(whole, timesteps, batch, chosen)
     return CheckResult(
         findings=tuple(check_program(small, whole, chosen, build, strict=strict)),
         machine=chosen,

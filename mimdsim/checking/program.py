@@ -40,6 +40,7 @@ from mimdsim.program.exchanges import bytes_within_tiles
 from mimdsim.workload import Workload, network_of
 
 NEAR = 2e-5  # of the threshold: float32 sums in another order may fall on either side
+MOST_SHARED = 256  # samples that are checked, so that some tile has two
 MOST_DRAWN = 20  # times, until no potential is as near as that
 
 
@@ -53,15 +54,17 @@ class Subject:
     machine: MimdMachine
 
 
-def shrunk(workload: Workload, timesteps: int, batch: int) -> Workload:
-    """The workload with at most `timesteps` and `batch`, or as many as it takes to read the oldest spikes, so
-    that the interpreter can follow; 0 keeps them."""
+def shrunk(workload: Workload, timesteps: int, batch: int, machine: MimdMachine) -> Workload:
+    """The workload with at most `timesteps` and `batch`, or as many as it takes to read the oldest spikes, and to share
+    tiles where the whole batch does, so that the interpreter can follow; 0 keeps them."""
     table = given_keys(workload)
     if timesteps:
         oldest = network_of(workload).oldest_age  # what is that old is read a few times too
         table["data"]["timesteps"] = min(max(timesteps, oldest + 3), workload.data.timesteps)
     if batch:
-        table["training"]["batch"] = min(batch, workload.training.batch)
+        shared = machine.chip.tiles * machine.links.chips - workload.mapping.reserved_tiles + 1
+        least = shared if shared <= MOST_SHARED else 0
+        table["training"]["batch"] = min(max(batch, least), workload.training.batch)
     return build_section(Workload, table, where=f"workload '{workload.name}'")
 
 

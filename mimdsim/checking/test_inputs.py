@@ -160,6 +160,8 @@ def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) ->
         rows = np.zeros((*lists, network.inputs), np.float32)
         for where in np.ndindex(*lists):
             rows[(*where, ids[where][: counts[where]])] = 1.0
+        if network.encoding != "events" and not draw.ties:  # sums of halves and ones times weights are exact as well
+            rows *= random.choice(np.array([-0.5, 0.5, 1.0], np.float32), rows.shape)
         return {INPUT: rows[0] if network.steady_input else rows}
     spikes = random.integers(0, counts + 1) if draw.full_lists else counts  # the other ids are listed and no spikes
     return {IDS: ids, COUNTS: np.stack([spikes, counts], axis=-1).astype(np.int32)}

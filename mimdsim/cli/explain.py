@@ -84,7 +84,7 @@ def _timed_workload(
     from mimdsim.pipeline import compile_workload, retime
     from mimdsim.workload import load_workload
 
-    small = shrunk(load_workload(name, changes), timesteps, batch)
+    small = shrunk(load_workload(name, changes), timesteps, batch, machine)
     compiled = compile_workload(small, machine, must_fit=False)
     executor = Executor(compiled.program)
     given = drawn_inputs(compiled.network, DRAWS[0])

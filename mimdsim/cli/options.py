@@ -20,7 +20,11 @@ TIMESTEPS = click.option(
     help="Shorten sequences to this many timesteps; 0 keeps them.",
 )
 BATCH = click.option(
-    "--batch", default=8, show_default=True, type=click.IntRange(min=0), help="Reduce the batch to this; 0 keeps it."
+    "--batch",
+    default=8,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Reduce the batch to this, more where tiles share samples; 0 keeps it.",
 )
 MAPPING = click.option(
     "--mapping",

@@ -100,6 +100,7 @@ LIF_BOXES = _on_boxes(
 SPIKE_BOXES = _on_boxes(
     "SpikeBoxes", "read v; write spikes", numerics.spike_boxes, ("above scalar", "one or zero"), "threshold"
 )
+BELL = ("square", "times scalar", "exponent", "times scalar")
 # calls of a surrogate at x = v - threshold, without the product with the gradient
 SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
     "superspike": ("plus scalar", "absolute", "times scalar", "plus scalar", "square", "inverse"),
@@ -110,6 +111,11 @@ SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
     "triangular": ("plus scalar", "absolute", "times scalar", "plus scalar", "at least scalar"),
     "boxcar": ("plus scalar", "absolute", "above scalar", "one or zero"),
     "straight_through": (),
+    "gaussian": ("plus scalar", *BELL),
+    "multi_gaussian": (
+        "plus scalar", *BELL, "plus scalar", *BELL, "plus scalar", *BELL, "plus in place", "plus in place"
+    ),
+    "exponential": ("plus scalar", "absolute", "times scalar", "exponent", "times scalar"),
 }  # fmt: skip
 
 

@@ -37,6 +37,17 @@ COSTS = {
     "triangular": SurrogateCost(bundles=5, flops=5, count="subtract, absolute, multiply, subtract, maximum"),
     "boxcar": SurrogateCost(bundles=5, flops=4, count="subtract, absolute, compare, select (2)"),
     "straight_through": SurrogateCost(bundles=0, flops=0, count="nothing"),
+    "gaussian": SurrogateCost(
+        bundles=4 + EXPONENTIAL, flops=5, count="subtract, square, multiply, exponential (3), multiply"
+    ),
+    "multi_gaussian": SurrogateCost(
+        bundles=14 + 3 * EXPONENTIAL,
+        flops=17,
+        count="subtract; add, subtract; three times square, multiply, exponential (3), multiply; add, subtract",
+    ),
+    "exponential": SurrogateCost(
+        bundles=4 + EXPONENTIAL, flops=5, count="subtract, absolute, multiply, exponential (3), multiply"
+    ),
 }
 # gradient and adjoint loaded, multiply, add, store, four pointers reloaded: the rest of the published loop
 REST_BUNDLES = SURROGATE_BUNDLES - COSTS["superspike"].bundles

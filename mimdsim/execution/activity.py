@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from mimdsim.execution.execute import Executor
-from mimdsim.graph import SpikingNetwork
+from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.layer import Source
 from mimdsim.graph.names import INPUT
 from mimdsim.profile import Activity, Sparsity
 from mimdsim.program import RecordedActivity, Superstep
@@ -49,13 +50,14 @@ def spike_shares(network: SpikingNetwork, activity: RecordedActivity) -> dict[st
 
 def _populations(network: SpikingNetwork) -> list[tuple[str, int]]:
     """Name and neurons of what sends spikes: the input, if it does, and the layers."""
-    return [(name, neurons) for name, neurons, _ in _sizes(network)[network.steady_input :]]
+    return [(name, neurons) for name, neurons, _ in _sizes(network)[network.encoding != "events" :]]
 
 
 def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
     """Spikes per layer of the recorded training step, the network input first."""
     profiles = []
     numbers = {layer.name for layer in network.layers if layer.cell and not layer.cell.of.spiking}
+    numbers |= {INPUT} if network.encoding != "events" else set()
     for index, (name, neurons, capacity) in enumerate(_sizes(network)):
         ids, counts = activity.ids[name], activity.counts[name]
         t, slot = np.nonzero(np.arange(ids.shape[2]) < counts[:, 0, :1])
@@ -106,23 +108,41 @@ def activity_problem(network: SpikingNetwork, activity: RecordedActivity) -> str
 
 
 def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, dropped: int) -> Sparsity:
-    """Of layer `index`, and of the spikes that its weights read first."""
+    """Of layer `index`, and of all spikes that its weights read."""
     layer = network.layers[index]
     counts = activity.counts[layer.name]
-    first = network.sources(layer)[0]
-    source, neurons, shift = first.name, first.neurons, first.lag or 0
-    timesteps = len(counts) - shift  # of the source whose spikes are still read
-    read, ids = activity.counts[source][:timesteps, :, 0], activity.ids[source][:timesteps]
-    touched = np.unique(ids[np.arange(ids.shape[2]) < read[..., None]]).size
     emitted = int(counts[..., 0].sum())
+    read, touched, presynaptic = np.sum(
+        [_spikes_read(layer, each, activity) for each in network.sources(layer)], axis=0
+    )
     return Sparsity(
         forward=_zeros(counts[..., 0].mean() / layer.neurons),
         # dense spikes are all given a gradient
         state_gradient=_zeros(counts[..., 1].mean() / layer.neurons) if network.spikes == "sparse" else 0.0,
-        weight_gradient=_zeros(read.sum() / counts[..., 0].size / neurons),
-        untouched_weights=_zeros(touched / neurons),
+        weight_gradient=_zeros(read / counts[..., 0].size / presynaptic),
+        untouched_weights=_zeros(touched / presynaptic),
         dropped_share=round(dropped / (emitted + dropped), 6) if emitted + dropped else 0.0,
     )
+
+
+def _spikes_read(layer: Layer, source: Source, activity: RecordedActivity) -> tuple[int, int, int]:
+    """Of the presynaptic neurons of a source (of a convolution its planes, whose pixels share weights): those that
+    spike, added up over timesteps and samples; those that ever do; and how many there are. The spikes of a sum are
+    those of any of its terms."""
+    timesteps, samples, _ = activity.counts[layer.name].shape
+    planes = layer.convolution.planes.channels if layer.convolution else source.neurons
+    read, ever = 0, np.zeros(planes, bool)
+    for t in range(timesteps):
+        spikes = np.zeros((samples, source.neurons), bool)
+        for term in source.terms:
+            if t >= (term.lag or 0):
+                ids, counts = (of[term.name][t - (term.lag or 0)] for of in (activity.ids, activity.counts))
+                sample, slot = np.nonzero(np.arange(ids.shape[1]) < counts[:, :1])
+                spikes[sample, ids[sample, slot]] = True
+        of_planes = spikes.reshape(samples, planes, -1).any(axis=2)
+        read += int(of_planes.sum())
+        ever |= of_planes.any(axis=0)
+    return read, int(ever.sum()), planes
 
 
 def _zeros(share: float) -> float:

@@ -124,7 +124,7 @@ class AugmentedSamples(Samples, Protocol):
 def load_batch(
     runner: Runner | FoldedNetwork, data: Samples, indices: np.ndarray, *, epoch: int | None = None
 ) -> np.ndarray:
-    """Write one batch to the input variables, as lists, as dense rows or as images, and its labels to a program that
+    """Write one batch to the input variables, as lists, as dense rows or as values, and its labels to a program that
     takes them; returns the labels.
 
     With an `epoch` it is trained on and may be augmented, without one it is as recorded.
@@ -133,10 +133,11 @@ def load_batch(
         ids, counts, labels = data.training_batch(indices, epoch)
     else:
         ids, counts, labels = data.batch(indices)
-    images: np.ndarray | None = getattr(data, "images", None)
+    values: np.ndarray | None = getattr(data, "values", None)
     judged = {LABELS: labels} if LABELS in runner.inputs else {}
-    if images is not None:
-        runner.write({INPUT: images[indices], **judged})
+    if values is not None:
+        chosen = values[indices]
+        runner.write({INPUT: chosen if values.ndim == 2 else np.ascontiguousarray(chosen.swapaxes(0, 1)), **judged})
         return labels
     if not isinstance(runner, WholeTensors) and INPUT in runner.inputs:
         runner.write({INPUT: to_dense(ids, counts, runner.width(INPUT)), **judged})

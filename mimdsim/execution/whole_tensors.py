@@ -49,8 +49,10 @@ def refusals(network: SpikingNetwork) -> list[str]:
     """What of `network` whole-tensor execution does not know, and what to use instead."""
     problems = []
     instead = '; use the compiled program (training.engine = "program", Executor) or the interpreter'
-    if network.steady_input:
-        problems.append(f'an input that is not spikes (data.encoding = "image") does not run as whole tensors{instead}')
+    if network.encoding != "events":
+        problems.append(
+            f'an input that is not spikes (data.encoding = "{network.encoding}") does not run as whole tensors{instead}'
+        )
     for layer in network.layers:
         if layer.selection.smooth:
             problems.append(f"layer '{layer.name}': a smooth spike does not run as whole tensors{instead}")

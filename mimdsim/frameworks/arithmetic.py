@@ -11,7 +11,7 @@ import torch
 
 from mimdsim.frameworks.neurons import SAME_SURROGATE, refusal
 from mimdsim.frameworks.origins import Made, Read, Step
-from mimdsim.graph.surrogates import SURROGATES
+from mimdsim.graph.surrogates import SURROGATES, half_width
 
 ADD, SUBTRACT, TIMES, OVER = "+", "-", "*", "/"
 BINARY = {
@@ -28,15 +28,7 @@ COMPARES = {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">=", "lt": 
 CLAMPS = {"clamp": (None, None), "clip": (None, None), "hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}
 WHOLE = {"bool", "int", "long", "to", "type", "type_as"}  # of numbers that are whole already, without a gradient
 
-# slope times where a surrogate is half as high as at 0
-HALF = {
-    "straight_through": 1e3,
-    "superspike": np.sqrt(2) - 1,
-    "arctan": 2 / np.pi,
-    "sigmoid": np.log(3 + np.sqrt(8)),
-    "triangular": 0.5,
-    "boxcar": 0.5,
-}
+WIDEST = 1e3  # slope times x, of what is the same everywhere
 FINE = np.geomspace(1e-4, 300, 200)  # from the threshold
 
 
@@ -196,8 +188,8 @@ def step_of(function: Callable[[torch.Tensor], Any]) -> Step | None:
 def _nearest(found: np.ndarray, peak: float, half: float) -> tuple[str, float, float]:
     """The surrogate that has these values at FINE, its slope and a factor; half: where it is half as high as at 0."""
     tried, places = [], np.concatenate([FINE, -FINE])
-    for name, product in HALF.items():
-        slope = float(f"{product / half:.6g}")
+    for name in sorted(SURROGATES, key=half_width, reverse=True):  # a wide box looks like what is the same everywhere
+        slope = float(f"{min(half_width(name), WIDEST) / half:.6g}")
         at_0 = float(SURROGATES[name].derivative(np.zeros(1), slope)[0])
         factor = float(f"{peak / at_0:.6g}")
         values = factor * SURROGATES[name].derivative(places, slope)

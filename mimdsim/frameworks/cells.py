@@ -1,5 +1,5 @@
-"""Cells of PyTorch as cells here: GRU and LSTM, over a sequence or called timestep by timestep; and the linear layer,
-which has no neurons, that reads what cells sent.
+"""Cells of PyTorch as cells here: GRU, LSTM and RNN, over a sequence or called timestep by timestep; and the linear
+layer, which has no neurons, that reads what cells sent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def cell_fields(module: Any, model: str) -> dict[str, Any]:
     in_time = hasattr(module, "num_layers")
     end = "_l0" if in_time else ""
     return {
-        "model": model,
+        "model": "rnn_relu" if getattr(module, "nonlinearity", "") == "relu" else model,
         "parameters": {},
         "reset": "",
         "reset_gradient": "",

@@ -26,6 +26,7 @@ from mimdsim.frameworks.torch_layers import (
 from mimdsim.graph.batch_norm import BatchNorm
 from mimdsim.graph.linear_equations import linear_neuron_of
 from mimdsim.graph.names import INPUT, aged
+from mimdsim.workload.description.sections import STEADY
 from mimdsim.workload.interchange.importing import random_table
 
 LOSSES: dict[str, dict[str, Any]] = {
@@ -206,16 +207,17 @@ def objective(
 
 
 def random_workload(values: np.ndarray, classes: int) -> dict[str, Any]:
-    """A workload of random spikes, as frequent as those of the example."""
-    if not np.isin(values, (0.0, 1.0)).all():
-        odd = values[~np.isin(values, (0.0, 1.0))][0]
-        raise refusal(
-            f"the example input holds {odd:g}; spikes are 0 or 1. Give spikes (for instance snntorch.spikegen.rate), "
-            "or a workload whose data are images, as workload='snntorch-mnist'"
-        )
+    """A workload of random spikes, as frequent as those of the example, or of random numbers where that has others; the
+    same in every timestep, if they are in the example."""
     steps, batch, inputs = values.shape
     table = random_table(inputs, classes)
-    table["data"] |= {"timesteps": steps, "activity": float(values.mean())}
+    if np.isin(values, (0.0, 1.0)).all():
+        table["data"] |= {"timesteps": steps, "activity": float(values.mean())}
+    else:
+        del table["data"]["activity"]
+        steady = bool((values == values[0]).all())
+        table["data"] |= {"timesteps": steps, "encoding": STEADY if steady else "values"}
+        table["network"] = {"spikes": "dense"}
     table["data"] |= {"train_samples": 4 * batch, "test_samples": batch}
     table["training"]["batch"] = batch
     return table

@@ -307,7 +307,7 @@ NEURONS |= {
         read=partial(_cells, kind.lower()),
         problems=cells.problems,
     )
-    for kind in ("GRU", "LSTM")
+    for kind in ("GRU", "LSTM", "RNN")
     for cell in ("", "Cell")
 }
 
@@ -391,8 +391,9 @@ def _candidate_slopes(found: np.ndarray) -> Iterator[tuple[str, float]]:
     for scale in np.unique([peak, middle]):
         yield "boxcar", float(scale)
     # peaks are at 0, between probes: solved for the slope that gives the nearest two
-    for name, first in (("arctan", 2 * middle), ("sigmoid", 4 * middle), ("triangular", middle)):
-        yield name, _solve_slope(name, first, middle, x)
+    for name in SURROGATES.keys() - {"straight_through", "superspike", "boxcar"}:
+        at_0 = float(SURROGATES[name].derivative(np.zeros(1), 1.0)[0])
+        yield name, _solve_slope(name, middle / at_0, middle, x)
 
 
 def _solve_slope(name: str, slope: float, wanted: float, x: float) -> float:

@@ -79,6 +79,8 @@ def workload_of(
     if example_input.ndim < (2 if timesteps is None else 1) or not example_input.numel():
         shape = list(example_input.shape)
         raise refusal(f"example_input has the shape {shape}; time, samples and inputs are needed")
+    if not torch.isfinite(example_input).all():
+        raise refusal("example_input holds numbers that are not finite")
     recorded = with_own_neurons(record(module, example_input, timesteps), output)
     recorded = _with_read_out(module, recorded)
     layers = layers_of(module, recorded)
@@ -243,7 +245,8 @@ def _check_cells(layers: list[TorchLayer], weights: Mapping[str, np.ndarray]) ->
 
 
 def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
-    """What was recorded, with the linear layer that reads cells at its end as a layer whose potentials are read."""
+    """What was recorded, with the linear layer that reads spikes or cells at its end as a layer whose potentials are
+    read."""
     every = (feed for calls in recorded.layers.values() for origin in calls.origins for feed in feeds_of(origin))
     read = {feed.product.weight for feed in every}  # by neurons that may send their current, as it is, at first
     found = [(_product_in(each), at) for at, each in enumerate(recorded.returned)]
@@ -256,11 +259,13 @@ def _with_read_out(module: torch.nn.Module, recorded: Recorded) -> Recorded:
         of = of.of[-1]  # of every timestep, where there are several
         if product.dropout:  # of a sum over time: the same in every timestep
             product = replace(product, dropout=replace(product.dropout, per="sequence"))
-    if not isinstance(of, LayerOutput) or not recorded.layers[of.layer].reading.of_cells:
+    if not isinstance(of, LayerOutput) or not (of.spikes or recorded.layers[of.layer].reading.of_cells):
         return recorded
     held, calls = parameters_of(module), recorded.layers[of.layer]
-    values = held[product.weight].T if product.transposed else held[product.weight]
-    outputs = calls.sequence(calls.outputs) @ values + (held[product.bias] if product.bias else 0.0)
+    values = held[product.weight]
+    values = values.reshape(len(values), -1).T if product.transposed else values
+    bias = held[product.bias] if product.bias else 0.0
+    outputs = currents_of(product.convolution, calls.sequence(calls.outputs), values, bias)
     reading = reading_of(recorded.values[at], outputs, functions_in(recorded.returned[at]))
     if not reading:
         raise refusal(

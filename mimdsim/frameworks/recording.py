@@ -76,7 +76,7 @@ _NORM = (
     "folded into the weights before it"
 )
 _POOLING = "torch.nn.MaxPool2d or AvgPool2d"
-_CELL = "torch.nn.GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
+_CELL = "torch.nn.RNN, GRU or LSTM, or a recurrent spiking layer, such as snntorch.RLeaky"
 NEAREST = {
     **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"), _DROPOUT),
     **dict.fromkeys(("Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), _CONVOLUTION),
@@ -86,7 +86,7 @@ NEAREST = {
     ),
     **dict.fromkeys(("LPPool1d", "LPPool2d", "FractionalMaxPool2d"), _POOLING),
     **dict.fromkeys(("ZeroPad1d", "ZeroPad2d", "ConstantPad2d"), "padding of the convolution"),
-    **dict.fromkeys(("RNN", "RNNCell", "SLSTM"), _CELL),
+    "SLSTM": _CELL,
     "SpikingNeuron": "snntorch Leaky",
     **dict.fromkeys(("SNNCell", "SNN", "SNNRecurrentCell", "SNNRecurrent", "LILinearCell"), "norse LIFCell or LICell"),
     **dict.fromkeys(("BaseNode", "SimpleBaseNode", "PSN"), "spikingjelly LIFNode"),
@@ -148,7 +148,7 @@ VOTE = "vote"  # what a voting layer makes
 GATHERS = {"stack", "cat", "sum", "mean", "max", "amax", "add", "div", VOTE}  # what is read of timesteps
 KEEPS_VALUES = {
     "__getitem__", "chunk", "clone", "contiguous", "double", "expand", "flatten", "float", "index_select", "movedim",
-    "narrow", "permute", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
+    "narrow", "permute", "repeat", "reshape", "select", "split", "squeeze", "swapaxes", "t", "to", "transpose", "type",
     "type_as", "unbind", "unflatten", "unsqueeze", "view", "T", "mT",
 }  # fmt: skip
 # whose values are not read
@@ -397,7 +397,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         """The timesteps of one product or pool, one after another, or of what layers and equations sent."""
         every, axis = [*map(self.origin, args[0])], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         only, *others = dict.fromkeys(every)
-        if not others and axis == 0 and isinstance(only, (Product, Pooled)):
+        if not others and axis == 0 and isinstance(only, (Product, Pooled, Input)):
             return only
         sent = [each for each in every if isinstance(each, (Made, LayerOutput))]
         if axis in (0, 1) and any(isinstance(each, Made) for each in sent) and len(sent) >= len(every) - 2:

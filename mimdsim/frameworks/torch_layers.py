@@ -102,7 +102,7 @@ def layers_of(module: torch.nn.Module, recorded: Recorded) -> list[TorchLayer]:
     """The layers in the order in which they run, that of the output last."""
     if not recorded.layers:
         raise refusal(
-            "no neurons of snntorch, norse or spikingjelly, and no GRU or LSTM, ran in the module"
+            "no neurons of snntorch, norse or spikingjelly, and no RNN, GRU or LSTM, ran in the module"
             + (f"; neurons that are written out have no '{unread}'" if (unread := not_read(recorded)) else "")
             + '; neurons and cells of one\'s own, and event-based GRUs (network.neuron = "egru"): docs/neurons.md'
         )

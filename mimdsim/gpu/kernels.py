@@ -270,6 +270,12 @@ def list_making(scan: Operation, name: str, layer: str, phase: str) -> ListKerne
     )
 
 
+def has_lists(graph: Graph) -> bool:
+    """Whether some product of a scan follows lists of spikes."""
+    scans = (op.attributes for op in graph.operations if op.kind == "scan")
+    return any(inner.kind in LIST_PRODUCTS for scan in scans for inner in scan.body.operations)
+
+
 def check_lists(scan: Operation) -> None:
     """Raises MappingError when a scan has no lists of spikes to follow."""
     attributes: Scan = scan.attributes

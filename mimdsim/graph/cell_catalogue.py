@@ -11,10 +11,32 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near, suggest
-from mimdsim.graph.cells import OUTPUT, Cell, CellModel, Equations, Term, damped, detached, exponential, sigmoid, tanh
+from mimdsim.graph.cells import (
+    OUTPUT,
+    Cell,
+    CellModel,
+    Equations,
+    Term,
+    damped,
+    detached,
+    exponential,
+    relu,
+    sigmoid,
+    tanh,
+)
 from mimdsim.graph.neuron_parts import Parameter, positive, potential
 
 Terms = Mapping[str, Term]
+
+
+def _rnn(cell: Equations) -> Terms:
+    (current,) = cell.gates()
+    return {OUTPUT: tanh(current)}
+
+
+def _rnn_relu(cell: Equations) -> Terms:
+    (current,) = cell.gates()
+    return {OUTPUT: relu(current)}
 
 
 def _gru(cell: Equations) -> Terms:
@@ -71,6 +93,22 @@ def _exponential_lif(cell: Equations) -> Terms:
 
 
 CELLS = (
+    CellModel(
+        name="rnn",
+        gates=1,
+        recurrent=True,
+        equations=_rnn,
+        equation="h = tanh(W I + b + R h + b')",
+        source="PyTorch RNN, RNNCell with nonlinearity 'tanh' (Elman 1990)",
+    ),
+    CellModel(
+        name="rnn_relu",
+        gates=1,
+        recurrent=True,
+        equations=_rnn_relu,
+        equation="h = max(W I + b + R h + b', 0)",
+        source="PyTorch RNN, RNNCell with nonlinearity 'relu' (Le, Jaitly & Hinton 2015)",
+    ),
     CellModel(
         name="gru",
         gates=3,

@@ -70,7 +70,7 @@ class SpikingNetwork:
     logit_scale: float
     optimiser: Optimiser
     delay: int = 1
-    steady_input: bool = False
+    encoding: str = "events"
     loss: Loss = field(default_factory=Loss)
     threshold_schedule: ThresholdSchedule | None = None
     largest_gradient_norm: float = 0.0  # all gradients together are scaled down to it; 0: not clipped
@@ -78,10 +78,10 @@ class SpikingNetwork:
     pruned: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.steady_input and self.spikes != "dense":
+        if self.encoding != "events" and self.spikes != "dense":
+            what = "that is the same in every timestep" if self.steady_input else "of real numbers"
             raise MappingError(
-                'an input that is the same in every timestep is an array: set network.spikes = "dense", or '
-                'data.encoding = "events"'
+                f'an input {what} is an array: set network.spikes = "dense", or data.encoding = "events"'
             )
         if self.delay not in DELAYS:
             raise MappingError(f"network.delay = {self.delay} must be 0 or 1 timesteps from one layer to the next")
@@ -103,6 +103,11 @@ class SpikingNetwork:
         unread = [layer.name for layer in self.layers if layer.name not in leading]
         if unread:
             raise MappingError(f"no layer that leads to the output reads '{unread[0]}'; name it in network.sources")
+
+    @property
+    def steady_input(self) -> bool:
+        """Whether the input is the same in every timestep."""
+        return self.encoding == "image"
 
     def _check_sources(self, layer: Layer) -> None:
         widths = {INPUT: self.layers[0].inputs}

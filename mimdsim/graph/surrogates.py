@@ -5,6 +5,7 @@ To add one: a record here, its branch in numerics/equations.py, its bundles in c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, near
 
+# of "multi_gaussian": how much higher the middle bell is, how much wider the two beside it, and how far they stand off
+LIFTED, WIDER, ASIDE = 0.15, 6.0, math.sqrt(0.5)
 Shape = Callable[[np.ndarray, Any], np.ndarray]
 
 
@@ -55,6 +58,35 @@ def _triangular(x: np.ndarray, k: Any) -> np.ndarray:
 
 def _boxcar(x: np.ndarray, k: Any) -> np.ndarray:
     result: np.ndarray = np.where(k * np.abs(x) < x.dtype.type(0.5), k, x.dtype.type(0))
+    return result
+
+
+def _gaussian(x: np.ndarray, k: Any) -> np.ndarray:
+    result: np.ndarray = k * x.dtype.type(1 / math.sqrt(math.pi)) * np.exp(-(k * k) * (x * x))
+    return result
+
+
+def _exponential(x: np.ndarray, k: Any) -> np.ndarray:
+    result: np.ndarray = k * x.dtype.type(0.5) * np.exp(-k * np.abs(x))
+    return result
+
+
+def _multi_gaussian(x: np.ndarray, k: Any) -> np.ndarray:
+    real = x.dtype.type
+    aside, wide = real(ASIDE) / k, k * real(1 / WIDER)
+    beside = _gaussian(x - aside, wide) + _gaussian(x + aside, wide)
+    result: np.ndarray = real(1 + LIFTED) * _gaussian(x, k) - real(LIFTED) * beside
+    return result
+
+
+def _smooth_gaussian(x: np.ndarray, k: Any) -> np.ndarray:
+    result: np.ndarray = np.vectorize(math.erf, otypes=[float])(k * x) / 2
+    return result
+
+
+def _smooth_multi_gaussian(x: np.ndarray, k: Any) -> np.ndarray:
+    beside = sum(_smooth_gaussian(x + side * ASIDE / k, k / WIDER) for side in (-1, 1))
+    result: np.ndarray = (1 + LIFTED) * _smooth_gaussian(x, k) - LIFTED * beside
     return result
 
 
@@ -109,6 +141,28 @@ SURROGATES = {
             slope=1.0,
             source="1: snnTorch straight_through_estimator; the slope is not used",
         ),
+        Surrogate(
+            name="gaussian",
+            derivative=_gaussian,
+            smooth=_smooth_gaussian,
+            slope=2.0,
+            source="(k/sqrt(pi)) e^(-(kx)^2), a normal density with sigma = 1/(k sqrt(2)): SpikingJelly Erf (2)",
+        ),
+        Surrogate(
+            name="multi_gaussian",
+            derivative=_multi_gaussian,
+            smooth=_smooth_multi_gaussian,
+            slope=math.sqrt(2),
+            source="1.15 N(x; 0, s) - 0.15 (N(x; s, 6 s) + N(x; -s, 6 s)), s = 1/(k sqrt(2)): Yin, Corradi & Bohte "
+            "2021 (s = 0.5, times 0.5)",
+        ),
+        Surrogate(
+            name="exponential",
+            derivative=_exponential,
+            smooth=lambda x, k: np.sign(x) * (1 - np.exp(-k * np.abs(x))) / 2,
+            slope=1.0,
+            source="(k/2) e^-k|x|: SpikingJelly PiecewiseExp (1); SLAYER (Shrestha & Orchard 2018), times a factor",
+        ),
     )
 }
 
@@ -121,3 +175,16 @@ def known_surrogate(name: str) -> Surrogate:
             f"{', '.join(SURROGATES)}"
         )
     return SURROGATES[name]
+
+
+def half_width(name: str) -> float:
+    """Slope times x where the derivative is half as high as at 0; infinite where it is the same everywhere."""
+    derivative = SURROGATES[name].derivative
+    peak, inside, beyond = float(derivative(np.zeros(1), 1.0)[0]), 0.0, 1e3
+    if derivative(np.array([beyond]), 1.0)[0] > peak / 2:
+        return math.inf
+    for _ in range(200):
+        middle = (inside + beyond) / 2
+        above = derivative(np.array([middle]), 1.0)[0] > peak / 2
+        inside, beyond = (middle, beyond) if above else (inside, middle)
+    return beyond

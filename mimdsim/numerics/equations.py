@@ -8,8 +8,20 @@ import numpy as np
 
 from mimdsim.numerics.compiled import compiled
 
-KINDS = ("superspike", "arctan", "sigmoid", "triangular", "boxcar", "straight_through")
-SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR = range(5)
+KINDS = (
+    "superspike",
+    "arctan",
+    "sigmoid",
+    "triangular",
+    "boxcar",
+    "straight_through",
+    "gaussian",
+    "multi_gaussian",
+    "exponential",
+)
+SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR, STRAIGHT_THROUGH, GAUSSIAN, MULTI_GAUSSIAN, EXPONENTIAL = range(9)
+# of the multi-Gaussian, as in graph/surrogates.py: how much higher, wider and aside its bells are
+LIFTED, WIDER, ASIDE = 0.15, 6.0, math.sqrt(0.5)
 
 
 @compiled
@@ -35,6 +47,12 @@ def superspike(x, slope, one):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def bell(x, slope, real):  # type: ignore[no-untyped-def]
+    """The normal density with deviation 1 / (slope * sqrt(2))."""
+    return slope * real(1 / math.sqrt(math.pi)) * real(math.exp(-(slope * slope) * (x * x)))
+
+
+@compiled
 def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
     """The surrogate for the derivative of a spike, at x = u - threshold; all in the dtype of the array `like`."""
     real = like.dtype.type
@@ -53,4 +71,12 @@ def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
         return max(slope - slope * slope * abs(x), zero)
     if kind == BOXCAR:
         return slope if slope * abs(x) < half else zero
+    if kind == GAUSSIAN:
+        return bell(x, slope, real)
+    if kind == MULTI_GAUSSIAN:
+        aside, wide = real(ASIDE) / slope, slope * real(1 / WIDER)
+        beside = bell(x - aside, wide, real) + bell(x + aside, wide, real)
+        return real(1 + LIFTED) * bell(x, slope, real) - real(LIFTED) * beside
+    if kind == EXPONENTIAL:
+        return slope * half * real(math.exp(-slope * abs(x)))
     return one

@@ -63,7 +63,15 @@ from mimdsim.pipeline.what_if import estimates
 from mimdsim.profile import Finding, RunProfile, Training
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
-from mimdsim.workload import SpikeDataset, Workload, given_weights, inputs_of, network_of, open_dataset
+from mimdsim.workload import (
+    SpikeDataset,
+    Workload,
+    given_weights,
+    inputs_of,
+    network_of,
+    open_dataset,
+    unread_keys,
+)
 
 SCOPES = {"all": "stopped by the exchanges of all", "chip": "stopped by its own exchanges only"}
 WORTH_LOOKING = 20_000_000  # simulated cycles of all training steps, which take longer than looking for advice
@@ -187,6 +195,7 @@ def _findings_and_warnings(
     warnings = (
         *earlier_code_warning(log),
         *surplus_warning(workload, data[0]),
+        *(each.why for each in unread_keys(workload, changes)),
         *fewer_slots(workload, compiled.network),
         *repeated_samples(workload, data[0]),
         *absent_classes(workload, data),

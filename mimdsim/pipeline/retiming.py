@@ -6,7 +6,7 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import Compiled, compile_graph, memory_profile
 from mimdsim.gpu import time_on_gpu
 from mimdsim.gpu.dependence import recurs
-from mimdsim.gpu.kernels import InputEncoding
+from mimdsim.gpu.kernels import InputEncoding, has_lists
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
@@ -71,15 +71,15 @@ def time_on_gpus(
 ) -> tuple[tuple[GpuProfile, ...], tuple[str, ...]]:
     """The strategies on every GPU; what a GPU cannot run is reported as a warning.
 
-    Strategies that follow lists of spikes need `activity` and are left out without it.
+    Strategies that follow lists of spikes are left out without any, or without their `activity`.
     """
     profiles: list[GpuProfile] = []
     warnings: list[str] = []
-    walks = recurs(graph)
+    walks, follows = recurs(graph), activity is not None and has_lists(graph)
     for gpu in gpus:
         for strategy, precision in GPU_LINEUP:
             about = STRATEGIES[strategy]
-            if activity is None and about.lists:
+            if about.lists and not follows:
                 continue
             if about.hoisted and not about.lists and about.persistent != walks:
                 continue  # either there is nothing to keep on the chip, or a product depends on itself through time

@@ -247,7 +247,8 @@ class Sparsity:
 
     Mean over timesteps and samples. forward: neurons that emit no spike. state_gradient: neurons that are not listed,
     whose state gets no gradient through their spikes. weight_gradient: weights that get no gradient, because their
-    presynaptic neuron emitted no spike. untouched_weights: weights without gradient in any timestep and sample.
+    presynaptic neuron emitted no spike (of a convolution, none of the plane that they read). untouched_weights: weights
+    without gradient in any timestep and sample.
     dropped_share: of the true spikes, those beyond the capacity.
     """
 

@@ -4,8 +4,10 @@ from mimdsim.workload.data.dataset import SpikeDataset, input_shape, open_datase
 from mimdsim.workload.description.mapping import MappingOptions, Split, write_mapping_file
 from mimdsim.workload.description.network import capacities_of, filled_activity, network_of
 from mimdsim.workload.description.neuron import allow_code
+from mimdsim.workload.description.unread import unread_keys
 from mimdsim.workload.description.workload import Workload, find_workload, inputs_of, list_workloads, load_workload
 from mimdsim.workload.interchange.own_events import from_events
+from mimdsim.workload.interchange.own_values import from_values
 from mimdsim.workload.interchange.start import given_weights
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "filled_activity",
     "find_workload",
     "from_events",
+    "from_values",
     "given_weights",
     "input_shape",
     "inputs_of",
@@ -25,5 +28,6 @@ __all__ = [
     "load_workload",
     "network_of",
     "open_dataset",
+    "unread_keys",
     "write_mapping_file",
 ]

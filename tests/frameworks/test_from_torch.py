@@ -37,7 +37,8 @@ def given_to(network: SpikingNetwork, weights: Any, spikes: np.ndarray, labels: 
         listed = np.flatnonzero(spikes[place])
         ids[place][: listed.size], counts[place] = listed, listed.size
     held = SparseSpikes(ids=ids, counts=counts)
-    return Given(spikes=held, dense=spikes.astype(np.float64), labels=labels.astype(np.int32), arrays=arrays)
+    dense = (spikes[0] if network.steady_input else spikes).astype(np.float64)
+    return Given(spikes=held, dense=dense, labels=labels.astype(np.int32), arrays=arrays)
 
 
 def off(found: np.ndarray, wanted: np.ndarray) -> float:
@@ -54,8 +55,8 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
     )
     network = network_of(workload)
     weights = given_weights(workload, network)
-    in_time = spikes.movedim(1, 0) if made.batch_first else spikes
-    outcome = executed(compiled(network), given_to(network, weights, in_time.numpy(), labels.numpy()))
+    given = given_to(network, weights, zoo.in_time(made, spikes).numpy(), labels.numpy())
+    outcome = executed(compiled(network), given)
     loss32, single = zoo.gradients_of(made, module, spikes, labels)
     loss64, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
     assert outcome.loss == pytest.approx(loss64, rel=1e-5, abs=abs(loss32 - loss64))
@@ -317,8 +318,16 @@ def test_what_is_not_understood_is_refused_by_name(said: str) -> None:
     assert said in text, text
 
 
-def test_inputs_that_are_no_spikes_are_refused() -> None:
-    assert "spikes are 0 or 1" in refusal(loop(), SPIKES * 0.5)
+def test_an_example_of_numbers_becomes_an_input_of_numbers() -> None:
+    moving, steady = (
+        frameworks.from_torch(loop(), given) for given in (SPIKES * 0.5, SPIKES[:1].expand_as(SPIKES) * 0.5)
+    )
+    assert [each.data.encoding for each in (moving, steady)] == ["values", "image"]
+    assert moving.network.spikes == "dense"
+
+
+def test_examples_losses_and_lengths_that_are_not_understood_are_refused() -> None:
+    assert "holds numbers that are not finite" in refusal(loop(), SPIKES / 0)
     assert "loss 'ce'" in refusal(loop(), SPIKES, loss="ce")
     assert "timesteps is '10'; give a whole number, 1 or more" in refusal(loop(), SPIKES, timesteps="10")
     said = f"the module reads {zoo.INPUTS} inputs, and the data of 'digits' have 512"

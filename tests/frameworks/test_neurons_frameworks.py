@@ -160,6 +160,8 @@ SPIKINGJELLY = [
     ("boxcar", 1.0, "Rect"),
     ("arctan", 2.0, "ATan"),
     ("sigmoid", 4.0, "Sigmoid"),
+    ("gaussian", 2.0, "Erf"),
+    ("exponential", 1.0, "PiecewiseExp"),
 ]
 
 

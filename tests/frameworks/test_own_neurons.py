@@ -147,7 +147,17 @@ class Step(torch.autograd.Function):  # type: ignore[misc]
         return gradient * Step.shape(ctx.saved_tensors[0] - 0.5)
 
 
+def normal(x: Any, mean: float, deviation: float) -> Any:
+    return torch.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * (2 * torch.pi) ** 0.5)
+
+
 SHAPES = {
+    ("gaussian", 2.0, 0.4431135): lambda x: 0.5 * torch.exp(-4 * x * x),  # times sqrt(pi) / 4
+    ("gaussian", 1.414214, 0.3): lambda x: 0.3 * normal(x, 0, 0.5),
+    ("multi_gaussian", 1.414214, 0.5): lambda x: (
+        0.5 * (1.15 * normal(x, 0, 0.5) - 0.15 * normal(x, 0.5, 3.0) - 0.15 * normal(x, -0.5, 3.0))
+    ),
+    ("exponential", 5.0, 0.4): lambda x: torch.exp(-5 * x.abs()),
     ("boxcar", 1.25, 0.8): lambda x: (x.abs() < 0.4).double(),
     ("boxcar", 1.0, 1.0): lambda x: (x.abs() < 0.5).double(),
     ("boxcar", 0.2, 5.0): lambda x: (x.abs() < 2.5).double(),
@@ -168,7 +178,7 @@ def test_surrogates_are_found_by_height_and_width(wanted: tuple[str, float, floa
 
 
 def test_a_gradient_of_another_shape_is_refused_with_the_nearest() -> None:
-    Step.shape = lambda x: torch.exp(-x * x)
+    Step.shape = lambda x: 1 / (1 + x**4)
     with pytest.raises(MimdsimError, match=r"is none of .*, times a factor; nearest: "):
         step_of(Step.apply)
 

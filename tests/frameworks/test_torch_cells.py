@@ -109,7 +109,7 @@ class Changed(nn.Module):  # type: ignore[misc]
         (Gated(nn.GRU(INPUTS, HIDDEN, num_layers=2)), "2 layers; nearest: as many modules"),
         (Gated(nn.GRU(INPUTS, HIDDEN // 2, bidirectional=True)), "nearest: one direction"),
         (Gated(nn.LSTM(INPUTS, HIDDEN + 1, proj_size=HIDDEN)), "nearest: torch.nn.Linear after it"),
-        (Gated(nn.RNN(INPUTS, HIDDEN)), "nearest: torch.nn.GRU or LSTM"),
+        (Gated(nn.RNN(INPUTS, HIDDEN, num_layers=2)), "has 2 layers; nearest: as many modules of one layer each"),
         (Changed(lambda net, x: net.out(net.cells(x)[0][3])), "nor its last, mean, highest or summed value"),
         (
             Changed(lambda net, x: net.out(net.cells(x, torch.ones(1, BATCH, HIDDEN))[0][-1])),

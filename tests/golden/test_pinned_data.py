@@ -51,8 +51,8 @@ def dataset_lines(name: str, found: SpikeDataset) -> Iterator[str]:
     for column in ("ids", "counts", "labels"):
         values = getattr(found, column)
         yield f"  {column} {values.shape}: {numbers(values)}"
-    if found.images is not None:
-        yield f"  images {found.images.shape}: {numbers(found.images)}"
+    if found.values is not None:
+        yield f"  images {found.values.shape}: {numbers(found.values)}"
     yield f"  activity {number(found.activity)}"
 
 

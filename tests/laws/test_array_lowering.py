@@ -164,7 +164,7 @@ def test_recorded_activity_lists_the_spikes() -> None:
 @pytest.mark.parametrize("delay", [0, 1])
 def test_an_input_that_is_the_same_in_every_timestep_is_held_once(delay: int) -> None:
     repeated = small_network((30, 20, 4), timesteps=5, batch=6, spikes="dense", delay=delay, bias=True)
-    network = replace(repeated, steady_input=True)
+    network = replace(repeated, encoding="image")
     values = given_values(repeated, 5)
     values = replace(values, dense=np.repeat(values.dense[:1], 5, axis=0))
     made = compiled(network)
@@ -464,7 +464,7 @@ def test_images_are_refused_where_there_are_none_or_spikes_are_listed() -> None:
     with pytest.raises(DescriptionError, match=r"'data.grid' is 20, but images are used as they are; leave it out"):
         network_of(load_workload("digits", {**dense, "data.grid": 20}))
     with pytest.raises(MappingError, match="an input that is the same in every timestep is an array"):
-        replace(small_network(), steady_input=True)
+        replace(small_network(), encoding="image")
 
 
 @pytest.mark.slow

@@ -357,7 +357,7 @@ def test_what_sequences_take_is_advised_against_where_memory_lacks() -> None:
 def mixed(name: str) -> SpikingNetwork:
     """Layers with and without a norm of whole sequences, in other wirings."""
     dense: dict[str, Any] = {"spikes": "dense", "gain": 20.0, "batch": 6, "delay": 0}
-    network = small_network((9, 8, 6, 4), **dense | ({"steady_input": True} if name == "steady" else {}))
+    network = small_network((9, 8, 6, 4), **dense | ({"encoding": "image"} if name == "steady" else {}))
     first, second, last = normed(network, "sequence").layers
     plain = replace(first, norm=None), second, replace(last, norm=None)
     skip = Source(name="hidden1", neurons=6), Source(name="hidden0", neurons=8)

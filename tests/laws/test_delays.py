@@ -36,6 +36,7 @@ from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.layer import Source
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.operations import Scan
+from mimdsim.machine import load_machine
 from mimdsim.pipeline.firing import input_distances
 from mimdsim.timing.worker_cycles import program_loads
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
@@ -230,7 +231,7 @@ def test_a_workload_says_ages() -> None:
         ({"hidden0": ("input", "hidden1@t")}, {}, "cannot read 'hidden1' 0 timesteps old"),
         ({"hidden1": ("hidden0@t-2", "hidden0@t-2")}, {}, "name each once, or with other ages each"),
         ({"hidden1": ("hidden0@t-2", "hidden0")}, {}, "at several ages; write that of the second too, as in"),
-        ({"hidden0": ("input@t-1",)}, {"steady_input": True, **DENSE}, "the same in every timestep: leave the age out"),
+        ({"hidden0": ("input@t-1",)}, {"encoding": "image", **DENSE}, "the same in every timestep: leave the age out"),
     ],
 )  # fmt: skip
 def test_ages_that_make_no_network_are_refused(sources: Sources, changes: dict[str, Any], said: str) -> None:
@@ -294,5 +295,5 @@ def test_gpu_kernels_copy_no_older_spikes() -> None:
 
 def test_a_check_runs_long_enough_to_read_the_oldest() -> None:
     keys = {"network.hidden": (16, 12), "network.capacity": (8, 6, 10), "network.sources": {"hidden0": ["input@t-7"]}}
-    assert shrunk(load_workload("digits", keys), 6, 4).data.timesteps == 10
-    assert shrunk(load_workload("digits", keys | {"data.timesteps": 8}), 6, 4).data.timesteps == 8
+    assert shrunk(load_workload("digits", keys), 6, 4, load_machine("bow")).data.timesteps == 10
+    assert shrunk(load_workload("digits", keys | {"data.timesteps": 8}), 6, 4, load_machine("bow")).data.timesteps == 8

@@ -279,7 +279,7 @@ def test_what_it_does_not_know_is_refused_by_name() -> None:
     with pytest.raises(MappingError, match="layer 'output': a smooth spike does not run as whole tensors; use the"):
         WholeTensors(small_network(recurrence="one_to_one", bias=True, smooth=True))
     with pytest.raises(MappingError, match=r"an input that is not spikes .* does not run as whole tensors; use the"):
-        WholeTensors(small_network(spikes="dense", steady_input=True))
+        WholeTensors(small_network(spikes="dense", encoding="image"))
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:

@@ -77,6 +77,11 @@ def spike_function(surrogate: str, slope: float, second: float = -np.inf) -> Any
     import torch
 
     pi = torch.pi
+
+    def bell(x: Any, away: float, wider: float) -> Any:
+        """A normal density, in units of the deviation that the slope says."""
+        return slope / wider / pi**0.5 * torch.exp(-(((slope * x - away / 2**0.5) / wider) ** 2))
+
     shapes = {
         "superspike": lambda x: (slope * x.abs() + 1) ** -2,
         "arctan": lambda x: slope / 2 / (1 + (pi / 2 * slope * x) ** 2),
@@ -84,6 +89,9 @@ def spike_function(surrogate: str, slope: float, second: float = -np.inf) -> Any
         "triangular": lambda x: torch.relu(slope - slope**2 * x.abs()),
         "boxcar": lambda x: slope * (x.abs() < 0.5 / slope),
         "straight_through": torch.ones_like,
+        "gaussian": lambda x: slope / pi**0.5 * torch.exp(-((slope * x) ** 2)),
+        "multi_gaussian": lambda x: 1.15 * bell(x, 0, 1) - 0.15 * (bell(x, 1, 6) + bell(x, -1, 6)),
+        "exponential": lambda x: slope / 2 * torch.exp(-slope * x.abs()),
     }
     assert set(shapes) == set(SURROGATES)
 

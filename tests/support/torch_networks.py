@@ -733,7 +733,8 @@ class FirstOf(nn.Module):  # type: ignore[misc]
 @dataclass(frozen=True, kw_only=True)
 class TorchNetwork:
     """make: the module; loss: as given to from_torch, `judge`: the same by PyTorch of what the module returns;
-    single: it takes a timestep a call; sample: the shape of a timestep of one."""
+    single: it takes a timestep a call; sample: the shape of a timestep of one; input: spikes, an "image", which the
+    module shows in every timestep, or a sequence of "values"."""
 
     make: Callable[[], Any]
     loss: Any = "ce_count_loss"
@@ -742,6 +743,7 @@ class TorchNetwork:
     batch_first: bool = False
     scale: float = 3.0
     sample: tuple[int, ...] = (INPUTS,)
+    input: str = "spikes"
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -834,6 +836,61 @@ def _jelly_planes(step_mode: str) -> Any:
     )  # fmt: skip
     functional.set_step_mode(net, step_mode)
     return net
+
+
+class Shown(nn.Module):  # type: ignore[misc]
+    """snnTorch's tutorial 5: an image in every timestep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.lif1 = nn.Linear(INPUTS, HIDDEN), snn.Leaky(beta=0.95)
+        self.fc2, self.lif2 = nn.Linear(HIDDEN, CLASSES), snn.Leaky(beta=0.95)
+
+    def forward(self, x: Any) -> Any:
+        mem1, mem2 = self.lif1.init_leaky(), self.lif2.init_leaky()
+        spikes, potentials = [], []
+        for _ in range(TIMESTEPS):
+            spk1, mem1 = self.lif1(self.fc1(x), mem1)
+            spk2, mem2 = self.lif2(self.fc2(spk1), mem2)
+            spikes.append(spk2)
+            potentials.append(mem2)
+        return torch.stack(spikes, dim=0), torch.stack(potentials, dim=0)
+
+
+class ReadOut(nn.Module):  # type: ignore[misc]
+    """A linear layer without neurons at the end: of every timestep, averaged, or of the mean of all."""
+
+    def __init__(self, of_mean: bool):
+        super().__init__()
+        self.fc1, self.lif1, self.fc2 = nn.Linear(INPUTS, HIDDEN), snn.Leaky(beta=0.9), nn.Linear(HIDDEN, CLASSES)
+        self.of_mean = of_mean
+
+    def forward(self, x: Any) -> Any:
+        mem, spikes = self.lif1.init_leaky(), []
+        for step in x:
+            spk, mem = self.lif1(self.fc1(step), mem)
+            spikes.append(spk)
+        sent = torch.stack(spikes)
+        return self.fc2(sent.mean(0)) if self.of_mean else self.fc2(sent).mean(0)
+
+
+class ShownPlanes(nn.Module):  # type: ignore[misc]
+    """SpikingJelly's network for Fashion-MNIST: the first convolution and its neurons turn an image into spikes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            jelly.Conv2d(1, 4, kernel_size=3, padding=1, bias=False), jelly.BatchNorm2d(4), neuron.IFNode(),
+            jelly.MaxPool2d(2, 2),
+            jelly.Conv2d(4, 4, kernel_size=3, padding=1, bias=False), jelly.BatchNorm2d(4), neuron.IFNode(),
+            jelly.MaxPool2d(2, 2),
+            jelly.Flatten(), jelly.Linear(16, 12, bias=False), neuron.IFNode(),
+            jelly.Linear(12, CLASSES, bias=False), neuron.IFNode(),
+        )  # fmt: skip
+        functional.set_step_mode(self, step_mode="m")
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x.unsqueeze(0).repeat(TIMESTEPS, 1, 1, 1, 1)).mean(0)
 
 
 def _gesture_net() -> Any:
@@ -1121,6 +1178,10 @@ ZOO: dict[str, TorchNetwork] = {
         make=lambda: Gated(nn.GRU(INPUTS, HIDDEN), by_state=True), loss="", judge=of_counts, scale=2.0
     ),
     "LSTM": TorchNetwork(make=lambda: Gated(nn.LSTM(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "RNN": TorchNetwork(make=lambda: Gated(nn.RNN(INPUTS, HIDDEN)), loss="", judge=of_counts, scale=2.0),
+    "RNN of rectified numbers": TorchNetwork(
+        make=lambda: Gated(nn.RNN(INPUTS, HIDDEN, nonlinearity="relu")), loss="", judge=of_counts, scale=1.5
+    ),
     "GRUCell and LSTMCell, a loop": TorchNetwork(make=GatedLoop, loss="", judge=of_counts, scale=2.0),
     "spikingjelly, gestures in time": TorchNetwork(
         make=lambda: _jelly_planes("m"), judge=of_counts, sample=(2, 8, 8), scale=8.0
@@ -1133,6 +1194,16 @@ ZOO: dict[str, TorchNetwork] = {
     ),
     "spikingjelly, SEW blocks in time": TorchNetwork(
         make=lambda: _sew("m"), judge=of_counts, sample=(2, 8, 8), scale=2.0
+    ),
+    "an image in every timestep: snnTorch's tutorial 5": TorchNetwork(make=Shown, judge=of_counts, input="image"),
+    "an image in every timestep: SpikingJelly, Fashion-MNIST": TorchNetwork(
+        make=ShownPlanes, loss="", judge=of_counts, sample=(1, 8, 8), scale=2.0, input="image"
+    ),
+    "a linear read-out, its mean": TorchNetwork(make=lambda: ReadOut(False), loss="", judge=of_counts),
+    "a linear read-out of mean rates": TorchNetwork(make=lambda: ReadOut(True), loss="", judge=of_counts),
+    "a sequence of numbers": TorchNetwork(make=lambda: Loop(_leaky(), _leaky()), judge=of_counts, input="values"),
+    "a sequence of numbers, recurrent": TorchNetwork(
+        make=HandRecurrent, judge=of_counts, batch_first=True, scale=2.0, input="values"
     ),
     "neurons written out: SpyTorch, recurrent": TorchNetwork(
         make=SpyTorch, judge=of_highest_of_samples, loss="ce_max_membrane_loss", batch_first=True, scale=1.0,
@@ -1167,16 +1238,26 @@ CONSTANTS = ("V", "a", "alpha", "b", "beta", "thr", "threshold", "w")  # of neur
 
 
 def example(network: TorchNetwork, seed: int = 3) -> tuple[Any, Any, Any]:
-    """(the module, spikes as it takes them, labels), all drawn from the seed; weights are multiples of 2^-10."""
+    """(the module, its input as it takes it, labels), all drawn from the seed; weights are multiples of 2^-10."""
     torch.manual_seed(seed)
     module = network.make()
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             constant = name.rpartition(".")[2] in CONSTANTS
             parameter.mul_(1.0 if constant else network.scale).mul_(1024).round_().div_(1024)
-    spikes = (torch.rand(TIMESTEPS, BATCH, *network.sample) < 0.3).float()
+    drawn = torch.rand(TIMESTEPS, BATCH, *network.sample)
+    given = (drawn < 0.3).float() if network.input == "spikes" else drawn.mul(16).round().div(16)
     labels = torch.randint(0, CLASSES, (BATCH,))
-    return module, spikes.movedim(0, 1) if network.batch_first else spikes, labels
+    if network.input == "image":
+        return module, given[0], labels
+    return module, given.movedim(0, 1) if network.batch_first else given, labels
+
+
+def in_time(network: TorchNetwork, given: Any) -> Any:
+    """What `example` gave, by timestep: [timesteps, batch, ...]."""
+    if network.input == "image":
+        return given.expand(TIMESTEPS, *given.shape)
+    return given.movedim(1, 0) if network.batch_first else given
 
 
 def as_here(values: np.ndarray, transposed: bool, mine: np.ndarray) -> np.ndarray:

@@ -86,7 +86,7 @@ def test_only_training_batches_are_augmented() -> None:
 
 def test_images_are_written_as_they_are() -> None:
     data: Any = Data()
-    data.images = np.arange(8.0).reshape(4, 2)
+    data.values = np.arange(8.0).reshape(4, 2)
     runner: Any = Remembering()
     load_batch(runner, data, np.array([3, 1]))
     (written,) = runner.written

@@ -35,6 +35,14 @@ def test_a_program_on_several_chips_is_right() -> None:
     assert "variables agree in 7 draws, superstep by superstep, with the interpreter" in output
 
 
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+def test_samples_that_share_tiles_are_checked_sharing_them(spikes: str) -> None:
+    small = ("network.hidden=[8, 6]", "network.capacity=[4, 4, 10]", "chip.tiles=16", f"network.spikes={spikes}")
+    output = mimdsim("check", "digits", "tiny", *(word for each in small for word in ("--set", each)))
+    assert "FAIL" not in output
+    assert "batch 16" in output  # on the 15 tiles that hold any
+
+
 @pytest.mark.slow
 def test_code_that_does_not_fit_its_region_fails_the_check() -> None:
     output = mimdsim("check", "digits", "bow", "--set", "tile.code_bytes=300 KiB", code=1)

@@ -72,7 +72,7 @@ WORKLOADS = [
 
 
 def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Program, RecordedActivity]:
-    compiled = compile_workload(shrunk(load_workload(name, changes), 6, 8), on, must_fit=False)
+    compiled = compile_workload(shrunk(load_workload(name, changes), 6, 8, on), on, must_fit=False)
     executor = Executor(compiled.program)
     given = drawn_inputs(compiled.network, DRAWS[0])
     executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})

@@ -100,7 +100,7 @@ def test_layers_and_inputs_without_spikes_are_not_asked() -> None:
     spiking = RecordedActivity(ids={}, counts={"hidden0": counts["hidden0"]}, dropped={})
     quiet = small_network((6, 4, 3), timesteps=4, batch=2, spikes="dense")
     steady = [layer if layer.name == "hidden0" else replace(layer, spiking=False) for layer in quiet.layers]
-    network = replace(quiet, layers=tuple(steady), steady_input=True)
+    network = replace(quiet, layers=tuple(steady), encoding="image")
     assert constant_layers(network, spiking) == {"hidden0": "never"}
 
 

@@ -14,6 +14,8 @@ from mimdsim.graph import Layer, Sgd, SpikingNetwork, training_graph
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.machine import GpuMachine, load_machine
+from mimdsim.pipeline.overrides import load_gpu
+from mimdsim.pipeline.retiming import time_on_gpus
 from mimdsim.profile import GpuProfile
 from mimdsim.program import RecordedActivity
 from mimdsim.workload import filled_activity
@@ -145,3 +147,11 @@ def test_lengths_are_means_over_samples_and_of_the_longest() -> None:
     counts = np.array([[[1, 2], [3, 4]], [[5, 6], [1, 2]]], np.int32)  # two timesteps, two samples
     assert list_lengths(counts, listed=False) == (2.5, 4.0)
     assert list_lengths(counts, listed=True) == (3.5, 5.0)
+
+
+@pytest.mark.parametrize(("spikes", "follow"), [("sparse", 2), ("dense", 0)])
+def test_strategies_that_follow_lists_are_named_only_where_there_are_some(spikes: str, follow: int) -> None:
+    of_either = network(spikes=spikes)
+    profiles, warnings = time_on_gpus(training_graph(of_either), (load_gpu("a100"),), filled_activity(network(), 0.5))
+    assert not warnings
+    assert sum(profile.strategy.startswith("lists") for profile in profiles) == follow

@@ -147,7 +147,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     **{
         f"{surrogate}, {spikes}": {"network.surrogate": surrogate, "network.spikes": spikes,
                                    "network.reset_gradient": "full", "network.neuron": "leaky", **LEAVE_OUT}
-        for surrogate in ("superspike", "sigmoid", "arctan", "triangular", "boxcar", "straight_through")
+        for surrogate in SURROGATES
         for spikes in ("sparse", "dense")
     },
 }  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ from mimdsim.workload.data.events import (
     smaller_grid,
 )
 from mimdsim.workload.data.files.hdf5 import shared_process
-from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, Data
+from mimdsim.workload.data.values import Numbers, file_values, grey_images, random_values
+from mimdsim.workload.description.sections import FILE_SOURCES, IMAGE_SOURCES, STEADY, Data
 
 Progress = Callable[[int, int], None]
 Files = list[tuple[str, Path]]  # by their name below what the description names
@@ -39,14 +40,20 @@ Files = list[tuple[str, Path]]  # by their name below what the description names
 class Source:
     """Where samples come from. subsets: those to train on and then those to test on, which are read or made while they
     are listed; files: what is read of the path that is given; classes, and of a camera or film the pixels of a side:
-    0 where the description says them; channels: what it has instead of pixels.
+    0 where the description says them; channels: what it has instead of pixels. numbers: samples of real numbers to
+    train on and to test on, by encoding.
     """
 
-    subsets: Callable[[Data, int], Iterator[Subset]]
+    subsets: Callable[[Data, int], Iterator[Subset]] | None
     files: Callable[[Data, Path], Files] = lambda *_: []
     classes: int = 0
     pixels: int = 0
     channels: str = ""
+    numbers: Mapping[str, Callable[[Data, int], list[Numbers]]] = field(default_factory=dict)
+
+    @property
+    def encodings(self) -> list[str]:
+        return [*(["events"] if self.subsets else []), *self.numbers]
 
 
 def _below(*suffixes: str) -> Callable[[Data, Path], Files]:
@@ -73,6 +80,7 @@ SOURCES = {
             files=lambda data, _: digits.files(data.source),
             classes=digits.CLASSES,
             pixels=collection.grid,
+            numbers={STEADY: grey_images},
         )
         for name, collection in digits.COLLECTIONS.items()
     },
@@ -95,21 +103,26 @@ SOURCES = {
     ),
     "events": _recorded(sources.event_parts, files=_event_files),
     "randman": Source(subsets=sources.open_randman),
-    "random": Source(subsets=sources.open_random),
+    "random": Source(subsets=sources.open_random, numbers={STEADY: random_values, "values": random_values}),
+    "values": Source(
+        subsets=None,
+        files=lambda _, path: [("", path)],
+        numbers={STEADY: file_values, "values": file_values},
+        channels="a file of values has inputs",
+    ),
 }
 GENERATED = ("randman", "random")
 WITH_PIXELS = ("events", "nmnist", "dvs_gesture")
 READERS: dict[str, tuple[str, ...]] = {  # keys that some sources do not have, and those that do
     "path": FILE_SOURCES,
-    "encoding": IMAGE_SOURCES,
     "sensor": ("events",),
     "crop": WITH_PIXELS,
     "denoise_seconds": WITH_PIXELS,
     "grid": (*WITH_PIXELS, *IMAGE_SOURCES),
     "shift_pixels": (*WITH_PIXELS, *IMAGE_SOURCES),
     "levels": ("braille",),
-    "inputs": ("events", *GENERATED),
-    "classes": ("events", *GENERATED),
+    "inputs": ("events", "values", *GENERATED),
+    "classes": ("events", "values", *GENERATED),
 }
 
 
@@ -119,7 +132,8 @@ class SpikeDataset:
 
     `ids` [samples, timesteps, capacity] (uint16 where the inputs allow it, else int32) are valid up to `counts`
     int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out because the lists were full.
-    `images` float32[samples, inputs], where given, are the input of every timestep, and nothing is listed.
+    `values` float32[samples, inputs] of every timestep, or [samples, timesteps, inputs], where given, are the input,
+    and nothing is listed.
     `augmentation`, where given, changes samples when they are trained on. `use` says what became of the events of
     recordings.
     """
@@ -130,7 +144,7 @@ class SpikeDataset:
     inputs: int
     classes: int
     surplus_events: int
-    images: npt.NDArray[np.float32] | None = None
+    values: npt.NDArray[np.float32] | None = None
     augmentation: Augmentation | None = None
     use: EventUse | None = None
 
@@ -167,6 +181,11 @@ class SpikeDataset:
         return ids, counts, labels
 
 
+def encodings_of(source: str) -> list[str]:
+    """What samples of a source can be, the usual first."""
+    return SOURCES[source].encodings
+
+
 def source_files(data: Data) -> Files:
     """(name, path) of every file that a data source reads, those that are there."""
     return SOURCES[data.source].files(data, with_home(data.path))
@@ -180,7 +199,7 @@ def pixel_grid(data: Data) -> tuple[int, int] | None:
     pixels = SOURCES[data.source].pixels
     if data.source in IMAGE_SOURCES:
         side = data.grid or pixels
-        return None if data.encoding == "image" else (side, side)
+        return None if data.encoding == STEADY else (side, side)
     width, height = data.sensor[:2] if data.source == "events" and data.sensor else (pixels, pixels)
     if not width:
         return None
@@ -212,7 +231,7 @@ def _shape(data: Data) -> tuple[int, int]:
             raise refused(*(f"'data.{key}' needs recordings with pixels; leave it out" for key in filters))
     sensor = event_file.sensor_of(data) if data.source == "events" else None
     described = [key for key in ("inputs", "classes") if key in given]
-    if data.source in GENERATED and len(described) < 2:
+    if data.source in (*GENERATED, "values") and len(described) < 2:
         missing = [key for key in ("inputs", "classes") if key not in given]
         raise refused(*(f"'data.{key}' must be given for source '{data.source}'" for key in missing))
     if source.classes and described:
@@ -227,12 +246,12 @@ def _shape(data: Data) -> tuple[int, int]:
         return braille.inputs_of(data.levels), source.classes
     if data.source in IMAGE_SOURCES:
         return digits.COLLECTIONS[data.source].side ** 2, source.classes
-    return (shd.CHANNELS, source.classes) if source.channels else (data.inputs, data.classes)
+    return (shd.CHANNELS, source.classes) if source.classes else (data.inputs, data.classes)
 
 
 def _no_pixels(data: Data) -> str:
     """Why there are no pixels where there could be."""
-    if data.encoding == "image":
+    if data.encoding == STEADY:
         return "images are used as they are"
     return "'data.inputs' gives units, not pixels" if data.source == "events" and data.inputs else ""
 
@@ -252,6 +271,8 @@ def change_source(data: dict[str, Any], source: Any, given: Collection[str]) -> 
     for key, readers in READERS.items():
         if source not in readers and key not in given:
             data.pop(key, None)
+    if source in SOURCES and data.get("encoding", "") not in encodings_of(source) and "encoding" not in given:
+        data.pop("encoding", None)
     for key, number in shape.items():
         data.setdefault(key, number)
 
@@ -266,16 +287,18 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     Raises DataFileError for bad files, MissingExtra for a missing package, DescriptionError for what does not fit.
     """
     inputs, classes = input_shape(data)
-    if data.encoding == "image":
-        train, test = (_image_dataset(part, classes) for part in sources.digit_images(data, seed))
+    source = SOURCES[data.source]
+    if data.encoding != "events":
+        train, test = (_of_numbers(part, inputs, classes) for part in source.numbers[data.encoding](data, seed))
         return train, test
+    assert source.subsets is not None
     bin_nanoseconds(data.bin_seconds)  # refuses an impossible bin before any file is read
     grid = pixel_grid(data)
     augmentation = None
     if data.shift_pixels and grid is not None:
         augmentation = Augmentation(seed=seed, columns=grid[0], lines=grid[1], shift_pixels=data.shift_pixels)
     with shared_process():
-        subsets = SOURCES[data.source].subsets(data, seed)
+        subsets = source.subsets(data, seed)
         train, test = (_list_spikes(data, subset, inputs, classes, progress) for subset in subsets)
     return replace(train, augmentation=augmentation), test
 
@@ -306,14 +329,14 @@ def _list_spikes(data: Data, subset: Subset, inputs: int, classes: int, progress
     )
 
 
-def _image_dataset(part: digits.Images, classes: int) -> SpikeDataset:
+def _of_numbers(part: Numbers, inputs: int, classes: int) -> SpikeDataset:
     samples = len(part.labels)
     return SpikeDataset(
         ids=np.zeros((samples, 1, 0), np.uint16),
         counts=np.zeros((samples, 1), np.int32),
         labels=part.labels.astype(np.int32),
-        inputs=int(np.prod(part.pixels.shape[1:])),
+        inputs=inputs,
         classes=classes,
         surplus_events=0,
-        images=(part.pixels.reshape(samples, -1) / np.float32(part.brightest)).astype(np.float32),
+        values=part.values,
     )

@@ -70,6 +70,15 @@ def split_samples(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
     return rest[: data.train_samples] if data.train_samples else rest, order[:tests]
 
 
+def cut_samples(labels: Ints, split: Ints | None, data: Data, seed: int) -> dict[str, Ints]:
+    """The samples to train on and to test on, by name: those that are 0 and 1 in `split`, without one by seed."""
+    if split is None:
+        return dict(zip(SUBSETS, split_samples(labels, data, seed), strict=True))
+    members = zip(SUBSETS, (np.flatnonzero(split == number) for number in (0, 1)), strict=True)
+    limits = {"train": data.train_samples, "test": data.test_samples}
+    return {name: of[choose_samples(labels[of], limits[name], seed, name)] for name, of in members}
+
+
 def sample_counts(data: Data) -> tuple[int, int]:
     """(training, test) samples of a generated source; where no numbers are given, GENERATED_PER_CLASS in all."""
     train = data.train_samples or round((1 - TEST_SHARE) * GENERATED_PER_CLASS) * data.classes
@@ -154,20 +163,24 @@ def bernoulli_places(places: int, chance: float, rng: np.random.Generator) -> In
 
 
 class Part(NamedTuple):
-    """Recordings of one subset, or (no name) of both, which are split by seed. read: those of samples in ascending
+    """Recordings of one subset, or (no name) of both, cut as by `cut_samples`. read: those of samples in ascending
     order, one in memory at once: events, or of Braille pressures."""
 
     name: str
     labels: Ints
     read: Callable[[Sequence[int]], Iterable[Any]]
+    split: Ints | None = None
 
 
 def open_recordings(parts: Callable[[Data], Iterator[Part]], data: Data, seed: int) -> Iterator[Subset]:
     """Samples of a user's files, read one by one and binned."""
     for part, limit in zip(parts(data), (data.train_samples, data.test_samples), strict=False):
-        names = (part.name,) if part.name else SUBSETS
-        cut = (choose_samples(part.labels, limit, seed, part.name),) if part.name else None
-        for name, chosen in zip(names, cut or split_samples(part.labels, data, seed), strict=True):
+        chosen_by_name = (
+            {part.name: choose_samples(part.labels, limit, seed, part.name)}
+            if part.name
+            else cut_samples(part.labels, part.split, data, seed)
+        )
+        for name, chosen in chosen_by_name.items():
             yield _subset(data, name, part.labels[chosen], chosen, part.read(np.sort(chosen).tolist()), seed)
 
 
@@ -179,7 +192,7 @@ def nmnist_parts(data: Data) -> Iterator[Part]:
         return (nmnist.read_recording(files[sample][0]) for sample in chosen)
 
     for split in splits:
-        files = nmnist.list_recordings(_path(data, f"a folder with {nmnist.LAYOUT}", part=split), split)
+        files = nmnist.list_recordings(path_of(data, f"a folder with {nmnist.LAYOUT}", part=split), split)
         yield Part(split, np.array([label for _, label in files]), partial(read, files))
 
 
@@ -187,7 +200,7 @@ def shd_parts(data: Data) -> Iterator[Part]:
     """A folder with the two files of SHD, or of SSC."""
     source = data.source
     for name in shd.files(source):
-        path = _path(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
+        path = path_of(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
         yield Part(name, shd.read_labels(path, source=source), partial(shd.read_samples, path, source=source))
 
 
@@ -202,13 +215,13 @@ def dvs_gesture_parts(data: Data) -> Iterator[Part]:
         return chain.from_iterable(cut)
 
     for split in SUBSETS:
-        gestures = dvs_gesture.list_gestures(_path(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
+        gestures = dvs_gesture.list_gestures(path_of(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
         yield Part(split, np.array([gesture.label for gesture in gestures]), partial(read, gestures))
 
 
 def event_parts(data: Data) -> Iterator[Part]:
     """An event file with or without a split, or a folder with two event files."""
-    path = _path(data, event_file.LAYOUT, missing="no such file or folder")
+    path = path_of(data, event_file.LAYOUT, missing="no such file or folder")
     open_file = partial(event_file.EventFile, sensor=event_file.sensor_of(data), classes=data.classes)
     if path.is_dir():
         for name in SUBSETS:
@@ -218,25 +231,16 @@ def event_parts(data: Data) -> Iterator[Part]:
                 yield Part(name, file.labels, file.samples)
         return
     with open_file(path) as file:
-        if file.split is None:
-            yield Part("", file.labels, file.samples)
-            return
-        for number, name in enumerate(SUBSETS):
-            of = np.flatnonzero(file.split == number)
-            yield Part(name, file.labels[of], partial(_members, file, of))
-
-
-def _members(file: event_file.EventFile, of: Ints, chosen: Sequence[int]) -> Iterator[Events]:
-    return file.samples(of[chosen].tolist())
+        yield Part("", file.labels, file.samples, file.split)
 
 
 def braille_parts(data: Data) -> Iterator[Part]:
     """A file of Braille letters; a fifth of every letter is held out by seed."""
-    with braille.BrailleFile(_path(data, braille.LAYOUT, missing="no such file")) as file:
+    with braille.BrailleFile(path_of(data, braille.LAYOUT, missing="no such file")) as file:
         yield Part("", file.labels, file.samples)
 
 
-def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
+def path_of(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
     """The path of the recordings; if they, or `part` of them, are missing, the error says what to use instead."""
     if not data.path:
         raise refused(f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}")

@@ -107,7 +107,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
         batch=training.batch,
         input_capacity=inputs if network.spikes == "dense" else workload.data.input_capacity,
         spikes=network.spikes,
-        steady_input=workload.data.encoding == "image",
+        encoding=workload.data.encoding,
         logit_scale=training.logit_scale,
         optimiser=optimiser_of(training),
         loss=loss_of(training, network.neurons_per_class),

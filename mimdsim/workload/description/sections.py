@@ -20,6 +20,7 @@ MAX_LAYERS = 256
 MAX_SAMPLES = 1 << 31
 MOST_TRAINING_STEPS = 1 << 27  # the most that a checkpoint can count
 IMAGE_SOURCES = ("digits", "mnist5k")
+STEADY = "image"  # the encoding of what is the same in every timestep
 # keys of the network that may be a list with one entry per layer, output layer last
 PER_LAYER = (
     *("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold"),
@@ -36,7 +37,7 @@ def _pair(value: Any) -> Any:
 
 
 PairOrOne = Annotated[Pair, BeforeValidator(_pair)]
-FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
+FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "values")
 
 
 class Data(Section):
@@ -45,15 +46,16 @@ class Data(Section):
     `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
     (surplus ids are dropped at random). `path` is a user's folder or file; `train_samples` and `test_samples` bound
     what is read (0 = all there is). Recordings are denoised, then cropped, reduced and binned. Training samples, never
-    test or validation samples, are shifted by up to `shift_pixels` to each side, differently in every epoch. `encoding`
-    'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
+    test or validation samples, are shifted by up to `shift_pixels` to each side, differently in every epoch.
+    `encoding`, for dense spikes: 'image': real numbers that are the same in every timestep (digits: grey values from 0
+    to 1); 'values': others in every timestep. Both are of a file (source 'values', docs/event-format.md), or random.
     """
 
     source: Literal[
-        "digits", "mnist5k", "nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "randman", "random"
+        "digits", "mnist5k", "nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "randman", "random", "values"
     ]
     path: PathText = ""
-    encoding: Literal["events", "image"] = "events"
+    encoding: Literal["events", "image", "values"] = "events"
     timesteps: int = Field(gt=0, le=100_000)
     bin_seconds: float = Field(default=1e-3, gt=0)
     input_capacity: int = Field(gt=0, le=MAX_NEURONS)
@@ -67,8 +69,8 @@ class Data(Section):
     shift_pixels: int = Field(default=0, ge=0, le=4095)  # in listed pixels (0 = trained on as recorded)
     sensor: tuple[int, ...] = ()  # events: width, height, polarities
     levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
-    classes: int = Field(default=0, ge=0, le=65_536)  # events, randman, random
-    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a position), randman, random
+    classes: int = Field(default=0, ge=0, le=65_536)  # events, values, randman, random
+    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a position), values, randman, random
     manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
     smoothness: float = Field(default=2.0, gt=0)  # randman
     activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep

@@ -18,7 +18,7 @@ from mimdsim.base.search_path import Name, Named, beside, find_description, name
 from mimdsim.base.units import exact_product
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
-from mimdsim.workload.data.dataset import change_source, source_files
+from mimdsim.workload.data.dataset import change_source, encodings_of, source_files
 from mimdsim.workload.description.mapping import MappingOptions, check_layers, read_mapping_file
 from mimdsim.workload.description.neuron import change_neuron, neurons_of
 from mimdsim.workload.description.sections import (
@@ -26,12 +26,14 @@ from mimdsim.workload.description.sections import (
     IMAGE_SOURCES,
     MAX_NEURONS,
     PER_LAYER,
+    STEADY,
     Data,
     Network,
     TrainingRecipe,
     check_sources,
     loss_of,
 )
+from mimdsim.workload.description.unread import unread_keys
 
 # keys that name files
 PATHS = (("data", "path"), ("network", "imported"), ("network", "models"), ("training", "initial_weights"))
@@ -75,16 +77,14 @@ class Workload(Section):
             loss_of(self.training, network.neurons_per_class).check_output("output", network.neurons_per_class, spiking)
         except MappingError as problem:
             raise ValueError(str(problem)) from None
-        if self.data.encoding == "image":
-            if self.data.source not in IMAGE_SOURCES:
-                raise ValueError(
-                    f"data.encoding: source '{self.data.source}' has no images; write 'events', or take one of "
-                    f"{', '.join(IMAGE_SOURCES)}"
-                )
-            if network.spikes != "dense":
-                raise ValueError(
-                    "data.encoding: images are not spikes; set network.spikes = 'dense', or write 'events'"
-                )
+        encodings = encodings_of(self.data.source)
+        if self.data.encoding not in encodings:
+            has = {"image": "images", "values": "values"}.get(self.data.encoding, "spikes")
+            others = f", or take one of {', '.join(IMAGE_SOURCES)}" if self.data.encoding == STEADY else ""
+            raise ValueError(f"data.encoding: source '{self.data.source}' has no {has}; write '{encodings[0]}'{others}")
+        if self.data.encoding != "events" and network.spikes != "dense":
+            what = "images" if self.data.encoding == STEADY else "values"
+            raise ValueError(f"data.encoding: {what} are not spikes; set network.spikes = 'dense', or write 'events'")
         if self.data.path and self.data.source not in FILE_SOURCES:
             raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
         if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
@@ -151,14 +151,11 @@ def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: s
         if isinstance(table.setdefault("mapping", {}), dict):
             table["mapping"] |= options
     change_description(table, changes, str(path))
-    network = table.get("network")
-    if isinstance(network, dict) and network.get("capacity"):
-        unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
-        if unread:
-            slots = network["capacity"]
-            text = f"{unread[0]}: has no effect, because network.capacity = {slots} gives the slots of every layer"
-            raise DescriptionError(str(path), [f"{text}; add  --set network.capacity=[]"])
     made = build(Workload, table, where=str(path), text=text, changed=changes)
+    # a sweep may change both: what decides, and what is read on one side only
+    unread = [each for each in unread_keys(made, changes) if each.key in changes and each.decided_by not in changes]
+    if unread:
+        raise DescriptionError(str(path), [each.why for each in unread])
     if mapping is not None and file is not None:
         from mimdsim.workload.description.network import network_of  # which takes workloads
 

@@ -95,11 +95,7 @@ def from_events(
     data: dict[str, Any] = {"source": "events", "path": FILE, "classes": classes, "timesteps": timesteps}
     data |= {"sensor": list(sensor)} if sensor is not None else {"inputs": inputs}
     data |= {"bin_seconds": bin_seconds, "input_capacity": _capacity(every, bin_seconds)}
-    if out is not None:
-        folder = writable_folder(Path(out))
-    else:
-        folder = Path(tempfile.mkdtemp(prefix="mimdsim-from-events-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = folder_for(out, "events")
     write_atomically(folder / FILE, _event_file(subsets))
     widths = sensor[0] * sensor[1] * sensor[2] if sensor is not None else inputs
     table = {
@@ -112,6 +108,15 @@ def from_events(
     path = folder / DESCRIPTION
     write_atomically(path, toml_text(table, comment="Made by mimdsim.from_events; edit freely."))
     return load_workload(path, dict(changes or {}))
+
+
+def folder_for(out: str | Path | None, what: str) -> Path:
+    """The folder `out`, or one that is gone when the process ends."""
+    if out is not None:
+        return writable_folder(Path(out))
+    folder = Path(tempfile.mkdtemp(prefix=f"mimdsim-from-{what}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _refused(problem: str) -> DescriptionError:
@@ -132,7 +137,7 @@ class _Reading:
         if isinstance(samples, (str, os.PathLike)):
             yield from self._of_csv(Path(samples))
             return
-        for number, item in enumerate(_items(samples)):
+        for number, item in enumerate(items_of(samples)):
             where = f"sample {number}"
             try:
                 events, label = item
@@ -166,7 +171,7 @@ class _Reading:
                 made[name] = _whole(values, f"{where}, column '{name}'")
             if made[name].shape != t.shape:
                 raise _refused(f"{where}: column '{name}' has {made[name].size} entries, t has {t.size}")
-        return Recording(_label(label, where), made)
+        return Recording(label_of(label, where), made)
 
     def _microseconds(self, t: npt.NDArray[Any], where: str) -> Ints:
         if t.ndim != 1 or t.dtype.kind not in "iuf":
@@ -199,7 +204,7 @@ class _Reading:
         for number, label in enumerate(labels.reshape(-1)):
             mine = entries[axes[0]] == number
             columns = {"t_microseconds": entries[time][mine] * 1000, "unit": unit[mine]}
-            yield Recording(_label(int(label), where), columns)
+            yield Recording(label_of(int(label), where), columns)
 
     def _of_csv(self, path: Path) -> Iterator[Recording]:
         """Rows of events, samples in the order of their numbers."""
@@ -235,7 +240,7 @@ class _Reading:
             yield self._of_columns(columns, int(label[mine][0]), f"{path}, sample {number}")
 
 
-def _items(samples: Any) -> Iterable[Any]:
+def items_of(samples: Any) -> Iterable[Any]:
     """Of a data set with a length and an index, or of anything that can be iterated; data sets need not end a loop."""
     if hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
         return (samples[at] for at in range(len(samples)))
@@ -269,7 +274,10 @@ def _entries(events: Any, where: str) -> tuple[tuple[int, ...], Ints]:
             raise _refused(f"{where}: events are {type(events).__name__}, neither columns nor an array of spikes")
         shape, found, values = array.shape, np.stack(np.nonzero(array)) if array.ndim else np.zeros((0, 0)), array
     if not np.isin(values, (0, 1)).all():
-        raise _refused(f"{where}: an array of spikes holds 0 and 1; this holds {shortened(str(values.max()))}")
+        raise _refused(
+            f"{where}: an array of spikes holds 0 and 1; this holds {shortened(str(values.max()))}: for numbers, "
+            "mimdsim.from_values"
+        )
     return shape, found.astype(np.int64)
 
 
@@ -291,7 +299,7 @@ def _polarity(values: npt.NDArray[Any], polarities: int, where: str) -> Ints:
     return (values > 0).astype(np.int64)
 
 
-def _label(label: int, where: str) -> int:
+def label_of(label: int, where: str) -> int:
     if not 0 <= label < 65_536:
         raise _refused(f"{where}: label {label} is not from 0 to 65,535")
     return label

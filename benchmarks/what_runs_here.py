@@ -4,7 +4,7 @@ Writes docs/what-runs-here.md: one row for each network of tests/support/torch_n
 difference of a gradient from PyTorch's in float64, in shares of the largest element, over all parameters; beside it
 that of PyTorch's own float32. Needs  pip install 'mimdsim[frameworks]'.
 
-    python benchmarks/torch_networks.py
+    python benchmarks/what_runs_here.py
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mimdsim.workload.interchange.start import given_weights  # noqa: E402
 PAGE = ROOT / "docs" / "what-runs-here.md"
 HEAD = """# What runs here
 Networks written in PyTorch become workloads by `mimdsim.from_torch` ([docs/pytorch.md](pytorch.md)). This page is
-written by `benchmarks/torch_networks.py`; the networks are those of `tests/support/torch_networks.py`, which the tests
+written by `benchmarks/what_runs_here.py`; the networks are those of `tests/support/torch_networks.py`, which the tests
 train too.
 
 ## Neurons
@@ -80,8 +80,8 @@ def row(name: str, made: Any) -> str:
         changes={"training.max_training_steps": 1}, **made.options,
     )  # fmt: skip
     network = network_of(workload)
-    in_time = spikes.movedim(1, 0) if made.batch_first else spikes
-    given = given_to(network, given_weights(workload, network), in_time.numpy(), labels.numpy())
+    shown = zoo.in_time(made, spikes).numpy()
+    given = given_to(network, given_weights(workload, network), shown, labels.numpy())
     outcome = executed(compiled(network), given)
     _, single = zoo.gradients_of(made, module, spikes, labels)
     _, double = zoo.gradients_of(made, copy.deepcopy(module).double(), spikes.double(), labels)
