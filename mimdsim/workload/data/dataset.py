@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,22 +38,17 @@ Files = list[tuple[str, Path]]  # by their name below what the description names
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where samples come from. subsets: those to train on and then those to test on, which are read or made while they
-    are listed; files: what is read of the path that is given; classes, and of a camera or film the pixels of a side:
-    0 where the description says them; channels: what it has instead of pixels. numbers: samples of real numbers to
-    train on and to test on, by encoding.
+    """Where samples come from. opens: those to train on and then those to test on, by encoding, the usual first: of
+    events a `Subset`, which is read or made while it is listed, else `Numbers`; files: what is read of the path that is
+    given; classes, and of a camera or film the pixels of a side: 0 where the description says them; channels: what it
+    has instead of pixels.
     """
 
-    subsets: Callable[[Data, int], Iterator[Subset]] | None
+    opens: Mapping[str, Callable[[Data, int], Iterable[Any]]]
     files: Callable[[Data, Path], Files] = lambda *_: []
     classes: int = 0
     pixels: int = 0
     channels: str = ""
-    numbers: Mapping[str, Callable[[Data, int], list[Numbers]]] = field(default_factory=dict)
-
-    @property
-    def encodings(self) -> list[str]:
-        return [*(["events"] if self.subsets else []), *self.numbers]
 
 
 def _below(*suffixes: str) -> Callable[[Data, Path], Files]:
@@ -70,17 +65,16 @@ def _event_files(_: Data, path: Path) -> Files:
 
 
 def _recorded(parts: Callable[[Data], Iterator[sources.Part]], **about: Any) -> Source:
-    return Source(subsets=partial(sources.open_recordings, parts), **about)
+    return Source(opens={"events": partial(sources.open_recordings, parts)}, **about)
 
 
 SOURCES = {
     **{
         name: Source(
-            subsets=sources.open_digits,
+            opens={"events": sources.open_digits, STEADY: grey_images},
             files=lambda data, _: digits.files(data.source),
             classes=digits.CLASSES,
             pixels=collection.grid,
-            numbers={STEADY: grey_images},
         )
         for name, collection in digits.COLLECTIONS.items()
     },
@@ -102,12 +96,11 @@ SOURCES = {
         channels="Braille has taxels",
     ),
     "events": _recorded(sources.event_parts, files=_event_files),
-    "randman": Source(subsets=sources.open_randman),
-    "random": Source(subsets=sources.open_random, numbers={STEADY: random_values, "values": random_values}),
+    "randman": Source(opens={"events": sources.open_randman}),
+    "random": Source(opens={"events": sources.open_random, STEADY: random_values, "values": random_values}),
     "values": Source(
-        subsets=None,
+        opens={STEADY: file_values, "values": file_values},
         files=lambda _, path: [("", path)],
-        numbers={STEADY: file_values, "values": file_values},
         channels="a file of values has inputs",
     ),
 }
@@ -183,7 +176,7 @@ class SpikeDataset:
 
 def encodings_of(source: str) -> list[str]:
     """What samples of a source can be, the usual first."""
-    return SOURCES[source].encodings
+    return [*SOURCES[source].opens]
 
 
 def source_files(data: Data) -> Files:
@@ -287,19 +280,17 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     Raises DataFileError for bad files, MissingExtra for a missing package, DescriptionError for what does not fit.
     """
     inputs, classes = input_shape(data)
-    source = SOURCES[data.source]
+    samples = SOURCES[data.source].opens[data.encoding]
     if data.encoding != "events":
-        train, test = (_of_numbers(part, inputs, classes) for part in source.numbers[data.encoding](data, seed))
+        train, test = (_of_numbers(part, inputs, classes) for part in samples(data, seed))
         return train, test
-    assert source.subsets is not None
     bin_nanoseconds(data.bin_seconds)  # refuses an impossible bin before any file is read
     grid = pixel_grid(data)
     augmentation = None
     if data.shift_pixels and grid is not None:
         augmentation = Augmentation(seed=seed, columns=grid[0], lines=grid[1], shift_pixels=data.shift_pixels)
     with shared_process():
-        subsets = source.subsets(data, seed)
-        train, test = (_list_spikes(data, subset, inputs, classes, progress) for subset in subsets)
+        train, test = (_list_spikes(data, subset, inputs, classes, progress) for subset in samples(data, seed))
     return replace(train, augmentation=augmentation), test
 
 
